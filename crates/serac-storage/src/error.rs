@@ -1,0 +1,69 @@
+//! The one error type of the storage.
+
+use crate::ids::RowId;
+use std::path::PathBuf;
+
+/// What can go wrong in the storage.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// Another transaction wrote the row first (first updater wins). SQLSTATE 40001.
+    #[error("could not serialize access to {row:?} of table \"{table}\": it was changed by a concurrent transaction")]
+    WriteConflict {
+        /// Table's name.
+        table: String,
+        /// The row.
+        row: RowId,
+    },
+    /// A limit of the storage was reached. SQLSTATE 54000.
+    #[error("limit reached: {0}")]
+    Limit(String),
+    /// Input that does not fit the table. SQLSTATE 22000.
+    #[error("invalid input: {0}")]
+    InvalidInput(String),
+    /// The database is open in another process. SQLSTATE 55006.
+    #[error("the database at {path} is open in another process{holder}")]
+    Locked {
+        /// The database's folder.
+        path: PathBuf,
+        /// " (pid N)" where known.
+        holder: String,
+    },
+    /// The log or a checkpoint is damaged where it may not be. SQLSTATE XX001.
+    #[error("{file} is corrupt at byte {offset}: {detail}")]
+    Corrupt {
+        /// The damaged file.
+        file: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// What was found.
+        detail: String,
+    },
+    /// An earlier failed sync: the process no longer acknowledges writes. SQLSTATE 58030.
+    #[error("the log failed and no write can be acknowledged until the database is opened again: {0}")]
+    LogFailed(String),
+    /// The disk is full; the transaction was rolled back. SQLSTATE 53100.
+    #[error("no space left for the log: the transaction was rolled back")]
+    DiskFull,
+    /// Input or output failed. SQLSTATE 58030.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, with the file's name.
+        context: String,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Arrow refused data.
+    #[error("arrow: {0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+}
+
+/// Result of a storage operation.
+pub type Result<T, E = StorageError> = std::result::Result<T, E>;
+
+impl StorageError {
+    /// An [`StorageError::Io`] with its context.
+    pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
+        Self::Io { context: context.into(), source }
+    }
+}

@@ -1,0 +1,22 @@
+//! The storage and transaction core of SeracDB: relaxed Arrow blocks under multi-version concurrency control.
+//!
+//! What it knows: Arrow's memory format, row ids, timestamps, files. What it does not know: SQL, constraints, index keys.
+//!
+//! | module | concept (Mainlining Databases) |
+//! |---|---|
+//! | [`ids`] | `RowId`, `BlockNo`, `Slot`, `Timestamp` (§3.2) |
+//! | [`types`] | column types, their Arrow types and their physical widths |
+//! | [`layout`], [`block`], [`heap`], [`block_table`] | PAX blocks of 1 MiB, varlen views and heap chunks (§3.2, §4.1) |
+//! | [`undo`] | before-images in segments that never move (§3.1) |
+//! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
+//! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
+//! | [`gc`] | unlink, then free; deferred actions (§3.3) |
+//! | [`wal`] | redo records, group commit, log segments (§3.4) |
+//! | [`checkpoint`], [`recovery`] | Arrow IPC checkpoints, manifest, replay to the same row ids (§3.4) |
+//! | [`storage`] | all of the above behind one handle that a database opens |
+#![warn(missing_docs)]
+
+pub mod error;
+pub mod ids;
+pub mod types;
+pub mod value;

@@ -1,0 +1,141 @@
+//! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form inside a block.
+
+use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The type of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ColumnType {
+    /// BOOLEAN: one bit.
+    Boolean,
+    /// SMALLINT: 2 bytes.
+    Int16,
+    /// INTEGER: 4 bytes.
+    Int32,
+    /// BIGINT: 8 bytes.
+    Int64,
+    /// REAL: 4 bytes.
+    Float32,
+    /// DOUBLE PRECISION: 8 bytes.
+    Float64,
+    /// DECIMAL(precision, scale), precision 1 to 38. Kept as a scaled 64-bit integer up to precision 18, else as 128 bits; leaves the
+    /// storage as `Decimal128`, unless a scan asks for the 64-bit form.
+    Decimal {
+        /// Digits in all.
+        precision: u8,
+        /// Digits after the point.
+        scale: i8,
+    },
+    /// DATE: days since 1970-01-01, 4 bytes.
+    Date,
+    /// TIME: microseconds since midnight, 8 bytes.
+    Time,
+    /// TIMESTAMP (`utc: false`) or TIMESTAMP WITH TIME ZONE (`utc: true`): microseconds since 1970-01-01, 8 bytes.
+    Timestamp {
+        /// Whether the instant is absolute.
+        utc: bool,
+    },
+    /// INTERVAL: Arrow's month-day-nano, 16 bytes.
+    Interval,
+    /// VARCHAR, TEXT, CHAR(n): UTF-8 as an Arrow view.
+    Utf8,
+    /// BYTEA: bytes as an Arrow view.
+    Binary,
+    /// UUID: 16 bytes.
+    Uuid,
+}
+
+/// What a column occupies in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PhysicalType {
+    /// One bit per slot (Arrow's boolean layout).
+    Bit,
+    /// This many bytes per slot: 2, 4, 8 or 16.
+    Fixed(u8),
+    /// A 16-byte Arrow view per slot; bytes beyond 12 in the block's heap chunks.
+    View,
+}
+
+impl ColumnType {
+    /// The physical form inside a block.
+    pub const fn physical(self) -> PhysicalType {
+        match self {
+            Self::Boolean => PhysicalType::Bit,
+            Self::Int16 => PhysicalType::Fixed(2),
+            Self::Int32 | Self::Float32 | Self::Date => PhysicalType::Fixed(4),
+            Self::Int64 | Self::Float64 | Self::Time | Self::Timestamp { .. } => PhysicalType::Fixed(8),
+            Self::Decimal { precision, .. } => PhysicalType::Fixed(if precision <= 18 { 8 } else { 16 }),
+            Self::Interval | Self::Uuid => PhysicalType::Fixed(16),
+            Self::Utf8 | Self::Binary => PhysicalType::View,
+        }
+    }
+
+    /// The Arrow type in which the column leaves the storage.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Int16 => DataType::Int16,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::Float32 => DataType::Float32,
+            Self::Float64 => DataType::Float64,
+            Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp { utc } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Self::Utf8 => DataType::Utf8View,
+            Self::Binary => DataType::BinaryView,
+            Self::Uuid => DataType::FixedSizeBinary(16),
+        }
+    }
+
+    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one.
+    pub fn from_arrow(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Boolean => Self::Boolean,
+            DataType::Int16 => Self::Int16,
+            DataType::Int32 => Self::Int32,
+            DataType::Int64 => Self::Int64,
+            DataType::Float32 => Self::Float32,
+            DataType::Float64 => Self::Float64,
+            DataType::Decimal128(precision, scale) => Self::Decimal { precision: *precision, scale: *scale },
+            DataType::Date32 => Self::Date,
+            DataType::Time64(TimeUnit::Microsecond) => Self::Time,
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp { utc: zone.is_some() },
+            DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
+            DataType::Utf8View => Self::Utf8,
+            DataType::BinaryView => Self::Binary,
+            DataType::FixedSizeBinary(16) => Self::Uuid,
+            _ => return None,
+        })
+    }
+}
+
+/// A column of a table as the storage knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ColumnSchema {
+    /// Name, for messages and checkpoints.
+    pub name: String,
+    /// Type.
+    pub column_type: ColumnType,
+    /// Whether the column may hold NULL. The storage does not enforce it; the engine does.
+    pub nullable: bool,
+}
+
+/// The columns of a table, in the order of their [`ColumnId`](crate::ids::ColumnId)s.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// The columns.
+    pub columns: Vec<ColumnSchema>,
+}
+
+impl TableSchema {
+    /// The Arrow schema of a full scan.
+    pub fn arrow(&self) -> SchemaRef {
+        Arc::new(Schema::new(
+            self.columns.iter().map(|c| Field::new(&c.name, c.column_type.arrow(), c.nullable)).collect::<Vec<_>>(),
+        ))
+    }
+}
