@@ -1,0 +1,333 @@
+//! A block: 1 MiB of relaxed Arrow memory and its heap (§3.2, §4.1).
+//!
+//! The block is shared by writers that change it in place and readers that copy from it, all at once. Every access to its memory is
+//! therefore atomic (or a [`racy_copy`]), at most 8 bytes wide: a 16-byte view or decimal is read and written as two halves and may be
+//! seen torn. Which values are true for whom is the version column's business, described in [`crate::data_table`]; this module only
+//! promises that no access is undefined.
+
+use crate::error::{Result, StorageError};
+use crate::heap::{BlockHeap, View};
+use crate::ids::{BLOCK_BYTES, ColumnId, Slot};
+use crate::layout::BlockLayout;
+use crate::racy::racy_copy;
+use crate::types::PhysicalType;
+use crate::undo::UndoRecord;
+use crate::value::Value;
+use std::alloc;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// Alignment of a block's memory: a page.
+const BLOCK_ALIGNMENT: usize = 4096;
+
+/// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn cell is possible; see the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// Whether the value is NULL (then `bits` is whatever the slot holds).
+    pub null: bool,
+    /// The value's bytes, little-endian; of a variable-length value its view.
+    pub bits: u128,
+}
+
+impl Cell {
+    /// NULL.
+    pub const NULL: Self = Self { null: true, bits: 0 };
+}
+
+/// A block of a table.
+#[derive(Debug)]
+pub struct Block {
+    memory: NonNull<u8>,
+    layout: Arc<BlockLayout>,
+    heap: BlockHeap,
+    /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
+    versioned: AtomicU32,
+    /// Slots handed out to inserts; may run past the slot count when the block is full.
+    insert_cursor: AtomicU32,
+    /// Set while the block was filled by a bulk append that some snapshot may not see.
+    append_marker: AtomicPtr<UndoRecord>,
+}
+
+// SAFETY: the memory is reached only through atomic accesses and racy copies.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// An empty block.
+    pub fn new(layout: Arc<BlockLayout>) -> Self {
+        let memory_layout = Self::memory_layout();
+        // SAFETY: the size is not zero.
+        let memory = unsafe { alloc::alloc_zeroed(memory_layout) };
+        Self {
+            memory: NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(memory_layout)),
+            layout,
+            heap: BlockHeap::default(),
+            versioned: AtomicU32::new(0),
+            insert_cursor: AtomicU32::new(0),
+            append_marker: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    fn memory_layout() -> alloc::Layout {
+        alloc::Layout::from_size_align(BLOCK_BYTES, BLOCK_ALIGNMENT).expect("constants are valid")
+    }
+
+    /// The layout, shared by all blocks of the table.
+    pub fn layout(&self) -> &Arc<BlockLayout> {
+        &self.layout
+    }
+    /// The block's heap.
+    pub fn heap(&self) -> &BlockHeap {
+        &self.heap
+    }
+    /// Slots whose version head is not null (never too low).
+    pub fn versioned(&self) -> &AtomicU32 {
+        &self.versioned
+    }
+    /// Slots handed out so far; may exceed the slot count.
+    pub fn insert_cursor(&self) -> &AtomicU32 {
+        &self.insert_cursor
+    }
+    /// The record of the bulk append that filled the block, while a snapshot may not see it.
+    pub fn append_marker(&self) -> &AtomicPtr<UndoRecord> {
+        &self.append_marker
+    }
+    /// Slots that have been handed out: rows lie below this.
+    pub fn slot_limit(&self) -> u32 {
+        // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that starts after a commit sees its slots.
+        self.insert_cursor.load(Ordering::Acquire).min(self.layout.slot_count())
+    }
+
+    #[inline]
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < BLOCK_BYTES);
+        // SAFETY: offsets come from the layout, which fits the block.
+        unsafe { self.memory.as_ptr().add(offset) }
+    }
+
+    #[inline]
+    fn check(&self, slot: Slot) {
+        assert!(slot.0 < self.layout.slot_count(), "slot {} is outside the block", slot.0);
+    }
+
+    /// The head of a slot's version chain.
+    #[inline]
+    pub fn version_head(&self, slot: Slot) -> &AtomicPtr<UndoRecord> {
+        self.check(slot);
+        // SAFETY: the version column has a zero-initialised, 8-byte aligned entry for every slot; zero is a null pointer.
+        unsafe { &*self.at(self.layout.version_offset() + 8 * slot.0 as usize).cast::<AtomicPtr<UndoRecord>>() }
+    }
+
+    #[inline]
+    fn bit_word(&self, offset: usize, slot: Slot) -> &AtomicU64 {
+        self.check(slot);
+        // SAFETY: bitmaps are 64-byte aligned whole words with a bit for every slot.
+        unsafe { &*self.at(offset + (slot.0 as usize / 64) * 8).cast::<AtomicU64>() }
+    }
+    #[inline]
+    fn bit(&self, offset: usize, slot: Slot) -> bool {
+        // Relaxed: values are ordered by the fences of the read and write protocols, not by themselves.
+        self.bit_word(offset, slot).load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
+    }
+    #[inline]
+    fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
+        let word = self.bit_word(offset, slot);
+        let mask = 1 << (slot.0 % 64);
+        // Relaxed: as in `bit`; read-modify-write because neighbouring slots belong to other writers.
+        if value {
+            word.fetch_or(mask, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        self.bit(self.layout.allocation_offset(), slot)
+    }
+    /// Sets the allocation bit.
+    #[inline]
+    pub fn set_present(&self, slot: Slot, present: bool) {
+        self.set_bit(self.layout.allocation_offset(), slot, present);
+    }
+
+    /// Sets the allocation bits of `len` slots.
+    pub(crate) fn set_present_range(&self, from: u32, len: u32) {
+        let (mut at, end) = (from, from + len);
+        while at < end {
+            let bits = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - bits)) << (at % 64);
+            // Relaxed: as in `set_bit`.
+            self.bit_word(self.layout.allocation_offset(), Slot(at)).fetch_or(mask, Ordering::Relaxed);
+            at += bits;
+        }
+    }
+
+    /// Reads a cell; see the module for what it may be.
+    #[inline]
+    pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
+        let layout = *self.layout.column(column);
+        let null = !self.bit(layout.validity_offset, slot);
+        let index = slot.0 as usize;
+        // SAFETY (all arms): the column has an aligned value for every slot, and `bit` has checked the slot. Relaxed: see `bit`.
+        let bits = unsafe {
+            match layout.physical {
+                PhysicalType::Bit => self.bit(layout.value_offset, slot) as u128,
+                PhysicalType::Fixed(2) => {
+                    (*self.at(layout.value_offset + 2 * index).cast::<AtomicU16>()).load(Ordering::Relaxed) as u128
+                }
+                PhysicalType::Fixed(4) => {
+                    (*self.at(layout.value_offset + 4 * index).cast::<AtomicU32>()).load(Ordering::Relaxed) as u128
+                }
+                PhysicalType::Fixed(8) => {
+                    (*self.at(layout.value_offset + 8 * index).cast::<AtomicU64>()).load(Ordering::Relaxed) as u128
+                }
+                _ => {
+                    let halves = self.at(layout.value_offset + 16 * index).cast::<AtomicU64>();
+                    let low = (*halves).load(Ordering::Relaxed) as u128;
+                    low | ((*halves.add(1)).load(Ordering::Relaxed) as u128) << 64
+                }
+            }
+        };
+        Cell { null, bits }
+    }
+
+    /// Writes a cell in place. The caller has installed a version (or owns the slot alone).
+    #[inline]
+    pub fn write_cell(&self, column: ColumnId, slot: Slot, cell: Cell) {
+        let layout = *self.layout.column(column);
+        self.set_bit(layout.validity_offset, slot, !cell.null);
+        let index = slot.0 as usize;
+        // SAFETY (all arms): as in `read_cell`. Relaxed: the install protocol's Release fence precedes.
+        unsafe {
+            match layout.physical {
+                PhysicalType::Bit => self.set_bit(layout.value_offset, slot, cell.bits != 0),
+                PhysicalType::Fixed(2) => (*self.at(layout.value_offset + 2 * index).cast::<AtomicU16>())
+                    .store(cell.bits as u16, Ordering::Relaxed),
+                PhysicalType::Fixed(4) => (*self.at(layout.value_offset + 4 * index).cast::<AtomicU32>())
+                    .store(cell.bits as u32, Ordering::Relaxed),
+                PhysicalType::Fixed(8) => (*self.at(layout.value_offset + 8 * index).cast::<AtomicU64>())
+                    .store(cell.bits as u64, Ordering::Relaxed),
+                _ => {
+                    let halves = self.at(layout.value_offset + 16 * index).cast::<AtomicU64>();
+                    (*halves).store(cell.bits as u64, Ordering::Relaxed);
+                    (*halves.add(1)).store((cell.bits >> 64) as u64, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The cell for `value` in `column`; bytes that do not fit a view are appended to the heap.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] when the value's variant does not fit the column's physical type.
+    #[inline]
+    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Result<Cell> {
+        let physical = self.layout.column(column).physical;
+        let bits = match (physical, value) {
+            (_, Value::Null) => return Ok(Cell::NULL),
+            (PhysicalType::Bit, Value::Bool(v)) => *v as u128,
+            (PhysicalType::Fixed(2), Value::Int16(v)) => *v as u16 as u128,
+            (PhysicalType::Fixed(4), Value::Int32(v)) => *v as u32 as u128,
+            (PhysicalType::Fixed(4), Value::Float32(v)) => v.to_bits() as u128,
+            (PhysicalType::Fixed(8), Value::Int64(v)) => *v as u64 as u128,
+            (PhysicalType::Fixed(8), Value::Float64(v)) => v.to_bits() as u128,
+            (PhysicalType::Fixed(16), Value::Int128(v)) => *v as u128,
+            (PhysicalType::View, Value::Bytes(v)) => self.heap.append(v)?,
+            (physical, value) => {
+                return Err(StorageError::InvalidInput(format!(
+                    "{value:?} does not fit column {} of physical type {physical:?}",
+                    column.0
+                )));
+            }
+        };
+        Ok(Cell { null: false, bits })
+    }
+
+    /// The bytes that a view of this block names.
+    pub fn read_view(&self, view: View, out: &mut Vec<u8>) {
+        self.heap.read(view, out);
+    }
+
+    /// Copies `dst.len()` bytes that start `offset` bytes into the block; they may be torn.
+    #[inline]
+    pub(crate) fn copy_out(&self, offset: usize, dst: &mut [std::mem::MaybeUninit<u8>]) {
+        assert!(offset + dst.len() <= BLOCK_BYTES);
+        // SAFETY: the source is inside the block, the target is the caller's own; all writers store atomically.
+        unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
+    }
+
+    /// The memory at `offset`, for filling a block that nobody else can reach yet.
+    ///
+    /// # Safety
+    /// No other thread may access the range while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn exclusive(&self, offset: usize, len: usize) -> &mut [u8] {
+        assert!(offset + len <= BLOCK_BYTES);
+        // SAFETY: in bounds; exclusive by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.at(offset), len) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { alloc::dealloc(self.memory.as_ptr(), Self::memory_layout()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+
+    #[test]
+    fn cells_of_every_physical_type_come_back() {
+        let types = [
+            ColumnType::Boolean,
+            ColumnType::Int16,
+            ColumnType::Int32,
+            ColumnType::Int64,
+            ColumnType::Interval,
+            ColumnType::Utf8,
+            ColumnType::Float32,
+            ColumnType::Float64,
+        ];
+        let schema = TableSchema {
+            columns: types
+                .iter()
+                .map(|&column_type| ColumnSchema { name: "c".into(), column_type, nullable: true })
+                .collect(),
+        };
+        let block = Block::new(Arc::new(BlockLayout::new(&schema).unwrap()));
+        let last = Slot(block.layout().slot_count() - 1);
+        for slot in [Slot(0), Slot(1), Slot(63), Slot(64), last] {
+            let values = [
+                Value::Bool(true),
+                Value::Int16(-2),
+                Value::Int32(i32::MIN),
+                Value::Int64(-1),
+                Value::Int128(i128::MIN + slot.0 as i128),
+                Value::Bytes(b"a value that needs the heap"),
+                Value::Float32(-0.5),
+                Value::Float64(f64::MAX),
+            ];
+            for (i, value) in values.iter().enumerate() {
+                let column = ColumnId(i as u16);
+                let cell = block.make_cell(column, value).unwrap();
+                block.write_cell(column, slot, cell);
+                assert_eq!(block.read_cell(column, slot), cell);
+                block.write_cell(column, slot, Cell::NULL);
+                assert!(block.read_cell(column, slot).null);
+                block.write_cell(column, slot, cell);
+            }
+        }
+        assert!(block.make_cell(ColumnId(0), &Value::Int32(1)).is_err());
+        assert!(!block.is_present(last));
+        block.set_present(last, true);
+        assert!(block.is_present(last) && !block.is_present(Slot(last.0 - 1)));
+    }
+}

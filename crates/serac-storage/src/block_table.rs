@@ -1,0 +1,130 @@
+//! A table's block table: block number → block in one load.
+//!
+//! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of addresses, touched page by page as the
+//! table grows), so that it never moves and a lookup needs neither a latch nor a hash. Blocks are only ever added while the table
+//! lives; each entry owns one reference to its block.
+
+use crate::block::Block;
+use crate::error::{Result, StorageError};
+use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE};
+use std::alloc;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// The blocks of one table.
+#[derive(Debug)]
+pub struct BlockTable {
+    entries: NonNull<AtomicPtr<Block>>,
+    len: AtomicU32,
+    grow: parking_lot::Mutex<()>,
+}
+
+// SAFETY: entries are atomic; blocks are Send and Sync.
+unsafe impl Send for BlockTable {}
+// SAFETY: as above.
+unsafe impl Sync for BlockTable {}
+
+impl Default for BlockTable {
+    fn default() -> Self {
+        let layout = Self::memory_layout();
+        // SAFETY: the size is not zero; all-zero bytes are null pointers.
+        let entries = unsafe { alloc::alloc_zeroed(layout) };
+        Self {
+            entries: NonNull::new(entries.cast()).unwrap_or_else(|| alloc::handle_alloc_error(layout)),
+            len: AtomicU32::new(0),
+            grow: parking_lot::Mutex::new(()),
+        }
+    }
+}
+
+impl BlockTable {
+    fn memory_layout() -> alloc::Layout {
+        alloc::Layout::array::<AtomicPtr<Block>>(MAX_BLOCKS_PER_TABLE as usize).expect("a constant size")
+    }
+
+    #[inline]
+    fn entry(&self, no: BlockNo) -> &AtomicPtr<Block> {
+        assert!(no.0 < MAX_BLOCKS_PER_TABLE, "block number {} is outside every table", no.0);
+        // SAFETY: in bounds by the assertion; zeroed memory is a valid null AtomicPtr.
+        unsafe { &*self.entries.as_ptr().add(no.0 as usize) }
+    }
+
+    /// Blocks so far, including holes left by recovery.
+    pub fn len(&self) -> u32 {
+        // Acquire: pairs with the Release in `put`, so that every block below the length is there.
+        self.len.load(Ordering::Acquire)
+    }
+    /// Whether there are no blocks.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The block with this number, if there is one.
+    #[inline]
+    pub fn get(&self, no: BlockNo) -> Option<&Block> {
+        // Acquire: pairs with the Release in `put`.
+        let block = self.entry(no).load(Ordering::Acquire);
+        // SAFETY: an entry owns a reference until the table is dropped, and `self` is borrowed.
+        unsafe { block.as_ref() }
+    }
+
+    /// A reference of the caller's own to the block with this number.
+    pub fn get_arc(&self, no: BlockNo) -> Option<Arc<Block>> {
+        self.get(no).map(|block| {
+            // SAFETY: the pointer came from `Arc::into_raw`, and the entry's reference keeps the count above zero.
+            unsafe {
+                Arc::increment_strong_count(block);
+                Arc::from_raw(block)
+            }
+        })
+    }
+
+    /// Adds a block behind the last.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`] when the table is full.
+    pub fn push(&self, block: Arc<Block>) -> Result<BlockNo> {
+        let _grow = self.grow.lock();
+        let no = BlockNo(self.len());
+        if no.0 >= MAX_BLOCKS_PER_TABLE {
+            return Err(StorageError::Limit(format!("a table can have at most {MAX_BLOCKS_PER_TABLE} blocks")));
+        }
+        self.put(no, block);
+        Ok(no)
+    }
+
+    /// The block with this number, made if there is none: recovery puts rows where they were.
+    pub fn get_or_insert_with(&self, no: BlockNo, make: impl FnOnce() -> Arc<Block>) -> &Block {
+        if let Some(block) = self.get(no) {
+            return block;
+        }
+        let _grow = self.grow.lock();
+        if self.get(no).is_none() {
+            self.put(no, make());
+        }
+        self.get(no).expect("it was just put")
+    }
+
+    fn put(&self, no: BlockNo, block: Arc<Block>) {
+        // Release: pairs with the Acquire in `get`.
+        let old = self.entry(no).swap(Arc::into_raw(block).cast_mut(), Ordering::Release);
+        assert!(old.is_null(), "block {} was there already", no.0);
+        // Release: pairs with the Acquire in `len`. Only growers write, under the latch.
+        self.len.store(self.len.load(Ordering::Relaxed).max(no.0 + 1), Ordering::Release);
+    }
+}
+
+impl Drop for BlockTable {
+    fn drop(&mut self) {
+        for no in 0..self.len() {
+            let block = self.entry(BlockNo(no)).load(Ordering::Relaxed);
+            if !block.is_null() {
+                // SAFETY: the entry's own reference, given up once.
+                drop(unsafe { Arc::from_raw(block) });
+            }
+        }
+        // SAFETY: allocated in `default` with the same layout.
+        unsafe { alloc::dealloc(self.entries.as_ptr().cast(), Self::memory_layout()) }
+    }
+}

@@ -1,0 +1,662 @@
+//! The Data Table API: single rows under multi-version concurrency control (§3.1).
+//!
+//! # Writing
+//! ```text
+//! 1. copy the before-image of the columns into an undo record of the transaction
+//! 2. install: compare-and-swap the slot's version head from what was seen to the record   -- first updater wins
+//! 3. Release fence
+//! 4. change the values, validity and allocation bits in place (relaxed atomic stores)
+//! ```
+//! A writer may install over a head only if its snapshot sees it (or if there is none): a head that is uncommitted or was committed
+//! after the snapshot began is a write-write conflict. Before the install the block's counter of versioned slots is raised.
+//!
+//! # Reading
+//! ```text
+//! 1. copy the values (relaxed), and the allocation bit
+//! 2. Acquire fence
+//! 3. load the version head; walk the chain, newest to oldest, applying before-images, until a version the snapshot sees
+//! ```
+//! Copy first, head second: if the copy holds any byte of a writer's step 4, the fences make its step 2 happen before the reader's
+//! step 3, so the reader meets the record and puts the before-image in place of the dirty (or torn) copy. In the other order a writer could
+//! slip in between. Three ways in which the record could be missing are closed elsewhere: the collector does not unlink a record that a running
+//! transaction's snapshot does not see, so a reader that saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that commits
+//! after the reader began); an abort leaves its records linked, under a timestamp newer than every reader that could hold a dirty copy; and an
+//! address is not reused for a new record while a reader or writer that has seen it is pinned, so a compare-and-swap that succeeds means
+//! that nothing happened in between (no A-B-A).
+//!
+//! # Bulk append
+//! A block filled by one bulk append carries one record for all its rows, the block's *append marker*. A row whose chain ends before a
+//! version the snapshot sees is judged by the marker. Nobody touches the values of a marked block before seeing its marker, so the
+//! appending transaction fills it with plain stores.
+
+use crate::block::Block;
+use crate::block_table::BlockTable;
+use crate::error::{Result, StorageError};
+use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
+use crate::layout::BlockLayout;
+use crate::row_buffer::RowBuffer;
+use crate::scan::BlockReader;
+use crate::transaction::{Snapshot, Transaction};
+use crate::types::TableSchema;
+use crate::undo::{BeforeCell, UndoKind, UndoRecord};
+use crate::value::Value;
+use arrow_array::RecordBatch;
+use crossbeam_epoch as epoch;
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering, fence};
+
+/// Blocks that take inserts at the same time, each for some of the threads.
+const INSERTION_HEADS: usize = 4;
+const NO_BLOCK: u32 = u32::MAX;
+
+/// The newest state of a row, whoever wrote it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LatestState {
+    /// There is no row.
+    Absent,
+    /// There is a row, committed or written by the asking transaction; the buffer holds it.
+    Present,
+    /// Another running transaction has written the row: its fate is open.
+    WrittenByOther,
+}
+
+/// Figures of one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableMetrics {
+    /// Blocks.
+    pub blocks: u32,
+    /// Blocks with a versioned row.
+    pub versioned_blocks: u32,
+    /// Rows, as inserts less deletes so far (uncommitted ones included).
+    pub rows: i64,
+    /// Bytes of heap chunks.
+    pub heap_bytes: usize,
+}
+
+/// A table's blocks.
+#[derive(Debug)]
+pub struct DataTable {
+    id: TableId,
+    name: String,
+    schema: TableSchema,
+    layout: Arc<BlockLayout>,
+    blocks: BlockTable,
+    heads: [AtomicU32; INSERTION_HEADS],
+    grow: Mutex<()>,
+    rows: AtomicI64,
+}
+
+fn thread_head() -> usize {
+    use std::sync::atomic::AtomicUsize;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static HEAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % INSERTION_HEADS);
+    HEAD.with(|head| *head)
+}
+
+impl DataTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`] for too many columns.
+    pub fn new(id: TableId, name: impl Into<String>, schema: TableSchema) -> Result<Arc<Self>> {
+        let layout = Arc::new(BlockLayout::new(&schema)?);
+        Ok(Arc::new(Self {
+            id,
+            name: name.into(),
+            schema,
+            layout,
+            blocks: BlockTable::default(),
+            heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
+            grow: Mutex::new(()),
+            rows: AtomicI64::new(0),
+        }))
+    }
+    /// Number.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+    /// Name at creation, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Columns.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+    /// Layout of the blocks.
+    pub fn layout(&self) -> &Arc<BlockLayout> {
+        &self.layout
+    }
+    /// Blocks so far.
+    pub fn block_count(&self) -> u32 {
+        self.blocks.len()
+    }
+    /// A block.
+    #[inline]
+    pub fn block(&self, no: BlockNo) -> Option<&Block> {
+        self.blocks.get(no)
+    }
+    pub(crate) fn block_arc(&self, no: BlockNo) -> Option<Arc<Block>> {
+        self.blocks.get_arc(no)
+    }
+    /// Inserts less deletes so far, uncommitted ones included: an estimate for planning.
+    pub fn approximate_rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed).max(0) as u64
+    }
+    /// Figures; walks the blocks.
+    pub fn metrics(&self) -> TableMetrics {
+        let mut metrics =
+            TableMetrics { blocks: self.block_count(), rows: self.rows.load(Ordering::Relaxed), ..Default::default() };
+        for block in (0..metrics.blocks).filter_map(|no| self.block(BlockNo(no))) {
+            metrics.heap_bytes += block.heap().bytes();
+            metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);
+        }
+        metrics
+    }
+
+    fn conflict(&self, row: RowId) -> StorageError {
+        StorageError::WriteConflict { table: self.name.clone(), row }
+    }
+    fn locate(&self, row: RowId) -> Result<&Block> {
+        self.block(row.block())
+            .filter(|block| row.slot().0 < block.slot_limit())
+            .ok_or_else(|| StorageError::InvalidInput(format!("{row:?} is not a row of table \"{}\"", self.name)))
+    }
+
+    /// A slot of the calling thread's insertion head.
+    fn allocate(&self) -> Result<RowId> {
+        let head = &self.heads[thread_head()];
+        loop {
+            // Acquire: pairs with the Release below; the block is in the block table by then.
+            let no = head.load(Ordering::Acquire);
+            if no != NO_BLOCK {
+                let block = self.block(BlockNo(no)).expect("an insertion head is a block of the table");
+                // Release: pairs with `slot_limit`.
+                let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
+                if slot < self.layout.slot_count() {
+                    return Ok(RowId::new(BlockNo(no), Slot(slot)));
+                }
+            }
+            let _grow = self.grow.lock();
+            if head.load(Ordering::Acquire) == no {
+                let new = self.blocks.push(Arc::new(Block::new(self.layout.clone())))?;
+                head.store(new.0, Ordering::Release);
+            }
+        }
+    }
+
+    fn check_row(&self, row: &[Value<'_>]) -> Result<()> {
+        if row.len() != self.schema.columns.len() {
+            return Err(StorageError::InvalidInput(format!(
+                "table \"{}\" has {} columns, but {} values were given",
+                self.name,
+                self.schema.columns.len(),
+                row.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Inserts a row: one value per column.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] for values that do not fit the columns, [`StorageError::Limit`] when the table is full.
+    pub fn insert(self: &Arc<Self>, txn: &mut Transaction, row: &[Value<'_>]) -> Result<RowId> {
+        self.check_row(row)?;
+        let id = self.allocate()?;
+        let block = self.block(id.block()).expect("just allocated");
+        let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
+        // AcqRel: raised before the head is there, as every bulk reader relies on.
+        block.versioned().fetch_add(1, Ordering::AcqRel);
+        // Release: pairs with the readers' Acquire. A fresh slot has no chain and no other writer.
+        block.version_head(id.slot()).store(record, Ordering::Release);
+        fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
+        for (i, value) in row.iter().enumerate() {
+            let column = ColumnId(i as u16);
+            block.write_cell(column, id.slot(), block.make_cell(column, value)?);
+        }
+        block.set_present(id.slot(), true);
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        txn.redo().insert(self.id, id, row);
+        txn.spill_redo()?;
+        Ok(id)
+    }
+
+    /// Installs a record over the newest version of `row` (steps 1 to 3).
+    fn install(
+        self: &Arc<Self>,
+        txn: &mut Transaction,
+        block: &Block,
+        row: RowId,
+        kind: UndoKind,
+        columns: &[ColumnId],
+    ) -> Result<()> {
+        let _guard = epoch::pin();
+        let head = block.version_head(row.slot());
+        loop {
+            // Acquire: pairs with the installing compare-and-swap of the last writer.
+            let seen = head.load(Ordering::Acquire);
+            // SAFETY: pinned since before the load.
+            let newest = unsafe { seen.as_ref() }.or_else(|| unsafe {
+                block.append_marker().load(Ordering::Acquire).as_ref()
+            });
+            if let Some(newest) = newest {
+                let timestamp = newest.timestamp();
+                if !txn.snapshot().sees(timestamp) {
+                    return Err(self.conflict(row));
+                }
+                txn.snapshot().note_read(timestamp);
+            }
+            if !block.is_present(row.slot()) {
+                return Err(StorageError::InvalidInput(format!("{row:?} of table \"{}\" was deleted", self.name)));
+            }
+            let before = columns.iter().map(|&column| BeforeCell::new(column, block.read_cell(column, row.slot())));
+            let record = txn.undo().push(self, row, kind, seen, before);
+            if seen.is_null() {
+                // AcqRel: as in `insert`.
+                block.versioned().fetch_add(1, Ordering::AcqRel);
+            }
+            // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure: reloaded above.
+            if head.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                fence(Ordering::Release); // step 3
+                return Ok(());
+            }
+            if seen.is_null() {
+                block.versioned().fetch_sub(1, Ordering::Release);
+            }
+            txn.undo().pop_last(record);
+        }
+    }
+
+    /// Updates `columns` of `row` to `values`.
+    ///
+    /// # Errors
+    /// [`StorageError::WriteConflict`] when a concurrent transaction changed the row first; [`StorageError::InvalidInput`] for a row that is
+    /// not there or values that do not fit.
+    pub fn update(
+        self: &Arc<Self>,
+        txn: &mut Transaction,
+        row: RowId,
+        columns: &[ColumnId],
+        values: &[Value<'_>],
+    ) -> Result<()> {
+        assert_eq!(columns.len(), values.len(), "one value per column");
+        let block = self.locate(row)?;
+        self.install(txn, block, row, UndoKind::Update, columns)?;
+        for (&column, value) in columns.iter().zip(values) {
+            block.write_cell(column, row.slot(), block.make_cell(column, value)?);
+        }
+        txn.redo().update(self.id, row, columns, values);
+        txn.spill_redo()
+    }
+
+    /// Deletes `row`.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn delete(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
+        let block = self.locate(row)?;
+        self.install(txn, block, row, UndoKind::Delete, &[])?;
+        block.set_present(row.slot(), false);
+        self.rows.fetch_sub(1, Ordering::Relaxed);
+        txn.redo().delete(self.id, row);
+        txn.spill_redo()
+    }
+
+    /// Claims `row` without changing it: a concurrent transaction that writes it conflicts.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn lock_row(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
+        let block = self.locate(row)?;
+        self.install(txn, block, row, UndoKind::Update, &[])
+    }
+
+    /// Puts back what `record` replaced (abort, ROLLBACK TO).
+    pub(crate) fn restore(&self, record: &UndoRecord) {
+        let row = record.row();
+        let block = self.block(row.block()).expect("a block with undo records stays");
+        match record.kind() {
+            UndoKind::Update => {
+                for before in record.before() {
+                    block.write_cell(before.column, row.slot(), before.cell());
+                }
+            }
+            UndoKind::Insert => {
+                if block.is_present(row.slot()) {
+                    block.set_present(row.slot(), false);
+                    self.rows.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            // A record that a ROLLBACK TO has already undone is met again by an abort: undoing is idempotent.
+            UndoKind::Delete => {
+                if !block.is_present(row.slot()) {
+                    block.set_present(row.slot(), true);
+                    self.rows.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            UndoKind::Append => {
+                for slot in 0..block.slot_limit() {
+                    if block.is_present(Slot(slot)) {
+                        block.set_present(Slot(slot), false);
+                        self.rows.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no such row.
+    pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> bool {
+        let Ok(block) = self.locate(row) else { return false };
+        let _guard = epoch::pin();
+        out.cells.clear();
+        out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+        let mut present = block.is_present(row.slot());
+        fence(Ordering::Acquire); // step 2: pairs with the writers' Release fence
+        let column_of = |column: ColumnId| columns.iter().position(|&c| c == column);
+        // SAFETY: pinned.
+        unsafe {
+            present = apply_chain(block, row.slot(), snapshot, present, |before| {
+                if let Some(i) = column_of(before.column) {
+                    out.cells[i] = before.cell();
+                }
+            });
+        }
+        if present {
+            out.resolve(block, &self.schema, columns);
+        }
+        present
+    }
+
+    /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).
+    pub fn read_latest(
+        &self,
+        snapshot: &Snapshot,
+        row: RowId,
+        columns: &[ColumnId],
+        out: &mut RowBuffer,
+    ) -> LatestState {
+        let Ok(block) = self.locate(row) else { return LatestState::Absent };
+        let _guard = epoch::pin();
+        loop {
+            let seen = block.version_head(row.slot()).load(Ordering::Acquire);
+            let marker = block.append_marker().load(Ordering::Acquire);
+            // SAFETY: pinned.
+            let newest = unsafe { seen.as_ref() }.or_else(|| unsafe { marker.as_ref() });
+            if let Some(record) = newest {
+                let timestamp = record.timestamp();
+                if !timestamp.is_committed() && !snapshot.owns(timestamp) {
+                    return LatestState::WrittenByOther;
+                }
+                snapshot.note_read(timestamp);
+            }
+            out.cells.clear();
+            out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+            let present = block.is_present(row.slot());
+            fence(Ordering::Acquire);
+            if block.version_head(row.slot()).load(Ordering::Acquire) != seen {
+                continue; // somebody wrote meanwhile; the head cannot come back to `seen` while we are pinned, unless it is null
+            }
+            if !present {
+                return LatestState::Absent;
+            }
+            out.resolve(block, &self.schema, columns);
+            return LatestState::Present;
+        }
+    }
+
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches.
+    pub fn any_version_matches(
+        &self,
+        row: RowId,
+        columns: &[ColumnId],
+        matches: &mut dyn FnMut(&RowBuffer) -> bool,
+    ) -> bool {
+        let Ok(block) = self.locate(row) else { return false };
+        let _guard = epoch::pin();
+        let mut out = RowBuffer::default();
+        out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+        let mut present = block.is_present(row.slot());
+        fence(Ordering::Acquire);
+        let mut current = block.version_head(row.slot()).load(Ordering::Acquire);
+        loop {
+            if present {
+                out.resolve(block, &self.schema, columns);
+                if matches(&out) {
+                    return true;
+                }
+            }
+            // SAFETY: pinned.
+            let Some(record) = (unsafe { current.as_ref() }) else { return false };
+            for before in record.before() {
+                if let Some(i) = columns.iter().position(|&c| c == before.column) {
+                    out.cells[i] = before.cell();
+                }
+            }
+            match record.kind() {
+                UndoKind::Delete => present = true,
+                UndoKind::Insert | UndoKind::Append => present = false,
+                UndoKind::Update => {}
+            }
+            current = record.next();
+        }
+    }
+
+    /// Appends all rows of `batch`, filling blocks column by column; they become visible together at the commit. Returns the row ids as
+    /// ranges of their 64-bit form, in the order of the rows.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] when the batch's columns do not fit the table's.
+    pub fn append(self: &Arc<Self>, txn: &mut Transaction, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
+        crate::append::check_batch(&self.schema, batch)?;
+        let mut ranges = Vec::new();
+        let mut done = 0;
+        while done < batch.num_rows() {
+            let head = match txn.append_head(self) {
+                Some(no) => no,
+                None => self.new_append_block(txn)?,
+            };
+            let block = self.block(head).expect("an append head is a block of the table");
+            let from = block.insert_cursor().load(Ordering::Relaxed);
+            let rows = ((self.layout.slot_count() - from) as usize).min(batch.num_rows() - done);
+            if rows == 0 {
+                txn.forget_append_head();
+                continue;
+            }
+            let part = batch.slice(done, rows);
+            // SAFETY: the block is marked as this transaction's and nobody else looks behind a marker that it does not see.
+            unsafe { crate::append::fill(block, &self.schema, from, &part)? };
+            // Release: pairs with `slot_limit`.
+            block.insert_cursor().store(from + rows as u32, Ordering::Release);
+            self.rows.fetch_add(rows as i64, Ordering::Relaxed);
+            let first = RowId::new(head, Slot(from)).as_u64();
+            txn.redo().append(self.id, RowId::from_u64(first), &part)?;
+            txn.spill_redo()?;
+            ranges.push(first..first + rows as u64);
+            done += rows;
+        }
+        Ok(ranges)
+    }
+
+    fn new_append_block(self: &Arc<Self>, txn: &mut Transaction) -> Result<BlockNo> {
+        let block = Arc::new(Block::new(self.layout.clone()));
+        let _grow = self.grow.lock();
+        // Marked before anybody can reach it; the record's row names the block, so the number is fixed under the latch.
+        let no = BlockNo(self.blocks.len());
+        let record =
+            txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
+        // Release: pairs with the readers' Acquire.
+        block.append_marker().store(record, Ordering::Release);
+        match self.blocks.push(block) {
+            Ok(pushed) => assert_eq!(pushed, no, "blocks are added under the latch"),
+            Err(error) => {
+                txn.undo().pop_last(record);
+                return Err(error);
+            }
+        }
+        let table = self.clone();
+        // What the load leaves free in its last block goes to inserts.
+        txn.on_commit(Box::new(move |_| table.offer_insertion_head(no)));
+        txn.set_append_head(self, no);
+        Ok(no)
+    }
+
+    fn offer_insertion_head(&self, no: BlockNo) {
+        let block = self.block(no).expect("it was appended");
+        let free = self.layout.slot_count().saturating_sub(block.insert_cursor().load(Ordering::Relaxed));
+        if free > 0 {
+            for head in &self.heads {
+                // Release: pairs with `allocate`. One head is enough; a head that is in use is left alone.
+                if head.compare_exchange(NO_BLOCK, no.0, Ordering::Release, Ordering::Relaxed).is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in it to see.
+    pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
+        BlockReader::new(&self.schema, self.block_arc(no)?, no, snapshot)
+    }
+
+    // ---- recovery: single rows put where they were, no versions, nobody else there
+
+    pub(crate) fn recover_block(&self, no: BlockNo) -> &Block {
+        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone())))
+    }
+    fn recover_slot(&self, row: RowId) -> Result<&Block> {
+        if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
+            return Err(StorageError::InvalidInput(format!("{row:?} is outside table \"{}\"", self.name)));
+        }
+        let block = self.recover_block(row.block());
+        block.insert_cursor().fetch_max(row.slot().0 + 1, Ordering::Release);
+        Ok(block)
+    }
+    pub(crate) fn recover_insert(&self, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        self.check_row(values)?;
+        let columns: Vec<ColumnId> = (0..values.len() as u16).map(ColumnId).collect();
+        let block = self.recover_slot(row)?;
+        if !block.is_present(row.slot()) {
+            self.rows.fetch_add(1, Ordering::Relaxed);
+        }
+        block.set_present(row.slot(), true);
+        self.recover_update(row, &columns, values)
+    }
+    pub(crate) fn recover_update(&self, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) -> Result<()> {
+        let block = self.recover_slot(row)?;
+        for (&column, value) in columns.iter().zip(values) {
+            block.write_cell(column, row.slot(), block.make_cell(column, value)?);
+        }
+        Ok(())
+    }
+    pub(crate) fn recover_delete(&self, row: RowId) -> Result<()> {
+        let block = self.recover_slot(row)?;
+        if block.is_present(row.slot()) {
+            self.rows.fetch_sub(1, Ordering::Relaxed);
+        }
+        block.set_present(row.slot(), false);
+        Ok(())
+    }
+    /// Puts the rows of `batch` at `first` and the slots after it.
+    pub(crate) fn recover_append(&self, first: RowId, batch: &RecordBatch) -> Result<()> {
+        crate::append::check_batch(&self.schema, batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let last = RowId::new(first.block(), Slot(first.slot().0 + batch.num_rows() as u32 - 1));
+        let block = self.recover_slot(last)?;
+        // SAFETY: recovery gives each block to one thread, before the database is open.
+        unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch)? };
+        self.rows.fetch_add(batch.num_rows() as i64, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Makes the insertion heads go on in the newest blocks that have room.
+    pub(crate) fn recover_finish(&self) {
+        for no in (0..self.block_count()).rev().take(INSERTION_HEADS) {
+            if self.block(BlockNo(no)).is_some() {
+                self.offer_insertion_head(BlockNo(no));
+            }
+        }
+    }
+
+    /// Walks everything and checks what must hold when no transaction is running.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn verify(&self) {
+        let mut rows = 0;
+        for no in 0..self.block_count() {
+            let Some(block) = self.block(BlockNo(no)) else { continue };
+            let mut versioned = 0;
+            for slot in 0..self.layout.slot_count() {
+                let head = block.version_head(Slot(slot)).load(Ordering::Acquire);
+                versioned += u32::from(!head.is_null());
+                if slot >= block.slot_limit() {
+                    assert!(head.is_null() && !block.is_present(Slot(slot)), "slot {slot} was never handed out");
+                }
+                rows += i64::from(block.is_present(Slot(slot)));
+            }
+            assert_eq!(block.versioned().load(Ordering::Acquire), versioned, "versioned slots of block {no}");
+        }
+        assert_eq!(rows, self.rows.load(Ordering::Relaxed), "rows of table {}", self.name);
+    }
+}
+
+/// Walks the version chain of a slot from its head, handing before-images that the snapshot needs to `apply`; returns whether the
+/// snapshot sees the row, which is `present` in its copied state. Step 3 of reading.
+///
+/// # Safety
+/// The caller has pinned an epoch.
+#[inline]
+pub(crate) unsafe fn apply_chain(
+    block: &Block,
+    slot: Slot,
+    snapshot: &Snapshot,
+    mut present: bool,
+    mut apply: impl FnMut(&BeforeCell),
+) -> bool {
+    // Acquire: pairs with the installing compare-and-swap.
+    let mut current = block.version_head(slot).load(Ordering::Acquire);
+    // SAFETY: reachable records are not freed while the caller is pinned.
+    while let Some(record) = unsafe { current.as_ref() } {
+        let timestamp = record.timestamp();
+        if snapshot.sees(timestamp) {
+            snapshot.note_read(timestamp);
+            return present;
+        }
+        record.before().iter().for_each(&mut apply);
+        match record.kind() {
+            UndoKind::Delete => present = true,
+            UndoKind::Insert | UndoKind::Append => return false,
+            UndoKind::Update => {}
+        }
+        current = record.next();
+    }
+    // SAFETY: as above.
+    present && unsafe { sees_append(block, snapshot) }
+}
+
+/// Whether `snapshot` sees what a bulk append put into the block, if one did.
+///
+/// # Safety
+/// The caller has pinned an epoch.
+#[inline]
+pub(crate) unsafe fn sees_append(block: &Block, snapshot: &Snapshot) -> bool {
+    // Acquire: pairs with the Release that set the marker.
+    // SAFETY: the caller is pinned.
+    match unsafe { block.append_marker().load(Ordering::Acquire).as_ref() } {
+        None => true,
+        Some(record) => {
+            let timestamp = record.timestamp();
+            let sees = snapshot.sees(timestamp);
+            if sees {
+                snapshot.note_read(timestamp);
+            }
+            sees
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Garbage collection: version chains are pruned, then their memory is freed (§3.3).
+//!
+//! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction (the clock if none runs), and never
+//! newer than what is durable. A record committed at or before it undoes something that every snapshot sees: it and all older ones of
+//! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
+//! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
+//! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
+//! the whole history since it began.
+//!
+//! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
+//! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
+//! removes the head does so by compare-and-swap too and starts over when it loses.
+//!
+//! **Step two, free.** A context none of whose records is linked is retired: readers pin an epoch while they walk a chain, and when all
+//! that could be walking have unpinned, the segments return to the pool. This is by epochs rather than by a second timestamp, as the
+//! text has it, so that a transaction that is open but not reading right now does not keep memory from being freed.
+//!
+//! **Deferred actions** run once the watermark has reached their timestamp.
+
+use crate::data_table::DataTable;
+use crate::ids::{RowId, Timestamp};
+use crate::transaction::{Action, TransactionManager};
+use crate::undo::{UndoContext, UndoKind, UndoRecord};
+use crossbeam_epoch as epoch;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const PRUNING_LATCHES: usize = 256;
+/// Finished transactions that a run takes from the queue at a time.
+const BATCH: usize = 1024;
+
+/// A context that the collector owns.
+#[derive(Debug, Clone, Copy)]
+struct ContextPtr(*const UndoContext);
+// SAFETY: contexts are Send and Sync; the pointer is an owned box, given up in `retire`.
+unsafe impl Send for ContextPtr {}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcStats {
+    /// Records cut off their chains.
+    pub unlinked: usize,
+    /// Transactions whose undo memory was given up.
+    pub retired: usize,
+    /// Deferred actions run.
+    pub deferred_run: usize,
+    /// Transactions still waiting for the watermark.
+    pub waiting: usize,
+    /// The watermark.
+    pub watermark: u64,
+}
+
+/// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
+#[derive(Debug)]
+pub struct GarbageCollector {
+    incoming: Mutex<Vec<ContextPtr>>,
+    waiting: Mutex<BTreeMap<u64, ContextPtr>>,
+    deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
+    latches: Vec<Mutex<()>>,
+    backlog: AtomicUsize,
+    unlinked_total: AtomicU64,
+}
+
+struct DeferredAction(Action);
+impl std::fmt::Debug for DeferredAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeferredAction")
+    }
+}
+
+impl Default for GarbageCollector {
+    fn default() -> Self {
+        Self {
+            incoming: Mutex::default(),
+            waiting: Mutex::default(),
+            deferred: Mutex::default(),
+            latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
+            backlog: AtomicUsize::new(0),
+            unlinked_total: AtomicU64::new(0),
+        }
+    }
+}
+
+impl GarbageCollector {
+    /// Takes over the undo records of a finished transaction.
+    pub(crate) fn submit(&self, context: Box<UndoContext>) {
+        self.backlog.fetch_add(1, Ordering::Relaxed);
+        self.incoming.lock().push(ContextPtr(Box::into_raw(context)));
+    }
+    /// Runs `action` once no snapshot older than `timestamp` is alive.
+    pub(crate) fn defer(&self, timestamp: Timestamp, action: Action) {
+        self.backlog.fetch_add(1, Ordering::Relaxed);
+        self.deferred.lock().entry(timestamp.0).or_default().push(DeferredAction(action));
+    }
+    /// Finished transactions and deferred actions that wait for a run or for the watermark.
+    pub fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Relaxed)
+    }
+    /// Records unlinked since the start.
+    pub fn unlinked_total(&self) -> u64 {
+        self.unlinked_total.load(Ordering::Relaxed)
+    }
+
+    /// One pass over everything that has finished since the last pass or that the watermark has reached.
+    pub fn run_once(&self, manager: &TransactionManager) -> GcStats {
+        // The durable timestamp first: what it covers was published before, so the clock below is not older.
+        let durable = manager.durable().0;
+        let (starts, clock) = manager.active_starts();
+        let watermark = starts.first().copied().unwrap_or(clock).min(durable);
+        let horizon = Horizon { starts, clock, watermark };
+        let mut stats = GcStats { watermark, ..GcStats::default() };
+
+        loop {
+            let batch: Vec<ContextPtr> = {
+                let mut incoming = self.incoming.lock();
+                let from = incoming.len().saturating_sub(BATCH);
+                incoming.drain(from..).collect()
+            };
+            if batch.is_empty() {
+                break;
+            }
+            for context in batch {
+                self.process(context, &horizon, &mut stats, true);
+            }
+        }
+        let reached: Vec<ContextPtr> = {
+            let mut waiting = self.waiting.lock();
+            let later = waiting.split_off(&(watermark + 1));
+            std::mem::replace(&mut *waiting, later)
+                .into_values()
+                .inspect(|context| {
+                    // SAFETY: what waits is linked, so it is alive; counted up under the latch under which a retirement removes it.
+                    unsafe { &*context.0 }.acquire();
+                })
+                .collect()
+        };
+        for context in reached {
+            self.process(context, &horizon, &mut stats, false);
+        }
+        let actions: Vec<DeferredAction> = {
+            let mut deferred = self.deferred.lock();
+            let later = deferred.split_off(&(watermark + 1));
+            std::mem::replace(&mut *deferred, later).into_values().flatten().collect()
+        };
+        for DeferredAction(action) in actions {
+            action();
+            stats.deferred_run += 1;
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
+        }
+        stats.waiting = self.waiting.lock().len();
+        self.unlinked_total.fetch_add(stats.unlinked as u64, Ordering::Relaxed);
+        // Push this thread's garbage on, so that an idle system gives its memory back.
+        epoch::pin().flush();
+        stats
+    }
+
+    /// Prunes the chains of all rows that `context` changed. The caller holds one count of the context.
+    fn process(&self, context: ContextPtr, horizon: &Horizon, stats: &mut GcStats, first_time: bool) {
+        // SAFETY: the held count keeps the context alive.
+        let undo = unsafe { &*context.0 };
+        let _guard = epoch::pin();
+        for record in undo.records_from(0) {
+            if !record.is_unlinked() {
+                self.prune(record.table(), record.row(), record.kind(), horizon, stats);
+            }
+        }
+        if first_time {
+            self.waiting.lock().insert(undo.timestamp().0, context);
+        }
+        if undo.release() {
+            self.retire(context, stats);
+        }
+    }
+
+    /// Step two for a context that nothing links. The caller has pinned an epoch since before the count fell to zero.
+    fn retire(&self, context: ContextPtr, stats: &mut GcStats) {
+        // SAFETY: the count was taken to zero by the caller, who is the only one to retire it.
+        let timestamp = unsafe { &*context.0 }.timestamp().0;
+        {
+            let mut waiting = self.waiting.lock();
+            // A run may be about to look at it: it counted up under this latch, and its own release will retire the context.
+            // SAFETY: freed an epoch after the retirement at the earliest, and the caller is pinned.
+            if !unsafe { &*context.0 }.claim_retirement() {
+                return;
+            }
+            waiting.remove(&timestamp);
+        }
+        stats.retired += 1;
+        self.backlog.fetch_sub(1, Ordering::Relaxed);
+        let guard = epoch::pin();
+        // SAFETY: no chain reaches the context's records any more; readers that are still in the middle of one have pinned an epoch.
+        unsafe { guard.defer_unchecked(move || drop(Box::from_raw({ context }.0.cast_mut()))) };
+    }
+
+    fn prune(&self, table: &DataTable, row: RowId, kind: UndoKind, horizon: &Horizon, stats: &mut GcStats) {
+        let Some(block) = table.block(row.block()) else { return };
+        let latch = (row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES;
+        let _latch = self.latches[latch].lock();
+        let _guard = epoch::pin();
+        let mut gone: Vec<&UndoRecord> = Vec::new();
+        if kind == UndoKind::Append {
+            let marker = block.append_marker().load(Ordering::Acquire);
+            // SAFETY: linked records are alive.
+            if let Some(record) = unsafe { marker.as_ref() }
+                && horizon.everyone_sees(record.timestamp())
+            {
+                // Release: pairs with the readers' Acquire. Only the collector clears the marker, under the latch.
+                block.append_marker().store(ptr::null_mut(), Ordering::Release);
+                gone.push(record);
+            }
+        } else {
+            let head = block.version_head(row.slot());
+            horizon.prune_chain(head, &mut gone, || {
+                // Release: pairs with the Acquire fence of a bulk reader; lowered only after the head is null.
+                block.versioned().fetch_sub(1, Ordering::Release);
+            });
+        }
+        stats.unlinked += gone.len();
+        for record in gone {
+            if let Some(context) = record.mark_unlinked() {
+                self.retire(ContextPtr(context), stats);
+            }
+        }
+    }
+}
+
+/// Who was running when the pass began.
+struct Horizon {
+    starts: Vec<u64>,
+    clock: u64,
+    watermark: u64,
+}
+
+impl Horizon {
+    fn everyone_sees(&self, timestamp: Timestamp) -> bool {
+        timestamp.0 <= self.watermark
+    }
+    /// How many running transactions started before `timestamp`: equal for two records iff the same readers undo both.
+    fn readers_before(&self, timestamp: u64) -> usize {
+        self.starts.partition_point(|&start| start < timestamp)
+    }
+
+    /// Takes what nobody needs off the chain at `head` and adds it to `gone`; `emptied` is called if nothing is left.
+    fn prune_chain<'a>(
+        &self,
+        head: &std::sync::atomic::AtomicPtr<UndoRecord>,
+        gone: &mut Vec<&'a UndoRecord>,
+        emptied: impl FnOnce(),
+    ) {
+        // Acquire: pairs with the installing compare-and-swap.
+        let mut first = head.load(Ordering::Acquire);
+        // Cut off the tail that everybody sees.
+        loop {
+            let mut newer: Option<&UndoRecord> = None;
+            let mut current = first;
+            // SAFETY (here and below): linked records are alive, and the row's pruning latch keeps other collectors away.
+            while let Some(record) = unsafe { current.as_ref() } {
+                if self.everyone_sees(record.timestamp()) {
+                    break;
+                }
+                newer = Some(record);
+                current = record.next();
+            }
+            if current.is_null() {
+                break;
+            }
+            match newer {
+                Some(newer) => newer.set_next(ptr::null_mut()),
+                // AcqRel: a reader that finds null here must also find what the writer published; failure reloads.
+                None => match head.compare_exchange(first, ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => {}
+                    Err(installed) => {
+                        first = installed;
+                        continue;
+                    }
+                },
+            }
+            let was_all = newer.is_none();
+            while let Some(record) = unsafe { current.as_ref() } {
+                current = record.next();
+                gone.push(record);
+            }
+            if was_all {
+                emptied();
+                return;
+            }
+            break;
+        }
+        self.prune_intervals(head, gone);
+    }
+
+    /// Takes records out of the middle of a chain (see the module).
+    fn prune_intervals<'a>(
+        &self,
+        head: &std::sync::atomic::AtomicPtr<UndoRecord>,
+        gone: &mut Vec<&'a UndoRecord>,
+    ) {
+        let mut chain: Vec<&'a UndoRecord> = Vec::new();
+        let mut current = head.load(Ordering::Acquire);
+        // SAFETY: as in `prune_chain`.
+        while let Some(record) = unsafe { current.as_ref() } {
+            chain.push(record);
+            current = record.next();
+        }
+        if chain.len() < 2 {
+            return;
+        }
+        let mut keep = vec![true; chain.len()];
+        let mut interval = usize::MAX;
+        let mut covered: Vec<u16> = Vec::new();
+        let (mut covers_presence, mut covers_all) = (false, false);
+        for (i, record) in chain.iter().enumerate().rev() {
+            let timestamp = record.timestamp();
+            if !timestamp.is_committed() || timestamp.0 > self.clock {
+                break;
+            }
+            let readers = self.readers_before(timestamp.0);
+            let same_interval = readers == interval;
+            if !same_interval {
+                interval = readers;
+                covered.clear();
+                (covers_presence, covers_all) = (false, false);
+            }
+            let covers_this = covers_all
+                || ((record.kind() == UndoKind::Update || covers_presence)
+                    && record.before().iter().all(|cell| covered.contains(&cell.column.0)));
+            if same_interval && covers_this {
+                keep[i] = false;
+            } else {
+                covered.extend(record.before().iter().map(|cell| cell.column.0));
+                covers_presence |= record.kind() == UndoKind::Delete;
+                covers_all |= record.kind() == UndoKind::Insert;
+            }
+        }
+        // Unlink from the newest on, so that each kept record is pointed past what follows it.
+        let mut newer: Option<&UndoRecord> = None;
+        for (i, record) in chain.iter().enumerate() {
+            if keep[i] {
+                newer = Some(record);
+                continue;
+            }
+            let next = record.next();
+            match newer {
+                Some(newer) => newer.set_next(next),
+                None => {
+                    let this = ptr::from_ref::<UndoRecord>(record).cast_mut();
+                    // AcqRel, and giving up on failure: a writer has just installed a newer record in front.
+                    if head.compare_exchange(this, next, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                        return;
+                    }
+                }
+            }
+            gone.push(record);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Where everything lies inside a block (§3.2).
+//!
+//! A block is PAX: all columns of its rows lie within one 1 MiB piece of memory. The layout is computed once per table:
+//!
+//! ```text
+//! | header 64 B | version column, 8 B a slot | allocation bitmap | column 0: validity, values | column 1: validity, values | …
+//! ```
+//!
+//! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words, so that each can be lent out as an Arrow buffer.
+
+use crate::error::{Result, StorageError};
+use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
+use crate::types::{PhysicalType, TableSchema};
+
+/// Regions start at multiples of this many bytes (Arrow's recommended alignment).
+pub const REGION_ALIGNMENT: usize = 64;
+/// Bytes at the head of a block that later states (freezing) may use.
+pub const HEADER_BYTES: usize = 64;
+/// A table has at most this many columns.
+pub const MAX_COLUMNS: usize = 1_600;
+
+/// Where a column lies in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColumnLayout {
+    /// Physical form.
+    pub physical: PhysicalType,
+    /// Byte offset of the validity bitmap from the head of the block.
+    pub validity_offset: usize,
+    /// Byte offset of the values from the head of the block.
+    pub value_offset: usize,
+}
+
+/// Where everything lies in the blocks of one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlockLayout {
+    slot_count: u32,
+    version_offset: usize,
+    allocation_offset: usize,
+    columns: Vec<ColumnLayout>,
+    used_bytes: usize,
+}
+
+const fn align(bytes: usize) -> usize {
+    bytes.div_ceil(REGION_ALIGNMENT) * REGION_ALIGNMENT
+}
+
+/// Bytes of a bitmap of `slots` bits, in whole 64-bit words.
+const fn bitmap_bytes(slots: usize) -> usize {
+    slots.div_ceil(64) * 8
+}
+
+/// Bytes of the values of `slots` slots.
+pub(crate) const fn value_bytes(physical: PhysicalType, slots: usize) -> usize {
+    match physical {
+        PhysicalType::Bit => bitmap_bytes(slots),
+        PhysicalType::Fixed(width) => width as usize * slots,
+        PhysicalType::View => 16 * slots,
+    }
+}
+
+impl BlockLayout {
+    /// The layout with as many slots as fit.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`] when the table has no or too many columns.
+    pub fn new(schema: &TableSchema) -> Result<Self> {
+        let physical: Vec<_> = schema.columns.iter().map(|c| c.column_type.physical()).collect();
+        if physical.len() > MAX_COLUMNS {
+            return Err(StorageError::Limit(format!("a table can have at most {MAX_COLUMNS} columns")));
+        }
+        // The size grows with the slots, so the largest count that fits can be searched for by halving.
+        let (mut fits, mut too_many) = (0, MAX_SLOTS_PER_BLOCK as usize + 1);
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if Self::with_slots(&physical, middle).used_bytes <= BLOCK_BYTES {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        debug_assert!(fits >= 1, "{MAX_COLUMNS} columns of 16 bytes fit at least once");
+        Ok(Self::with_slots(&physical, fits))
+    }
+
+    fn with_slots(physical: &[PhysicalType], slots: usize) -> Self {
+        let version_offset = HEADER_BYTES;
+        let allocation_offset = align(version_offset + 8 * slots);
+        let mut end = align(allocation_offset + bitmap_bytes(slots));
+        let columns = physical
+            .iter()
+            .map(|&physical| {
+                let validity_offset = end;
+                let value_offset = align(validity_offset + bitmap_bytes(slots));
+                end = align(value_offset + value_bytes(physical, slots));
+                ColumnLayout { physical, validity_offset, value_offset }
+            })
+            .collect();
+        Self { slot_count: slots as u32, version_offset, allocation_offset, columns, used_bytes: end }
+    }
+
+    /// Slots of a block.
+    pub fn slot_count(&self) -> u32 {
+        self.slot_count
+    }
+    /// Byte offset of the version column.
+    pub fn version_offset(&self) -> usize {
+        self.version_offset
+    }
+    /// Byte offset of the allocation bitmap.
+    pub fn allocation_offset(&self) -> usize {
+        self.allocation_offset
+    }
+    /// Bytes of the block that the layout uses.
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+    /// The columns, by column id.
+    pub fn columns(&self) -> &[ColumnLayout] {
+        &self.columns
+    }
+    /// One column.
+    #[inline]
+    pub fn column(&self, column: ColumnId) -> &ColumnLayout {
+        &self.columns[column.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ColumnSchema, ColumnType};
+    use proptest::prelude::*;
+
+    fn any_type() -> impl Strategy<Value = ColumnType> {
+        prop_oneof![
+            Just(ColumnType::Boolean),
+            Just(ColumnType::Int16),
+            Just(ColumnType::Int32),
+            Just(ColumnType::Float64),
+            (1u8..=38).prop_map(|precision| ColumnType::Decimal { precision, scale: 0 }),
+            Just(ColumnType::Interval),
+            Just(ColumnType::Utf8),
+        ]
+    }
+
+    fn schema(types: &[ColumnType]) -> TableSchema {
+        TableSchema {
+            columns: types
+                .iter()
+                .enumerate()
+                .map(|(i, &column_type)| ColumnSchema { name: format!("c{i}"), column_type, nullable: true })
+                .collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn regions_fit_are_aligned_and_do_not_overlap(types in prop::collection::vec(any_type(), 0..80)) {
+            let layout = BlockLayout::new(&schema(&types)).unwrap();
+            let slots = layout.slot_count() as usize;
+            prop_assert!(slots >= 1 && slots <= MAX_SLOTS_PER_BLOCK as usize);
+            let mut regions = vec![(0, HEADER_BYTES), (layout.version_offset(), 8 * slots),
+                (layout.allocation_offset(), bitmap_bytes(slots))];
+            for column in layout.columns() {
+                regions.push((column.validity_offset, bitmap_bytes(slots)));
+                regions.push((column.value_offset, value_bytes(column.physical, slots)));
+            }
+            for pair in regions.windows(2) {
+                prop_assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?} overlap");
+            }
+            prop_assert!(regions.iter().all(|r| r.0 % REGION_ALIGNMENT == 0));
+            let last = regions.last().unwrap();
+            prop_assert!(last.0 + last.1 <= BLOCK_BYTES);
+            // One more slot would not fit.
+            let physical: Vec<_> = types.iter().map(|t| t.physical()).collect();
+            prop_assert!(slots == MAX_SLOTS_PER_BLOCK as usize
+                || BlockLayout::with_slots(&physical, slots + 1).used_bytes > BLOCK_BYTES);
+        }
+    }
+
+    #[test]
+    fn the_widest_table_has_rows_and_a_wider_one_is_refused() {
+        let widest = BlockLayout::new(&schema(&vec![ColumnType::Interval; MAX_COLUMNS])).unwrap();
+        assert!(widest.slot_count() >= 1);
+        assert!(matches!(BlockLayout::new(&schema(&vec![ColumnType::Int16; MAX_COLUMNS + 1])), Err(StorageError::Limit(_))));
+    }
+}

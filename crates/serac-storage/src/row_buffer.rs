@@ -1,0 +1,82 @@
+//! A row, or some columns of it, copied out of its block.
+
+use crate::block::{Block, Cell};
+use crate::heap::view_len;
+use crate::types::{PhysicalType, TableSchema};
+use crate::ids::ColumnId;
+use crate::value::Value;
+
+/// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the long run.
+#[derive(Debug, Default, Clone)]
+pub struct RowBuffer {
+    pub(crate) cells: Vec<Cell>,
+    kinds: Vec<ValueKind>,
+    bytes: Vec<u8>,
+    /// Where each variable-length value starts in `bytes`.
+    starts: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ValueKind {
+    Bool,
+    Int(u8),
+    Float(u8),
+    Bytes,
+}
+
+impl RowBuffer {
+    /// Columns in the buffer.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+    /// Whether the buffer holds no column.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Fetches what the cells' views name. The cells are final: patched to the reader's snapshot.
+    pub(crate) fn resolve(&mut self, block: &Block, schema: &TableSchema, columns: &[ColumnId]) {
+        use crate::types::ColumnType::{Float32, Float64};
+        self.kinds.clear();
+        self.bytes.clear();
+        self.starts.clear();
+        for (cell, column) in self.cells.iter().zip(columns) {
+            let column_type = schema.columns[column.0 as usize].column_type;
+            self.starts.push(self.bytes.len());
+            self.kinds.push(match (column_type.physical(), column_type) {
+                (PhysicalType::Bit, _) => ValueKind::Bool,
+                (PhysicalType::Fixed(width), Float32 | Float64) => ValueKind::Float(width),
+                (PhysicalType::Fixed(width), _) => ValueKind::Int(width),
+                (PhysicalType::View, _) => {
+                    if !cell.null {
+                        block.read_view(cell.bits, &mut self.bytes);
+                    }
+                    ValueKind::Bytes
+                }
+            });
+        }
+    }
+
+    /// The value of the `i`-th column that was asked for.
+    pub fn value(&self, i: usize) -> Value<'_> {
+        let cell = self.cells[i];
+        if cell.null {
+            return Value::Null;
+        }
+        match self.kinds[i] {
+            ValueKind::Bool => Value::Bool(cell.bits != 0),
+            ValueKind::Int(2) => Value::Int16(cell.bits as i16),
+            ValueKind::Int(4) => Value::Int32(cell.bits as i32),
+            ValueKind::Int(8) => Value::Int64(cell.bits as i64),
+            ValueKind::Int(_) => Value::Int128(cell.bits as i128),
+            ValueKind::Float(4) => Value::Float32(f32::from_bits(cell.bits as u32)),
+            ValueKind::Float(_) => Value::Float64(f64::from_bits(cell.bits as u64)),
+            ValueKind::Bytes => Value::Bytes(&self.bytes[self.starts[i]..self.starts[i] + view_len(cell.bits)]),
+        }
+    }
+
+    /// All values.
+    pub fn values(&self) -> Vec<Value<'_>> {
+        (0..self.len()).map(|i| self.value(i)).collect()
+    }
+}

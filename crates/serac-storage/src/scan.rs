@@ -1,0 +1,444 @@
+//! Scanning a block: bulk copies, patched where rows have versions (§3.1, §4.1).
+//!
+//! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows the order of the read protocol (see
+//! [`crate::data_table`]) for whole columns at a time: copy the columns, Acquire fence, load the block's count of versioned slots. If it
+//! is zero, no row has a version, and the copy is the truth: nothing is done per row. Otherwise the version column is searched and the chains of the versioned rows alone
+//! are applied to the copy. Columns may be asked for in several steps (filter columns first, the others for the survivors): each step
+//! rebuilds the same snapshot.
+
+use crate::block::{Block, Cell};
+use crate::data_table::{apply_chain, sees_append};
+use crate::error::Result;
+use crate::ids::{BlockNo, ColumnId, RowId, Slot};
+use crate::transaction::Snapshot;
+use crate::types::{ColumnType, PhysicalType, TableSchema};
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType,
+    Time64MicrosecondType, TimestampMicrosecondType,
+};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
+    UInt64Array,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
+use crossbeam_epoch as epoch;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// In which form a column is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ColumnForm {
+    /// The column's Arrow type.
+    Arrow,
+    /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
+    Scaled64,
+}
+
+/// A column of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ScanColumn {
+    /// Which.
+    pub id: ColumnId,
+    /// How.
+    pub form: ColumnForm,
+}
+
+impl ScanColumn {
+    /// The column in its Arrow type.
+    pub const fn arrow(id: ColumnId) -> Self {
+        Self { id, form: ColumnForm::Arrow }
+    }
+}
+
+/// Slots of a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// Slots 0 to n − 1.
+    All(u32),
+    /// These slots, ascending.
+    Positions(Vec<u32>),
+}
+
+impl Selection {
+    /// How many slots.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(n) => *n as usize,
+            Self::Positions(positions) => positions.len(),
+        }
+    }
+    /// Whether no slot is selected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How a block was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockReadStats {
+    /// Whether no versioned row was met.
+    pub bulk: bool,
+    /// Versioned rows whose chains were applied, counted once per step.
+    pub rows_patched: u32,
+}
+
+/// Reads one block as a snapshot sees it.
+#[derive(Debug)]
+pub struct BlockReader<'s> {
+    schema: &'s TableSchema,
+    block: Arc<Block>,
+    no: BlockNo,
+    snapshot: &'s Snapshot,
+    limit: u32,
+    visible: Selection,
+    stats: BlockReadStats,
+}
+
+impl<'s> BlockReader<'s> {
+    pub(crate) fn new(
+        schema: &'s TableSchema,
+        block: Arc<Block>,
+        no: BlockNo,
+        snapshot: &'s Snapshot,
+    ) -> Option<Self> {
+        let limit = block.slot_limit();
+        let mut reader = Self {
+            schema,
+            block,
+            no,
+            snapshot,
+            limit,
+            visible: Selection::All(0),
+            stats: BlockReadStats { bulk: true, rows_patched: 0 },
+        };
+        reader.visible = reader.find_visible()?;
+        Some(reader)
+    }
+
+    /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
+    fn find_visible(&mut self) -> Option<Selection> {
+        let guard = epoch::pin();
+        // A row of a marked block may have been inserted later than the bulk append, so an unseen marker hides the block only while its
+        // chains say nothing else; the values of a block that is still being filled are not touched.
+        // SAFETY: pinned by `guard`.
+        let sees_append = unsafe { sees_append(&self.block, self.snapshot) };
+        let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
+        copy_words(&self.block, self.block.layout().allocation_offset(), &mut copied);
+        clear_from(&mut copied, self.limit as usize);
+        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        let mut words = if sees_append { copied.clone() } else { vec![0; copied.len()] };
+        self.for_each_versioned(&Selection::All(self.limit), |reader, _, slot| {
+            let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
+            // SAFETY: pinned by `guard`.
+            let present =
+                unsafe { apply_chain(&reader.block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
+            words[word] = if present { words[word] | bit } else { words[word] & !bit };
+        });
+        drop(guard);
+        let count: u32 = words.iter().map(|word| word.count_ones()).sum();
+        match count {
+            0 => None,
+            all if all == self.limit => Some(Selection::All(all)),
+            _ => Some(Selection::Positions(positions_of(&words, count as usize))),
+        }
+    }
+
+    /// Calls `f` with the index in `selection` and the slot of every selected slot that has versions. The caller is pinned and has put an
+    /// Acquire fence behind its copies.
+    fn for_each_versioned(&mut self, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
+        // Relaxed: behind the caller's fence; pairs with the writers' raise before the install.
+        if self.block.versioned().load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.stats.bulk = false;
+        let mut patched = 0;
+        match selection {
+            Selection::All(n) => {
+                let mut heads = vec![0u64; *n as usize];
+                copy_words(&self.block, self.block.layout().version_offset(), &mut heads);
+                for (i, _) in heads.iter().enumerate().filter(|(_, head)| **head != 0) {
+                    f(self, i, Slot(i as u32));
+                    patched += 1;
+                }
+            }
+            Selection::Positions(positions) => {
+                for (i, &slot) in positions.iter().enumerate() {
+                    if !self.block.version_head(Slot(slot)).load(Ordering::Relaxed).is_null() {
+                        f(self, i, Slot(slot));
+                        patched += 1;
+                    }
+                }
+            }
+        }
+        self.stats.rows_patched += patched;
+    }
+
+    /// The rows that the snapshot sees.
+    pub fn visible(&self) -> &Selection {
+        &self.visible
+    }
+    /// The block's number.
+    pub fn block_no(&self) -> BlockNo {
+        self.no
+    }
+    /// How the block was read so far.
+    pub fn stats(&self) -> BlockReadStats {
+        self.stats
+    }
+    /// The row ids of the selected slots.
+    pub fn row_ids(&self, selection: &Selection) -> UInt64Array {
+        let first = RowId::new(self.no, Slot(0)).as_u64();
+        match selection {
+            Selection::All(n) => (0..u64::from(*n)).map(|slot| first + slot).collect::<Vec<_>>().into(),
+            Selection::Positions(positions) => {
+                positions.iter().map(|&slot| first + u64::from(slot)).collect::<Vec<_>>().into()
+            }
+        }
+    }
+
+    /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones.
+    ///
+    /// # Errors
+    /// None so far; what Arrow refuses would be reported.
+    pub fn columns(&mut self, columns: &[ScanColumn], selection: &Selection) -> Result<Vec<ArrayRef>> {
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        // From one selected slot in eight on, every cache line is touched anyway: copy the whole column.
+        let dense = Selection::All(self.limit);
+        let copied = match selection {
+            Selection::Positions(positions) if positions.len() * 8 < self.limit as usize => selection,
+            _ => &dense,
+        };
+        let guard = epoch::pin();
+        let mut raw: Vec<RawColumn> =
+            columns.iter().map(|column| RawColumn::copy(&self.block, column.id, copied)).collect();
+        fence(Ordering::Acquire); // pairs with the writers' Release fence
+        self.for_each_versioned(copied, |reader, i, slot| {
+            // SAFETY: pinned by `guard`.
+            unsafe {
+                apply_chain(&reader.block, slot, reader.snapshot, true, |before| {
+                    for column in raw.iter_mut().filter(|column| column.id == before.column) {
+                        column.put(i, before.cell());
+                    }
+                });
+            }
+        });
+        drop(guard);
+        let mut heap = None;
+        Ok(columns
+            .iter()
+            .zip(raw)
+            .map(|(column, mut raw)| {
+                if let (Selection::Positions(positions), Selection::All(n)) = (selection, copied)
+                    && positions.len() != *n as usize
+                {
+                    raw = raw.select(positions);
+                } else {
+                    raw.truncate(selection.len());
+                }
+                let column_type = self.schema.columns[column.id.0 as usize].column_type;
+                raw.into_array(column_type, column.form, || {
+                    heap.get_or_insert_with(|| self.block.heap().buffers()).clone()
+                })
+            })
+            .collect())
+    }
+}
+
+fn copy_words(block: &Block, offset: usize, words: &mut [u64]) {
+    // SAFETY: plain words may be written byte by byte.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) };
+    block.copy_out(offset, bytes);
+}
+
+/// Clears the bits from `from` on.
+fn clear_from(words: &mut [u64], from: usize) {
+    if from % 64 != 0 {
+        words[from / 64] &= (1 << (from % 64)) - 1;
+    }
+}
+
+/// The numbers of the set bits.
+fn positions_of(words: &[u64], count: usize) -> Vec<u32> {
+    let mut positions = Vec::with_capacity(count);
+    for (i, &word) in words.iter().enumerate() {
+        let mut rest = word;
+        while rest != 0 {
+            positions.push(i as u32 * 64 + rest.trailing_zeros());
+            rest &= rest - 1;
+        }
+    }
+    positions
+}
+
+/// A column's copied values in their physical form.
+struct RawColumn {
+    id: ColumnId,
+    physical: PhysicalType,
+    len: usize,
+    /// `len` values (of a `Bit` column, whole words of bits).
+    values: MutableBuffer,
+    /// Whole words of bits.
+    validity: MutableBuffer,
+}
+
+fn word_bytes(bits: usize) -> usize {
+    bits.div_ceil(64) * 8
+}
+
+fn get_bit(bits: &[u8], i: usize) -> bool {
+    bits[i / 8] >> (i % 8) & 1 == 1
+}
+
+fn put_bit(bits: &mut [u8], i: usize, value: bool) {
+    let mask = 1 << (i % 8);
+    bits[i / 8] = if value { bits[i / 8] | mask } else { bits[i / 8] & !mask };
+}
+
+fn copy_buffer(block: &Block, offset: usize, len: usize) -> MutableBuffer {
+    let mut buffer = MutableBuffer::with_capacity(len);
+    // SAFETY: the capacity was just reserved.
+    let target = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
+    block.copy_out(offset, target);
+    // SAFETY: `copy_out` has written `len` bytes.
+    unsafe { buffer.set_len(len) };
+    buffer
+}
+
+impl RawColumn {
+    fn value_bytes(physical: PhysicalType, len: usize) -> usize {
+        crate::layout::value_bytes(physical, len)
+    }
+
+    fn copy(block: &Block, id: ColumnId, selection: &Selection) -> Self {
+        let layout = block.layout().column(id);
+        let len = selection.len();
+        match selection {
+            Selection::All(_) => Self {
+                id,
+                physical: layout.physical,
+                len,
+                values: copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len)),
+                validity: copy_buffer(block, layout.validity_offset, word_bytes(len)),
+            },
+            Selection::Positions(positions) => {
+                let mut raw = Self {
+                    id,
+                    physical: layout.physical,
+                    len,
+                    values: MutableBuffer::from_len_zeroed(Self::value_bytes(layout.physical, len)),
+                    validity: MutableBuffer::from_len_zeroed(word_bytes(len)),
+                };
+                for (i, &slot) in positions.iter().enumerate() {
+                    raw.put(i, block.read_cell(id, Slot(slot)));
+                }
+                raw
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, i: usize, cell: Cell) {
+        put_bit(&mut self.validity, i, !cell.null);
+        match self.physical {
+            PhysicalType::Bit => put_bit(&mut self.values, i, cell.bits != 0),
+            PhysicalType::Fixed(width) => {
+                let width = width as usize;
+                self.values[i * width..(i + 1) * width].copy_from_slice(&cell.bits.to_le_bytes()[..width]);
+            }
+            PhysicalType::View => self.values[i * 16..(i + 1) * 16].copy_from_slice(&cell.bits.to_le_bytes()),
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = len;
+        self.values.truncate(Self::value_bytes(self.physical, len));
+        self.validity.truncate(word_bytes(len));
+    }
+
+    fn has_nulls(&self) -> bool {
+        let words = self.validity.typed_data::<u64>();
+        let whole = self.len / 64;
+        words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
+            || (self.len % 64 != 0 && words[whole] | u64::MAX << (self.len % 64) != u64::MAX)
+    }
+
+    fn select(self, positions: &[u32]) -> Self {
+        fn gather<T: arrow_buffer::ArrowNativeType>(values: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
+            let values = values.typed_data::<T>();
+            positions.iter().map(|&slot| values[slot as usize]).collect()
+        }
+        fn gather_bits(bits: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
+            let mut out = MutableBuffer::from_len_zeroed(word_bytes(positions.len()));
+            for (i, &slot) in positions.iter().enumerate() {
+                if get_bit(bits, slot as usize) {
+                    out[i / 8] |= 1 << (i % 8);
+                }
+            }
+            out
+        }
+        let validity = if self.has_nulls() {
+            gather_bits(&self.validity, positions)
+        } else {
+            let mut all = MutableBuffer::with_capacity(word_bytes(positions.len()));
+            all.extend_from_slice(&vec![u64::MAX; positions.len().div_ceil(64)]);
+            all
+        };
+        let values = match self.physical {
+            PhysicalType::Bit => gather_bits(&self.values, positions),
+            PhysicalType::Fixed(2) => gather::<i16>(&self.values, positions),
+            PhysicalType::Fixed(4) => gather::<i32>(&self.values, positions),
+            PhysicalType::Fixed(8) => gather::<i64>(&self.values, positions),
+            PhysicalType::Fixed(_) | PhysicalType::View => gather::<i128>(&self.values, positions),
+        };
+        Self { values, validity, len: positions.len(), ..self }
+    }
+
+    fn into_array(self, column_type: ColumnType, form: ColumnForm, heap: impl FnOnce() -> Vec<Buffer>) -> ArrayRef {
+        let len = self.len;
+        let nulls =
+            self.has_nulls().then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
+        let values: Buffer = self.values.into();
+        fn primitive<T: ArrowPrimitiveType>(values: Buffer, len: usize, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
+            PrimitiveArray::new(ScalarBuffer::new(values, 0, len), nulls)
+        }
+        match column_type {
+            ColumnType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, len), nulls)),
+            ColumnType::Int16 => Arc::new(primitive::<Int16Type>(values, len, nulls)),
+            ColumnType::Int32 => Arc::new(primitive::<Int32Type>(values, len, nulls)),
+            ColumnType::Int64 => Arc::new(primitive::<Int64Type>(values, len, nulls)),
+            ColumnType::Float32 => Arc::new(primitive::<Float32Type>(values, len, nulls)),
+            ColumnType::Float64 => Arc::new(primitive::<Float64Type>(values, len, nulls)),
+            ColumnType::Date => Arc::new(primitive::<Date32Type>(values, len, nulls)),
+            ColumnType::Time => Arc::new(primitive::<Time64MicrosecondType>(values, len, nulls)),
+            ColumnType::Interval => Arc::new(primitive::<IntervalMonthDayNanoType>(values, len, nulls)),
+            ColumnType::Timestamp { utc } => Arc::new(
+                primitive::<TimestampMicrosecondType>(values, len, nulls).with_timezone_opt(utc.then_some("UTC")),
+            ),
+            ColumnType::Decimal { precision, scale } => {
+                let array = if precision > 18 {
+                    primitive::<Decimal128Type>(values, len, nulls)
+                } else if form == ColumnForm::Scaled64 {
+                    return Arc::new(primitive::<Int64Type>(values, len, nulls));
+                } else {
+                    let wide: Vec<i128> = values.typed_data::<i64>().iter().map(|&v| v.into()).collect();
+                    PrimitiveArray::<Decimal128Type>::new(wide.into(), nulls)
+                };
+                Arc::new(array.with_precision_and_scale(precision, scale).expect("the table's types are valid"))
+            }
+            ColumnType::Utf8 => {
+                let views = ScalarBuffer::new(values, 0, len);
+                // SAFETY: the views were made by the block's heap from UTF-8 that the engine has checked, and name bytes in `heap`, which
+                // was fetched after them.
+                Arc::new(unsafe { StringViewArray::new_unchecked(views, heap(), nulls) })
+            }
+            ColumnType::Binary => {
+                let views = ScalarBuffer::new(values, 0, len);
+                // SAFETY: as above, for bytes.
+                Arc::new(unsafe { BinaryViewArray::new_unchecked(views, heap(), nulls) })
+            }
+            ColumnType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, values, nulls)),
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Everything of one database behind one handle: opening and recovery, background threads, checkpoints, closing.
+//!
+//! # A database's folder
+//! ```text
+//! LOCK        held by the process that has the database open; its process id
+//! MANIFEST    what the newest checkpoint consists of
+//! data/       the checkpoint's Arrow files
+//! log/        log segments
+//! ```
+//! # Opening
+//! take the lock → load the manifest's checkpoint (tables in parallel) → replay the log's committed transactions that are newer, in commit
+//! order, to the same row ids → cut a torn tail → go on in a new segment.
+
+use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_file, write_table};
+use crate::data_table::{DataTable, TableMetrics};
+use crate::error::{Result, StorageError};
+use crate::file_system::{FileSystem, RealFileSystem};
+use crate::gc::GcStats;
+use crate::ids::{TableId, Timestamp};
+use crate::redo::{RedoOperation, read_operations};
+use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
+use crate::types::TableSchema;
+use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
+use crate::wal::reader::LogFiles;
+use crate::wal::{Durability, LogManager, LogOptions};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How a storage is opened.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// The database's folder; none for a database in memory only.
+    pub path: Option<PathBuf>,
+    /// When a commit is acknowledged.
+    pub durability: Durability,
+    /// Files.
+    pub file_system: Arc<dyn FileSystem>,
+    /// Collector threads; zero for none (then [`Storage::run_gc`] must be called).
+    pub gc_threads: usize,
+    /// Time between collector runs while there is work.
+    pub gc_interval: Duration,
+    /// Bytes of a log segment.
+    pub log_segment_bytes: u64,
+    /// Open even if something durable is damaged in the log, with everything before the damage.
+    pub salvage: bool,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self {
+            path: None,
+            durability: Durability::Full,
+            file_system: Arc::new(RealFileSystem),
+            gc_threads: 1,
+            gc_interval: Duration::from_millis(10),
+            log_segment_bytes: 64 << 20,
+            salvage: false,
+        }
+    }
+}
+
+/// The engine's part in recovery: it knows the tables.
+pub trait RecoveryCatalog {
+    /// Takes the state that the checkpoint kept and makes its tables with [`Storage::create_table`].
+    ///
+    /// # Errors
+    /// When the state cannot be understood.
+    fn restore(&mut self, storage: &Storage, state: &str) -> Result<()>;
+    /// Applies a logged record of the engine's, in commit order.
+    ///
+    /// # Errors
+    /// When the record cannot be understood.
+    fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()>;
+}
+
+/// What opening a database found.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryReport {
+    /// The checkpoint's timestamp, if there was one.
+    pub checkpoint_ts: Option<u64>,
+    /// Rows loaded from it.
+    pub rows_loaded: u64,
+    /// Transactions replayed from the log.
+    pub transactions_replayed: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// What was cut off the log's end, if anything.
+    pub cut: Option<String>,
+    /// Time spent on the checkpoint.
+    pub load_time: Duration,
+    /// Time spent on the log.
+    pub replay_time: Duration,
+}
+
+/// Figures of a storage.
+#[derive(Clone, Debug, Default)]
+pub struct StorageMetrics {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Transactions aborted that had written something.
+    pub aborts: u64,
+    /// Snapshots held.
+    pub active_snapshots: usize,
+    /// Finished transactions and deferred actions that wait for the collector.
+    pub gc_backlog: usize,
+    /// Undo records unlinked.
+    pub gc_unlinked: u64,
+    /// Bytes of undo segments in use.
+    pub undo_bytes: usize,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Syncs of the log.
+    pub log_syncs: u64,
+    /// Tables, with their figures.
+    pub tables: Vec<(TableId, String, TableMetrics)>,
+}
+
+#[derive(Debug, Default)]
+struct Parking {
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// An open database's storage.
+#[derive(Debug)]
+pub struct Storage {
+    options: StorageOptions,
+    manager: Arc<TransactionManager>,
+    tables: RwLock<BTreeMap<TableId, Arc<DataTable>>>,
+    parking: Arc<Parking>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    log_thread: Mutex<Option<JoinHandle<()>>>,
+    checkpoint_latch: Mutex<()>,
+    lock: Mutex<Option<std::fs::File>>,
+    closed: AtomicBool,
+}
+
+fn lock_folder(path: &Path) -> Result<std::fs::File> {
+    use std::io::{Read, Seek, Write};
+    let io = |e| StorageError::io(format!("cannot lock {}", path.display()), e);
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path.join("LOCK"))
+        .map_err(io)?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let mut pid = String::new();
+        let _ = file.read_to_string(&mut pid);
+        let holder = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
+        return Err(StorageError::Locked { path: path.to_owned(), holder });
+    }
+    file.set_len(0).map_err(io)?;
+    file.rewind().map_err(io)?;
+    write!(file, "{}", std::process::id()).map_err(io)?;
+    Ok(file)
+}
+
+impl Storage {
+    /// Opens or makes a storage and recovers what it held.
+    ///
+    /// # Errors
+    /// [`StorageError::Locked`], [`StorageError::Corrupt`], or what the files say.
+    pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
+        let mut report = RecoveryReport::default();
+        let Some(path) = options.path.clone() else {
+            let storage = Self::assemble(options, TransactionManager::new(Timestamp::ZERO, None), None, None);
+            return Ok((storage, report));
+        };
+        for folder in [path.clone(), path.join(DATA_FOLDER), path.join("log")] {
+            std::fs::create_dir_all(&folder)
+                .map_err(|e| StorageError::io(format!("cannot make {}", folder.display()), e))?;
+        }
+        let lock = lock_folder(&path)?;
+
+        // Tables are restored into a storage without a log; the real one takes them over.
+        let staging = Self::assemble(
+            StorageOptions { gc_threads: 0, ..options.clone() },
+            TransactionManager::new(Timestamp::ZERO, None),
+            None,
+            None,
+        );
+        let started = Instant::now();
+        let manifest = Manifest::read(&path)?;
+        let mut newest = Timestamp::ZERO;
+        if let Some(manifest) = &manifest {
+            newest = Timestamp(manifest.checkpoint_ts);
+            report.checkpoint_ts = Some(manifest.checkpoint_ts);
+            catalog.restore(&staging, &manifest.state)?;
+            report.rows_loaded = staging.load_checkpoint(&path, manifest)?;
+            manifest.remove_others(&path, &*options.file_system)?;
+        }
+        report.load_time = started.elapsed();
+        let started = Instant::now();
+        let log_folder = path.join("log");
+        let log_files = LogFiles::read(&log_folder)?;
+        report.log_bytes = log_files.bytes();
+        let mut parts: HashMap<u64, Vec<u8>> = HashMap::new();
+        let mut segments: BTreeMap<u64, u64> = BTreeMap::new();
+        let checkpoint_ts = newest;
+        let end = log_files.frames(options.salvage, |segment, frame| {
+            let newest_in_segment = segments.entry(segment).or_default();
+            *newest_in_segment = (*newest_in_segment).max(frame.commit_ts.0);
+            match frame.kind {
+                FrameKind::Open => parts.clear(),
+                FrameKind::Part => parts.entry(frame.txn_no).or_default().extend_from_slice(frame.payload),
+                FrameKind::Commit => {
+                    let before = parts.remove(&frame.txn_no);
+                    newest = newest.max(frame.commit_ts);
+                    if frame.commit_ts > checkpoint_ts {
+                        report.transactions_replayed += 1;
+                        match before {
+                            None => staging.replay(catalog, frame.payload)?,
+                            Some(mut redo) => {
+                                redo.extend_from_slice(frame.payload);
+                                staging.replay(catalog, &redo)?;
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(torn) = end.torn {
+            log_files.cut(torn, &*options.file_system)?;
+            segments.retain(|&number, _| number < torn.0 || (number == torn.0 && torn.1 > 0));
+            if torn.2 > 0 {
+                report.cut = Some(format!(
+                    "{} bytes of log after record {} were cut (segment {}, byte {})",
+                    torn.2, end.last_sequence, torn.0, torn.1
+                ));
+            }
+        }
+        drop(log_files);
+        report.replay_time = started.elapsed();
+
+        let (log, log_thread) = if options.durability == Durability::Off {
+            (None, None)
+        } else {
+            let log_options = LogOptions {
+                directory: log_folder,
+                segment_bytes: options.log_segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + 1024),
+                durability: options.durability,
+                file_system: options.file_system.clone(),
+            };
+            let (log, thread) = LogManager::start(
+                log_options,
+                newest,
+                end.last_sequence,
+                end.next_segment(),
+                segments.into_iter().collect(),
+            )?;
+            (Some(log), Some(thread))
+        };
+        let storage = Self::assemble(options, TransactionManager::new(newest, log), log_thread, Some(lock));
+        *storage.tables.write() = std::mem::take(&mut *staging.tables.write());
+        for table in storage.tables.read().values() {
+            table.recover_finish();
+        }
+        Ok((storage, report))
+    }
+
+    fn assemble(
+        options: StorageOptions,
+        manager: Arc<TransactionManager>,
+        log_thread: Option<JoinHandle<()>>,
+        lock: Option<std::fs::File>,
+    ) -> Arc<Self> {
+        let parking = Arc::new(Parking::default());
+        let threads = (0..options.gc_threads)
+            .map(|i| {
+                let (parking, manager, interval) = (parking.clone(), Arc::downgrade(&manager), options.gc_interval);
+                std::thread::Builder::new()
+                    .name(format!("serac-gc-{i}"))
+                    .spawn(move || collect(&parking, &manager, interval))
+                    .expect("a thread can be started")
+            })
+            .collect();
+        Arc::new(Self {
+            options,
+            manager,
+            tables: RwLock::default(),
+            parking,
+            threads: Mutex::new(threads),
+            log_thread: Mutex::new(log_thread),
+            checkpoint_latch: Mutex::new(()),
+            lock: Mutex::new(lock),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    fn load_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<u64> {
+        let jobs: Vec<_> = manifest
+            .tables
+            .iter()
+            .flat_map(|table| table.files.iter().map(move |file| (table.id, file)))
+            .map(|(id, file)| {
+                let table = self.table(id).ok_or_else(|| StorageError::Corrupt {
+                    file: path.join(MANIFEST),
+                    offset: 0,
+                    detail: format!("it has data of table {}, which its catalog does not know", id.0),
+                })?;
+                Ok((table, file))
+            })
+            .collect::<Result<_>>()?;
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+        std::thread::scope(|scope| {
+            let work = || -> Result<u64> {
+                let mut rows = 0;
+                while let Some((table, file)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    rows += load_file(path, table, file)?;
+                }
+                Ok(rows)
+            };
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().map(|t| t.join().expect("loading does not panic")).sum()
+        })
+    }
+
+    fn replay(&self, catalog: &mut dyn RecoveryCatalog, redo: &[u8]) -> Result<()> {
+        for operation in read_operations(redo)? {
+            // A table that the catalog no longer has was dropped later on; its rows are not needed.
+            match operation {
+                RedoOperation::Meta(payload) => catalog.apply_meta(self, payload)?,
+                RedoOperation::Insert { table, row, values } => {
+                    if let Some(table) = self.table(table) {
+                        table.recover_insert(row, &values)?;
+                    }
+                }
+                RedoOperation::Update { table, row, columns, values } => {
+                    if let Some(table) = self.table(table) {
+                        table.recover_update(row, &columns, &values)?;
+                    }
+                }
+                RedoOperation::Delete { table, row } => {
+                    if let Some(table) = self.table(table) {
+                        table.recover_delete(row)?;
+                    }
+                }
+                RedoOperation::Append { table, first, ipc } => {
+                    if let Some(table) = self.table(table) {
+                        let mut at = first;
+                        for batch in arrow_ipc::reader::StreamReader::try_new(ipc, None)? {
+                            let batch = batch?;
+                            table.recover_append(at, &batch)?;
+                            at = crate::ids::RowId::from_u64(at.as_u64() + batch.num_rows() as u64);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self) -> Transaction {
+        self.manager.begin()
+    }
+    /// Timestamps and the collector.
+    pub fn manager(&self) -> &Arc<TransactionManager> {
+        &self.manager
+    }
+    /// How the storage was opened.
+    pub fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
+    /// Makes an empty table. Not transactional: until the catalog names it, nobody finds it.
+    ///
+    /// # Errors
+    /// [`StorageError::Limit`]; [`StorageError::InvalidInput`] when the number is taken.
+    pub fn create_table(&self, id: TableId, name: &str, schema: TableSchema) -> Result<Arc<DataTable>> {
+        let table = DataTable::new(id, name, schema)?;
+        let mut tables = self.tables.write();
+        if tables.contains_key(&id) {
+            return Err(StorageError::InvalidInput(format!("table number {} is taken", id.0)));
+        }
+        tables.insert(id, table.clone());
+        Ok(table)
+    }
+    /// Forgets a table. Its memory is freed when the last snapshot and the last reader are done with it.
+    pub fn drop_table(&self, id: TableId) {
+        self.tables.write().remove(&id);
+    }
+    /// A table by number.
+    pub fn table(&self, id: TableId) -> Option<Arc<DataTable>> {
+        self.tables.read().get(&id).cloned()
+    }
+
+    /// Writes a checkpoint of what a new snapshot sees; `state` gives the catalog's state in that snapshot and the tables that are in it.
+    /// Then drops the log that is no longer needed.
+    ///
+    /// # Errors
+    /// When files cannot be written; the database goes on with the old checkpoint and the log.
+    pub fn checkpoint(&self, state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>)) -> Result<CheckpointReport> {
+        let Some(path) = &self.options.path else { return Ok(CheckpointReport::default()) };
+        let _one_at_a_time = self.checkpoint_latch.lock();
+        let txn = self.begin();
+        let (state, ids) = state(txn.snapshot());
+        if let Some(log) = self.manager.log() {
+            // What a checkpoint holds must be durable as a whole, log first.
+            log.wait_durable(txn.snapshot().start())?;
+        }
+        let files = &*self.options.file_system;
+        let mut report = CheckpointReport { checkpoint_ts: txn.snapshot().start().0, ..Default::default() };
+        let mut tables = Vec::new();
+        for id in ids {
+            let Some(table) = self.table(id) else { continue };
+            let (entry, rows) = write_table(path, &table, txn.snapshot(), files)?;
+            report.tables += 1;
+            report.rows += rows;
+            report.bytes += entry.files.iter().map(|f| f.bytes).sum::<u64>();
+            tables.push(entry);
+        }
+        let data = path.join(DATA_FOLDER);
+        files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
+        let manifest = Manifest::new(txn.snapshot().start(), state, tables);
+        manifest.publish(path, files)?;
+        manifest.remove_others(path, files)?;
+        if let Some(log) = self.manager.log() {
+            log.truncate_before(txn.snapshot().start())?;
+        }
+        Ok(report)
+    }
+
+    /// See [`TransactionManager::defer`].
+    pub fn defer(&self, action: Action) {
+        self.manager.defer(action);
+    }
+    /// Makes a collector run at once.
+    pub fn run_gc(&self) -> GcStats {
+        self.manager.gc().run_once(&self.manager)
+    }
+
+    /// Figures.
+    pub fn metrics(&self) -> StorageMetrics {
+        let (commits, aborts) = self.manager.counts();
+        let (log_bytes_written, log_syncs) = self.manager.log().map_or((0, 0), |log| log.counts());
+        StorageMetrics {
+            commits,
+            aborts,
+            active_snapshots: self.manager.active_count(),
+            gc_backlog: self.manager.gc().backlog(),
+            gc_unlinked: self.manager.gc().unlinked_total(),
+            undo_bytes: self.manager.undo_pool().outstanding_bytes(),
+            log_bytes_written,
+            log_syncs,
+            tables: self.tables.read().values().map(|t| (t.id(), t.name().to_owned(), t.metrics())).collect(),
+        }
+    }
+
+    /// Writes what is in the log's queue, stops the threads and gives the folder back. Later calls do nothing.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        *self.parking.stop.lock() = true;
+        self.parking.wake.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            // The collector's thread may itself hold the last reference.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+        let mut result = Ok(());
+        if let Some(log) = self.manager.log() {
+            result = log.flush();
+            log.shut_down();
+            if let Some(thread) = self.log_thread.lock().take() {
+                let _ = thread.join();
+            }
+        }
+        self.lock.lock().take();
+        result
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+/// The life of a collector thread.
+fn collect(parking: &Parking, manager: &Weak<TransactionManager>, interval: Duration) {
+    let mut idle_runs = 0u32;
+    loop {
+        {
+            let mut stop = parking.stop.lock();
+            if !*stop {
+                // With nothing to do, look less and less often, down to once a second.
+                parking.wake.wait_for(&mut stop, (interval * 2u32.pow(idle_runs.min(7))).min(Duration::from_secs(1)));
+            }
+            if *stop {
+                return;
+            }
+        }
+        let Some(manager) = manager.upgrade() else { return };
+        if manager.gc().backlog() == 0 {
+            idle_runs = idle_runs.saturating_add(1);
+            continue;
+        }
+        idle_runs = 0;
+        manager.gc().run_once(&manager);
+    }
+}

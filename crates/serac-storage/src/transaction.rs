@@ -1,0 +1,472 @@
+//! Timestamps, snapshots and the life of a transaction (§3.1).
+//!
+//! **One counter.** `clock` is the newest published commit timestamp. A transaction starts at the clock's value and sees a version iff
+//! `commit_ts <= start_ts`, or if the version is its own. While it runs, its versions carry its number with the sign bit set, which no
+//! snapshot reaches.
+//!
+//! **Begin** reads the clock and enters the start timestamp into the table of active transactions under one small latch; the collector
+//! computes its watermark under the same latch, so it can never pass a transaction that is just beginning.
+//!
+//! **Commit**, in the critical section of the commit latch:
+//! 1. reserve log space; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
+//! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
+//! 3. store it into the timestamp cell, which all undo records of the transaction point to: every version is stamped at once, whatever
+//!    their number (the paper loops over the records here; the effect is the same);
+//! 4. hand the redo buffer to the log manager, so that the log is in commit order;
+//! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all of it.
+//!
+//! **Abort** puts the before-images back, newest first, and only then stamps the cell, with a *fresh* timestamp taken like a commit's. A
+//! reader that copied an aborted value started before that timestamp, finds the record invisible and applies its before-image; a reader
+//! that starts later finds the values put back. (Flipping the sign bit, as the text has it, would leave the start timestamp, which a
+//! reader that started after the aborting transaction would take for visible.) The records stay on their chains until the collector
+//! takes them off: unlinking them here would let a reader that had copied the dirty value find no record and believe it.
+//!
+//! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A read-only transaction waits only for
+//! the newest commit it actually read from a version chain: the collector never unlinks what is not durable, so rows without versions
+//! are durable.
+
+use crate::error::Result;
+use crate::gc::GarbageCollector;
+use crate::data_table::DataTable;
+use crate::ids::{BlockNo, TableId, Timestamp};
+use crate::redo::{RedoBuffer, RedoMark};
+use crate::undo::{UndoContext, UndoPool};
+use crate::wal::LogManager;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the transaction.
+pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send>;
+/// Runs at an abort or when the past that it cares for is gone.
+pub type Action = Box<dyn FnOnce() + Send>;
+
+/// The start timestamps of running transactions, oldest first, with how many share each.
+#[derive(Debug, Default)]
+struct ActiveTransactions {
+    starts: VecDeque<(u64, u32)>,
+}
+
+impl ActiveTransactions {
+    fn enter(&mut self, start: u64) {
+        match self.starts.back_mut() {
+            Some((last, count)) if *last == start => *count += 1,
+            _ => self.starts.push_back((start, 1)),
+        }
+    }
+    fn leave(&mut self, start: u64) {
+        let at = self.starts.binary_search_by_key(&start, |entry| entry.0).expect("a running transaction is entered");
+        self.starts[at].1 -= 1;
+        if self.starts[at].1 == 0 {
+            self.starts.remove(at);
+        }
+    }
+}
+
+/// Hands out timestamps and knows who is running.
+#[derive(Debug)]
+pub struct TransactionManager {
+    clock: AtomicU64,
+    next_txn_no: AtomicU64,
+    active: Mutex<ActiveTransactions>,
+    commit_latch: Mutex<()>,
+    pool: Arc<UndoPool>,
+    log: Option<Arc<LogManager>>,
+    gc: GarbageCollector,
+    commits: AtomicU64,
+    aborts: AtomicU64,
+}
+
+impl TransactionManager {
+    /// A manager whose history goes on after `last` (what recovery found), with a log unless the database has none.
+    pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: AtomicU64::new(last.0),
+            next_txn_no: AtomicU64::new(1),
+            active: Mutex::default(),
+            commit_latch: Mutex::new(()),
+            pool: Arc::default(),
+            log,
+            gc: GarbageCollector::default(),
+            commits: AtomicU64::new(0),
+            aborts: AtomicU64::new(0),
+        })
+    }
+
+    /// Begins a transaction.
+    pub fn begin(self: &Arc<Self>) -> Transaction {
+        // Relaxed: numbers need only differ.
+        let txn_no = self.next_txn_no.fetch_add(1, Ordering::Relaxed);
+        let start = {
+            let mut active = self.active.lock();
+            // Acquire: pairs with the Release of `publish`; every commit up to `start` is wholly seen.
+            let start = self.clock.load(Ordering::Acquire);
+            active.enter(start);
+            start
+        };
+        Transaction {
+            snapshot: Snapshot(Arc::new(SnapshotInner {
+                start: Timestamp(start),
+                own: Timestamp::uncommitted(txn_no),
+                newest_read: AtomicU64::new(0),
+                manager: self.clone(),
+            })),
+            txn_no,
+            undo: None,
+            redo: RedoBuffer::new(self.log.is_some()),
+            hooks: Vec::new(),
+            append_head: None,
+            finished: false,
+        }
+    }
+
+    /// The newest published timestamp.
+    pub fn now(&self) -> Timestamp {
+        // Acquire: as in `begin`.
+        Timestamp(self.clock.load(Ordering::Acquire))
+    }
+
+    /// Sets the clock to what recovery found. Only before the first transaction.
+    pub(crate) fn resume_at(&self, last: Timestamp) {
+        self.clock.store(last.0, Ordering::Release);
+    }
+
+    /// Moves the clock on by one and returns the new time: every snapshot that starts from now on is at least as new.
+    pub fn tick(&self) -> Timestamp {
+        let _latch = self.commit_latch.lock();
+        let ts = self.clock.load(Ordering::Relaxed) + 1;
+        if let Some(log) = &self.log {
+            log.skip(None, Timestamp(ts));
+        }
+        self.clock.store(ts, Ordering::Release);
+        Timestamp(ts)
+    }
+
+    /// The start timestamps of all running transactions, ascending, and the clock as it was then.
+    pub(crate) fn active_starts(&self) -> (Vec<u64>, u64) {
+        let active = self.active.lock();
+        (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
+    }
+
+    /// The newest timestamp whose log is durable; the clock itself where there is no log to wait for.
+    pub fn durable(&self) -> Timestamp {
+        match &self.log {
+            Some(log) => log.durable_ts(),
+            None => self.now(),
+        }
+    }
+    /// The log, if there is one.
+    pub fn log(&self) -> Option<&Arc<LogManager>> {
+        self.log.as_ref()
+    }
+    /// The collector.
+    pub fn gc(&self) -> &GarbageCollector {
+        &self.gc
+    }
+    /// Undo segments.
+    pub fn undo_pool(&self) -> &Arc<UndoPool> {
+        &self.pool
+    }
+    /// Transactions committed and aborted so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.commits.load(Ordering::Relaxed), self.aborts.load(Ordering::Relaxed))
+    }
+    /// Running transactions and held snapshots.
+    pub fn active_count(&self) -> usize {
+        self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
+    }
+    /// Runs `action` once every snapshot that is alive now has ended (§4.4).
+    pub fn defer(&self, action: Action) {
+        let ts = self.tick();
+        self.gc.defer(ts, action);
+    }
+}
+
+#[derive(Debug)]
+struct SnapshotInner {
+    start: Timestamp,
+    own: Timestamp,
+    newest_read: AtomicU64,
+    manager: Arc<TransactionManager>,
+}
+
+impl Drop for SnapshotInner {
+    fn drop(&mut self) {
+        self.manager.active.lock().leave(self.start.0);
+    }
+}
+
+/// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
+///
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Arc<SnapshotInner>);
+
+impl Snapshot {
+    /// The start timestamp.
+    #[inline]
+    pub fn start(&self) -> Timestamp {
+        self.0.start
+    }
+    /// Whether a version with this timestamp is seen.
+    #[inline]
+    pub fn sees(&self, timestamp: Timestamp) -> bool {
+        timestamp.visible_at(self.0.start) || timestamp == self.0.own
+    }
+    /// Whether a version with this timestamp was made by the snapshot's own transaction.
+    #[inline]
+    pub fn owns(&self, timestamp: Timestamp) -> bool {
+        timestamp == self.0.own
+    }
+    /// Notes that a version committed at `timestamp` was read from a chain: results that show it must wait until it is durable.
+    #[inline]
+    pub fn note_read(&self, timestamp: Timestamp) {
+        if timestamp.is_committed() && timestamp.0 > self.0.newest_read.load(Ordering::Relaxed) {
+            self.0.newest_read.fetch_max(timestamp.0, Ordering::Relaxed);
+        }
+    }
+}
+
+enum Hook {
+    Commit(CommitHook),
+    Abort(Action),
+    Obsolete(Action),
+}
+
+/// A place in a transaction to which it can be rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    records: usize,
+    redo: RedoMark,
+    hooks: usize,
+}
+
+/// A running transaction. Dropping it aborts it.
+pub struct Transaction {
+    snapshot: Snapshot,
+    txn_no: u64,
+    undo: Option<Box<UndoContext>>,
+    redo: RedoBuffer,
+    hooks: Vec<Hook>,
+    /// The block that this transaction's bulk append is filling.
+    append_head: Option<(TableId, BlockNo)>,
+    finished: bool,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("txn_no", &self.txn_no).field("start", &self.snapshot.start()).finish()
+    }
+}
+
+impl Transaction {
+    /// What the transaction sees.
+    #[inline]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+    fn manager(&self) -> &Arc<TransactionManager> {
+        &self.snapshot.0.manager
+    }
+    #[inline]
+    pub(crate) fn undo(&mut self) -> &mut UndoContext {
+        let (manager, txn_no) = (&self.snapshot.0.manager, self.txn_no);
+        self.undo.get_or_insert_with(|| UndoContext::new(manager.pool.clone(), txn_no))
+    }
+    #[inline]
+    pub(crate) fn redo(&mut self) -> &mut RedoBuffer {
+        &mut self.redo
+    }
+    /// Hands long redo buffers to the log before the commit (§3.4).
+    pub(crate) fn spill_redo(&mut self) -> Result<()> {
+        if self.redo.wants_spill()
+            && let Some(log) = self.snapshot.0.manager.log.clone()
+        {
+            log.append_part(self.txn_no, self.redo.take_part())?;
+        }
+        Ok(())
+    }
+    /// Whether the transaction has written anything.
+    pub fn has_writes(&self) -> bool {
+        self.undo.as_ref().is_some_and(|u| !u.is_empty()) || !self.redo.is_empty() || !self.hooks.is_empty()
+    }
+    /// Logs a record that the storage does not understand (the catalog's).
+    pub fn log_meta(&mut self, payload: &[u8]) {
+        self.redo.meta(payload);
+    }
+    /// See [`CommitHook`].
+    pub fn on_commit(&mut self, hook: CommitHook) {
+        self.hooks.push(Hook::Commit(hook));
+    }
+    /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back; newest first.
+    pub fn on_abort(&mut self, action: Action) {
+        self.hooks.push(Hook::Abort(action));
+    }
+    /// `action` runs after the commit, once no snapshot sees the state before it.
+    pub fn on_obsolete(&mut self, action: Action) {
+        self.hooks.push(Hook::Obsolete(action));
+    }
+
+    pub(crate) fn append_head(&self, table: &DataTable) -> Option<BlockNo> {
+        self.append_head.filter(|(id, _)| *id == table.id()).map(|(_, no)| no)
+    }
+    pub(crate) fn set_append_head(&mut self, table: &DataTable, no: BlockNo) {
+        self.append_head = Some((table.id(), no));
+    }
+    pub(crate) fn forget_append_head(&mut self) {
+        self.append_head = None;
+    }
+
+    /// Marks the present state.
+    pub fn savepoint(&mut self) -> Savepoint {
+        // Blocks are undone whole, so what is appended from now on goes to a block of its own.
+        self.forget_append_head();
+        Savepoint {
+            records: self.undo.as_ref().map_or(0, |u| u.len()),
+            redo: self.redo.mark(),
+            hooks: self.hooks.len(),
+        }
+    }
+
+    /// Undoes everything since `savepoint`, which stays valid. The undo records stay on their chains, where they say nothing new.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+        self.forget_append_head();
+        self.undo_from(savepoint.records);
+        self.redo.truncate(savepoint.redo);
+        for hook in self.hooks.drain(savepoint.hooks..).rev() {
+            if let Hook::Abort(action) = hook {
+                action();
+            }
+        }
+    }
+
+    fn undo_from(&mut self, from: usize) {
+        if let Some(undo) = &self.undo {
+            let records: Vec<_> = undo.records_from(from).collect();
+            for record in records.into_iter().rev() {
+                record.table().restore(record);
+            }
+        }
+    }
+
+    /// Commits. The changes are visible to transactions that begin from now on; they are durable once the ticket says so.
+    ///
+    /// # Errors
+    /// When the log cannot take the transaction; it is rolled back then.
+    pub fn commit(mut self) -> Result<CommitTicket> {
+        let manager = self.manager().clone();
+        let log = manager.log.clone();
+        if !self.has_writes() {
+            self.finished = true;
+            let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
+            return Ok(CommitTicket { timestamp: newest_read, log });
+        }
+        let mut obsolete = Vec::new();
+        let timestamp = {
+            let _latch = manager.commit_latch.lock();
+            if let Some(log) = &log
+                && let Err(error) = log.reserve(self.redo.pending_bytes())
+            {
+                drop(_latch);
+                self.rollback();
+                return Err(error);
+            }
+            let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
+            for hook in self.hooks.drain(..) {
+                match hook {
+                    Hook::Commit(hook) => hook(timestamp),
+                    Hook::Obsolete(action) => obsolete.push(action),
+                    Hook::Abort(_) => {}
+                }
+            }
+            if let Some(undo) = &self.undo {
+                undo.stamp(timestamp);
+            }
+            if let Some(log) = &log {
+                log.enqueue(self.txn_no, timestamp, self.redo.take());
+            }
+            // Release: pairs with the Acquire in `begin`.
+            manager.clock.store(timestamp.0, Ordering::Release);
+            timestamp
+        };
+        self.finished = true;
+        manager.commits.fetch_add(1, Ordering::Relaxed);
+        for action in obsolete {
+            manager.gc.defer(timestamp, action);
+        }
+        if let Some(undo) = self.undo.take() {
+            manager.gc.submit(undo);
+        }
+        Ok(CommitTicket { timestamp, log })
+    }
+
+    /// Rolls everything back.
+    pub fn abort(mut self) {
+        self.rollback();
+    }
+
+    fn rollback(&mut self) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let manager = self.manager().clone();
+        self.undo_from(0);
+        if let Some(undo) = self.undo.take() {
+            {
+                let _latch = manager.commit_latch.lock();
+                let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
+                undo.stamp(Timestamp(timestamp));
+                if let Some(log) = &manager.log {
+                    log.skip(Some(self.txn_no), Timestamp(timestamp));
+                }
+                manager.clock.store(timestamp, Ordering::Release);
+            }
+            manager.aborts.fetch_add(1, Ordering::Relaxed);
+            manager.gc.submit(undo);
+        }
+        for hook in self.hooks.drain(..).rev() {
+            if let Hook::Abort(action) = hook {
+                action();
+            }
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+/// The promise of a commit: redeemed when the log is durable.
+#[derive(Debug)]
+pub struct CommitTicket {
+    timestamp: Timestamp,
+    log: Option<Arc<LogManager>>,
+}
+
+impl CommitTicket {
+    /// The commit timestamp (of a read-only transaction: the newest commit it read from a version chain).
+    pub fn commit_ts(&self) -> Timestamp {
+        self.timestamp
+    }
+    /// Waits until the commit is durable at the database's durability level.
+    ///
+    /// # Errors
+    /// When the log has failed: the commit is not acknowledged.
+    pub fn wait(self) -> Result<Timestamp> {
+        match &self.log {
+            Some(log) => log.wait_acknowledged(self.timestamp).map(|()| self.timestamp),
+            None => Ok(self.timestamp),
+        }
+    }
+    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once.
+    pub fn on_durable(self, callback: Box<dyn FnOnce(Result<Timestamp>) + Send>) {
+        let timestamp = self.timestamp;
+        match self.log {
+            Some(log) => log.on_acknowledged(timestamp, Box::new(move |r| callback(r.map(|()| timestamp)))),
+            None => callback(Ok(timestamp)),
+        }
+    }
+}

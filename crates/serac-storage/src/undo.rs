@@ -1,0 +1,355 @@
+//! Undo records: before-images in segments that never move (§3.1).
+//!
+//! A transaction's undo records lie one behind the other in segments drawn from a pool; version chains point right into them, so a
+//! segment never moves and lives until no chain and no reader can reach it. A record does not carry its timestamp: it points to the
+//! *timestamp cell* of its transaction, so that commit stamps a million versions with one store. The cell lives in the
+//! [`UndoContext`], together with the segments.
+//!
+//! Lifetime of a context: the running [`Transaction`](crate::transaction::Transaction) owns it; at the end it is handed to the garbage
+//! collector. `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
+//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, its
+//! segments go back to the pool.
+
+use crate::data_table::DataTable;
+use crate::ids::{ColumnId, RowId, Timestamp};
+use parking_lot::Mutex;
+use std::alloc;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes of the first segment of a transaction: small, because under a long-running reader one record can keep it.
+const FIRST_SEGMENT_BYTES: usize = 512;
+/// Bytes of every later segment (the paper's size).
+const SEGMENT_BYTES: usize = 4096;
+/// Segments of one size that the pool keeps at the most.
+const POOLED_SEGMENTS: usize = 4096;
+
+/// What a record undoes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum UndoKind {
+    /// The row did not exist before.
+    Insert,
+    /// The listed columns had the listed values.
+    Update,
+    /// The row existed before.
+    Delete,
+    /// All rows of the block did not exist before (bulk append).
+    Append,
+}
+
+/// One column of a before-image.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct BeforeCell {
+    low: u64,
+    high: u64,
+    /// The column.
+    pub column: ColumnId,
+    /// Whether the value was NULL.
+    pub null: bool,
+}
+
+impl BeforeCell {
+    /// A before-image of one cell.
+    pub fn new(column: ColumnId, cell: crate::block::Cell) -> Self {
+        Self { low: cell.bits as u64, high: (cell.bits >> 64) as u64, column, null: cell.null }
+    }
+    /// The cell as it was.
+    #[inline]
+    pub fn cell(&self) -> crate::block::Cell {
+        crate::block::Cell { null: self.null, bits: self.low as u128 | (self.high as u128) << 64 }
+    }
+}
+
+/// A delta record: what one change of one row replaced, linked newest to oldest. Its before-image follows it in memory.
+#[derive(Debug)]
+#[repr(C)]
+pub struct UndoRecord {
+    /// The next older record of the same row.
+    next: AtomicPtr<UndoRecord>,
+    context: *const UndoContext,
+    table: *const DataTable,
+    row: RowId,
+    kind: UndoKind,
+    /// Whether the collector has taken the record off its chain. Touched under the row's pruning latch.
+    unlinked: AtomicBool,
+    column_count: u16,
+}
+
+impl UndoRecord {
+    const fn bytes(columns: usize) -> usize {
+        size_of::<UndoRecord>() + columns * size_of::<BeforeCell>()
+    }
+    /// The timestamp of the transaction that made the record.
+    #[inline]
+    pub fn timestamp(&self) -> Timestamp {
+        // SAFETY: the context outlives its records.
+        // Acquire: pairs with the Release of commit and abort on the cell.
+        Timestamp(unsafe { &*self.context }.cell.load(Ordering::Acquire))
+    }
+    /// What the record undoes.
+    #[inline]
+    pub fn kind(&self) -> UndoKind {
+        self.kind
+    }
+    /// The row it belongs to.
+    pub fn row(&self) -> RowId {
+        self.row
+    }
+    /// The table it belongs to.
+    pub fn table(&self) -> &DataTable {
+        // SAFETY: the context holds a reference to every table it has records of.
+        unsafe { &*self.table }
+    }
+    /// The next older record.
+    #[inline]
+    pub fn next(&self) -> *mut UndoRecord {
+        // Acquire: pairs with the Release that linked the older record.
+        self.next.load(Ordering::Acquire)
+    }
+    /// Points to an older record. Before the record is installed by its owner, afterwards only by the collector.
+    #[inline]
+    pub(crate) fn set_next(&self, next: *mut UndoRecord) {
+        // Release: pairs with the Acquire in `next`.
+        self.next.store(next, Ordering::Release);
+    }
+    /// The before-image.
+    #[inline]
+    pub fn before(&self) -> &[BeforeCell] {
+        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; they never change.
+        unsafe {
+            std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
+        }
+    }
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.unlinked.load(Ordering::Relaxed)
+    }
+    pub(crate) fn context(&self) -> *const UndoContext {
+        self.context
+    }
+    /// Notes that no chain reaches the record any more; returns its context if that was the context's last linked record.
+    pub(crate) fn mark_unlinked(&self) -> Option<*const UndoContext> {
+        // Relaxed: the row's pruning latch orders the flag.
+        assert!(!self.unlinked.swap(true, Ordering::Relaxed), "a record is unlinked once");
+        // SAFETY: the context lives: its count includes this record.
+        unsafe { &*self.context }.release().then_some(self.context)
+    }
+}
+
+#[derive(Debug)]
+struct Segment {
+    memory: NonNull<u8>,
+    capacity: usize,
+    used: usize,
+}
+
+// SAFETY: a segment is plain memory; what lies in it is shared under the rules of this module.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    fn layout(capacity: usize) -> alloc::Layout {
+        alloc::Layout::from_size_align(capacity, 16).expect("segment sizes are small")
+    }
+    fn new(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        // SAFETY: the capacity is not zero.
+        let memory = unsafe { alloc::alloc(layout) };
+        let memory = NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        Self { memory, capacity, used: 0 }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { alloc::dealloc(self.memory.as_ptr(), Self::layout(self.capacity)) }
+    }
+}
+
+/// Undo segments and contexts that wait to be used again.
+#[derive(Debug, Default)]
+pub struct UndoPool {
+    small: Mutex<Vec<Segment>>,
+    large: Mutex<Vec<Segment>>,
+    outstanding_bytes: AtomicUsize,
+}
+
+impl UndoPool {
+    fn take(&self, at_least: usize, first: bool) -> Segment {
+        let (pool, size) = if first { (&self.small, FIRST_SEGMENT_BYTES) } else { (&self.large, SEGMENT_BYTES) };
+        let segment = if at_least > size {
+            Segment::new(if at_least > SEGMENT_BYTES { at_least } else { SEGMENT_BYTES })
+        } else {
+            pool.lock().pop().unwrap_or_else(|| Segment::new(size))
+        };
+        self.outstanding_bytes.fetch_add(segment.capacity, Ordering::Relaxed);
+        segment
+    }
+    fn give_back(&self, mut segment: Segment) {
+        self.outstanding_bytes.fetch_sub(segment.capacity, Ordering::Relaxed);
+        let pool = match segment.capacity {
+            FIRST_SEGMENT_BYTES => &self.small,
+            SEGMENT_BYTES => &self.large,
+            _ => return,
+        };
+        segment.used = 0;
+        let mut pool = pool.lock();
+        if pool.len() < POOLED_SEGMENTS {
+            pool.push(segment);
+        }
+    }
+    /// Bytes of undo segments in use.
+    pub fn outstanding_bytes(&self) -> usize {
+        self.outstanding_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The undo buffer of one transaction: its timestamp cell and its records.
+#[derive(Debug)]
+pub struct UndoContext {
+    cell: AtomicU64,
+    linked: AtomicUsize,
+    retired: AtomicBool,
+    segments: Vec<Segment>,
+    records: usize,
+    tables: Vec<Arc<DataTable>>,
+    pool: Arc<UndoPool>,
+}
+
+// SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
+unsafe impl Send for UndoContext {}
+// SAFETY: shared parts are atomic; the rest is changed only by the owning transaction.
+unsafe impl Sync for UndoContext {}
+
+impl UndoContext {
+    /// An empty context for the running transaction numbered `txn_no`. Boxed: records point to it.
+    pub fn new(pool: Arc<UndoPool>, txn_no: u64) -> Box<Self> {
+        Box::new(Self {
+            cell: AtomicU64::new(Timestamp::uncommitted(txn_no).0),
+            linked: AtomicUsize::new(1),
+            retired: AtomicBool::new(false),
+            segments: Vec::new(),
+            records: 0,
+            tables: Vec::new(),
+            pool,
+        })
+    }
+    /// Stamps all versions of the transaction at once.
+    pub(crate) fn stamp(&self, timestamp: Timestamp) {
+        // Release: pairs with the Acquire in `UndoRecord::timestamp`.
+        self.cell.store(timestamp.0, Ordering::Release);
+    }
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        // Acquire: pairs with `stamp`.
+        Timestamp(self.cell.load(Ordering::Acquire))
+    }
+    /// Records so far.
+    pub fn len(&self) -> usize {
+        self.records
+    }
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Appends a record that no chain reaches yet. Counted as linked: the caller installs it or calls [`pop_last`](Self::pop_last).
+    pub(crate) fn push(
+        &mut self,
+        table: &Arc<DataTable>,
+        row: RowId,
+        kind: UndoKind,
+        next: *mut UndoRecord,
+        before: impl ExactSizeIterator<Item = BeforeCell>,
+    ) -> *mut UndoRecord {
+        if !self.tables.last().is_some_and(|last| Arc::ptr_eq(last, table))
+            && !self.tables.iter().any(|known| Arc::ptr_eq(known, table))
+        {
+            self.tables.push(table.clone());
+        }
+        let columns = before.len();
+        let bytes = UndoRecord::bytes(columns);
+        if self.segments.last().is_none_or(|s| s.capacity - s.used < bytes) {
+            let first = self.segments.is_empty();
+            self.segments.push(self.pool.take(bytes, first));
+        }
+        let context = ptr::from_ref::<Self>(self);
+        let segment = self.segments.last_mut().expect("one was just made sure of");
+        // SAFETY: `bytes` more bytes fit the segment; records and cells are multiples of 8 bytes, the segment is 16-byte aligned.
+        let record = unsafe {
+            let record = segment.memory.as_ptr().add(segment.used).cast::<UndoRecord>();
+            record.write(UndoRecord {
+                next: AtomicPtr::new(next),
+                context,
+                table: Arc::as_ptr(table),
+                row,
+                kind,
+                unlinked: AtomicBool::new(false),
+                column_count: columns as u16,
+            });
+            let cells = record.add(1).cast::<BeforeCell>();
+            for (i, cell) in before.enumerate() {
+                cells.add(i).write(cell);
+            }
+            record
+        };
+        segment.used += bytes;
+        self.records += 1;
+        // Relaxed: only the owner counts up, before the record can be reached.
+        self.linked.fetch_add(1, Ordering::Relaxed);
+        record
+    }
+
+    /// Takes back the last record, which was never installed.
+    pub(crate) fn pop_last(&mut self, record: *mut UndoRecord) {
+        // SAFETY: the record is the last one pushed and still ours alone.
+        let bytes = UndoRecord::bytes(unsafe { &*record }.column_count as usize);
+        self.segments.last_mut().expect("it holds the record").used -= bytes;
+        self.records -= 1;
+        self.linked.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The records from number `from` on, oldest first.
+    pub(crate) fn records_from(&self, from: usize) -> impl Iterator<Item = &UndoRecord> {
+        self.segments
+            .iter()
+            .flat_map(|segment| {
+                let mut at = 0;
+                std::iter::from_fn(move || {
+                    (at < segment.used).then(|| {
+                        // SAFETY: `push` laid records one behind the other from the start of the segment up to `used`.
+                        let record = unsafe { &*segment.memory.as_ptr().add(at).cast::<UndoRecord>() };
+                        at += UndoRecord::bytes(record.column_count as usize);
+                        record
+                    })
+                })
+            })
+            .skip(from)
+    }
+
+    /// Counts up, for a collector that is about to work through the context.
+    pub(crate) fn acquire(&self) {
+        // Relaxed: done under the collector's latch.
+        self.linked.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Whether the caller is the one to free the context: nobody counts on it any more and nobody else has begun.
+    pub(crate) fn claim_retirement(&self) -> bool {
+        // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
+        self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)
+    }
+    /// Gives up one count; true if it was the last and the caller must retire the context.
+    #[must_use]
+    pub(crate) fn release(&self) -> bool {
+        // AcqRel: the last one out must see everything that the others did to the records.
+        self.linked.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+impl Drop for UndoContext {
+    fn drop(&mut self) {
+        for segment in self.segments.drain(..) {
+            self.pool.give_back(segment);
+        }
+    }
+}

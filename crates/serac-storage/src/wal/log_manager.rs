@@ -1,0 +1,479 @@
+//! Writes the log: commits queue up, a thread writes and syncs what has gathered (group commit), then acknowledges.
+//!
+//! ```text
+//! commit (in its critical section): reserve(bytes) -> enqueue(ts, redo)        log thread: take the queue -> write -> sync -> durable := ts
+//! ```
+//! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a full disk fails a commit *before* it is
+//! visible, and nothing after that can run out of space. A failed write or sync is different: nobody knows what is on the disk, so the log is
+//! *poisoned*: this process acknowledges nothing any more.
+
+use super::frame::{Frame, FrameKind, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame};
+use crate::error::{Result, StorageError};
+use crate::file_system::{FileSystem, StorageFile};
+use crate::ids::Timestamp;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// When its log is on the disk.
+    #[default]
+    Full,
+    /// At once; the log follows within about [`RELAXED_INTERVAL`]. A crash of the machine or the process loses at most what was
+    /// committed in that window, and never a part of a transaction.
+    Relaxed,
+    /// At once, and no log is written: only a checkpoint or a clean close keeps what was committed.
+    Off,
+}
+
+/// The loss window of [`Durability::Relaxed`].
+pub const RELAXED_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Folder of the segments.
+    pub directory: PathBuf,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// When commits are acknowledged.
+    pub durability: Durability,
+    /// Files.
+    pub file_system: Arc<dyn FileSystem>,
+}
+
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+#[derive(Debug)]
+struct Segment {
+    number: u64,
+    file: Arc<dyn StorageFile>,
+    capacity: u64,
+    assigned: u64,
+    newest_commit: u64,
+}
+
+struct Queued {
+    segment: usize,
+    offset: u64,
+    sequence: u64,
+    kind: FrameKind,
+    txn_no: u64,
+    commit_ts: Timestamp,
+    redo: Vec<u8>,
+}
+
+struct State {
+    /// Segments of this process that still hold something, and their index from the start.
+    segments: VecDeque<Arc<Mutex<Segment>>>,
+    first_index: usize,
+    /// Segments before this process, by number, with the newest commit in each.
+    old_segments: Vec<(u64, u64)>,
+    queue: Vec<Queued>,
+    writing: bool,
+    next_sequence: u64,
+    newest: Timestamp,
+    /// First segment number in which an unfinished transaction has a part.
+    open_parts: HashMap<u64, u64>,
+    callbacks: BTreeMap<u64, Vec<Callback>>,
+    failed: Option<String>,
+    shutdown: bool,
+}
+
+/// The log of an open database.
+pub struct LogManager {
+    options: LogOptions,
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+    durable: AtomicU64,
+    synced_sequence: AtomicU64,
+    bytes_written: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl std::fmt::Debug for LogManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogManager").field("directory", &self.options.directory).finish_non_exhaustive()
+    }
+}
+
+/// The file name of a segment.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{number:010}.wal")
+}
+
+impl LogManager {
+    /// A log that goes on after `newest` and frame `last_sequence`, in a new segment `next_segment`.
+    pub(crate) fn start(
+        options: LogOptions,
+        newest: Timestamp,
+        last_sequence: u64,
+        next_segment: u64,
+        old_segments: Vec<(u64, u64)>,
+    ) -> Result<(Arc<Self>, std::thread::JoinHandle<()>)> {
+        let log = Arc::new(Self {
+            state: Mutex::new(State {
+                segments: VecDeque::new(),
+                first_index: 0,
+                old_segments,
+                queue: Vec::new(),
+                writing: false,
+                next_sequence: last_sequence + 1,
+                newest,
+                open_parts: HashMap::new(),
+                callbacks: BTreeMap::new(),
+                failed: None,
+                shutdown: false,
+            }),
+            options,
+            work: Condvar::new(),
+            done: Condvar::new(),
+            durable: AtomicU64::new(newest.0),
+            synced_sequence: AtomicU64::new(last_sequence),
+            bytes_written: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        });
+        {
+            let mut state = log.state.lock();
+            log.add_segment(&mut state, next_segment, 0)?;
+            log.push(&mut state, FrameKind::Open, 0, Timestamp::ZERO, Vec::new())?;
+        }
+        let thread = {
+            let log = log.clone();
+            std::thread::Builder::new()
+                .name("serac-log".into())
+                .spawn(move || log.run())
+                .map_err(|e| StorageError::io("cannot start the log thread", e))?
+        };
+        Ok((log, thread))
+    }
+
+    fn add_segment(&self, state: &mut State, number: u64, at_least: u64) -> Result<()> {
+        let path = self.options.directory.join(segment_name(number));
+        let capacity = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + at_least);
+        let make = || -> std::io::Result<Arc<dyn StorageFile>> {
+            let file = self.options.file_system.create(&path)?;
+            file.allocate(capacity)?;
+            file.write_all_at(&segment_header(number), 0)?;
+            file.sync()?;
+            self.options.file_system.sync_dir(&self.options.directory)?;
+            Ok(file)
+        };
+        let file = make().map_err(|error| {
+            let _ = self.options.file_system.remove(&path);
+            if error.raw_os_error() == Some(libc::ENOSPC) {
+                StorageError::DiskFull
+            } else {
+                StorageError::io(format!("cannot make log segment {}", path.display()), error)
+            }
+        })?;
+        state.segments.push_back(Arc::new(Mutex::new(Segment {
+            number,
+            file,
+            capacity,
+            assigned: SEGMENT_HEADER_BYTES as u64,
+            newest_commit: 0,
+        })));
+        Ok(())
+    }
+
+    fn check(state: &State) -> Result<()> {
+        match &state.failed {
+            Some(reason) => Err(StorageError::LogFailed(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn make_room(&self, state: &mut State, payload: usize) -> Result<()> {
+        Self::check(state)?;
+        if payload > u32::MAX as usize / 2 {
+            return Err(StorageError::Limit("a log record can have at most 2 GiB".into()));
+        }
+        let need = frame_bytes(payload) as u64;
+        let (number, room) = {
+            let last = state.segments.back().expect("there is always a segment").lock();
+            (last.number, last.capacity - last.assigned)
+        };
+        if room < need {
+            self.add_segment(state, number + 1, need)?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        state: &mut State,
+        kind: FrameKind,
+        txn_no: u64,
+        commit_ts: Timestamp,
+        redo: Vec<u8>,
+    ) -> Result<()> {
+        self.make_room(state, redo.len())?;
+        let mut last = state.segments.back().expect("there is always a segment").lock();
+        let offset = last.assigned;
+        last.assigned += frame_bytes(redo.len()) as u64;
+        last.newest_commit = last.newest_commit.max(commit_ts.0);
+        let number = last.number;
+        drop(last);
+        let segment = state.first_index + state.segments.len() - 1;
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
+        if kind == FrameKind::Part {
+            state.open_parts.entry(txn_no).or_insert(number);
+        }
+        state.queue.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
+        Ok(())
+    }
+
+    /// Makes sure that a commit of `bytes` of redo will find its space. Called in the commit critical section, right before
+    /// [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    /// [`StorageError::DiskFull`], or [`StorageError::LogFailed`] once the log is poisoned.
+    pub fn reserve(&self, bytes: usize) -> Result<()> {
+        self.make_room(&mut self.state.lock(), bytes)
+    }
+
+    /// Takes a commit. Its space was reserved.
+    pub fn enqueue(&self, txn_no: u64, commit_ts: Timestamp, redo: Vec<u8>) {
+        let mut state = self.state.lock();
+        state.newest = commit_ts;
+        state.open_parts.remove(&txn_no);
+        // A log that failed since the reservation never acknowledges; the frame is not written.
+        let _ = self.push(&mut state, FrameKind::Commit, txn_no, commit_ts, redo);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    /// Takes a part of a running transaction's redo.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn append_part(&self, txn_no: u64, redo: Vec<u8>) -> Result<()> {
+        self.push(&mut self.state.lock(), FrameKind::Part, txn_no, Timestamp::ZERO, redo)?;
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// A timestamp that needs no log passed (an abort, a tick of the clock).
+    pub(crate) fn skip(&self, aborted: Option<u64>, timestamp: Timestamp) {
+        let mut state = self.state.lock();
+        state.newest = timestamp;
+        if let Some(txn_no) = aborted {
+            state.open_parts.remove(&txn_no);
+        }
+        if state.queue.is_empty() && !state.writing && state.failed.is_none() {
+            // Release: pairs with `durable_ts`.
+            self.durable.store(timestamp.0, Ordering::Release);
+        }
+    }
+
+    /// The newest timestamp up to which everything is durable.
+    pub fn durable_ts(&self) -> Timestamp {
+        // Acquire: pairs with the log thread's Release.
+        Timestamp(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Waits until a commit at `timestamp` may be acknowledged.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub fn wait_acknowledged(&self, timestamp: Timestamp) -> Result<()> {
+        if self.options.durability == Durability::Full {
+            self.wait_durable(timestamp)
+        } else {
+            Self::check(&self.state.lock())
+        }
+    }
+
+    /// Waits until everything up to `timestamp` is durable.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub fn wait_durable(&self, timestamp: Timestamp) -> Result<()> {
+        if self.durable_ts() >= timestamp {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        while self.durable_ts() < timestamp {
+            Self::check(&state)?;
+            self.done.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Calls `callback` when a commit at `timestamp` may be acknowledged.
+    pub fn on_acknowledged(&self, timestamp: Timestamp, callback: Callback) {
+        let mut state = self.state.lock();
+        let answer = match Self::check(&state) {
+            Ok(()) if self.options.durability == Durability::Full && self.durable_ts() < timestamp => {
+                state.callbacks.entry(timestamp.0).or_default().push(callback);
+                return;
+            }
+            answer => answer,
+        };
+        drop(state);
+        callback(answer);
+    }
+
+    /// Writes and syncs everything that was committed before the call.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub fn flush(&self) -> Result<()> {
+        let newest = self.state.lock().newest;
+        self.work.notify_one();
+        self.wait_durable(newest)
+    }
+
+    /// Bytes written and syncs made by this process.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.bytes_written.load(Ordering::Relaxed), self.syncs.load(Ordering::Relaxed))
+    }
+
+    /// Drops segments that hold nothing newer than `checkpoint`.
+    pub(crate) fn truncate_before(&self, checkpoint: Timestamp) -> Result<()> {
+        let mut state = self.state.lock();
+        let oldest_part = state.open_parts.values().copied().min().unwrap_or(u64::MAX);
+        let mut dropped = Vec::new();
+        state.old_segments.retain(|&(number, newest)| {
+            let keep = newest > checkpoint.0;
+            if !keep {
+                dropped.push(number);
+            }
+            keep
+        });
+        // The oldest first, without gaps; a kept old segment keeps all after it.
+        if state.old_segments.is_empty() {
+            let oldest_queued = state.queue.first().map_or(usize::MAX, |q| q.segment);
+            while state.segments.len() > 1 && !state.writing && state.first_index < oldest_queued {
+                let front = state.segments.front().expect("there are two").lock();
+                if front.newest_commit > checkpoint.0 || front.number >= oldest_part {
+                    break;
+                }
+                dropped.push(front.number);
+                drop(front);
+                state.segments.pop_front();
+                state.first_index += 1;
+            }
+        } else {
+            // Segments must go from the oldest on: put back what lies behind a kept one.
+            let kept = state.old_segments[0].0;
+            dropped.retain(|&number| number < kept);
+        }
+        drop(state);
+        for number in dropped {
+            let path = self.options.directory.join(segment_name(number));
+            self.options
+                .file_system
+                .remove(&path)
+                .map_err(|e| StorageError::io(format!("cannot remove log segment {}", path.display()), e))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of log that a restart would have to read, roughly.
+    pub fn live_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.segments.iter().map(|s| s.lock().assigned).sum::<u64>()
+            + state.old_segments.len() as u64 * self.options.segment_bytes
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.state.lock().shutdown = true;
+        self.work.notify_all();
+    }
+
+    fn run(&self) {
+        loop {
+            let (batch, newest, segments) = {
+                let mut state = self.state.lock();
+                while state.queue.is_empty() && !state.shutdown {
+                    self.work.wait(&mut state);
+                }
+                if self.options.durability == Durability::Relaxed && !state.shutdown {
+                    drop(state);
+                    std::thread::sleep(RELAXED_INTERVAL / 2);
+                    state = self.state.lock();
+                }
+                if state.queue.is_empty() {
+                    return; // shut down, and nothing left
+                }
+                state.writing = true;
+                let batch = std::mem::take(&mut state.queue);
+                let segments: Vec<(usize, Arc<Mutex<Segment>>)> =
+                    state.segments.iter().enumerate().map(|(i, s)| (state.first_index + i, s.clone())).collect();
+                (batch, state.newest, segments)
+            };
+            let newest_commit = batch.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
+            let result = self.write(&batch, &segments);
+            let mut state = self.state.lock();
+            state.writing = false;
+            match result {
+                Ok(()) => {
+                    self.synced_sequence.store(batch.last().expect("not empty").sequence, Ordering::Relaxed);
+                    let durable = if state.queue.is_empty() { state.newest.max(newest) } else { newest_commit };
+                    // Release: pairs with `durable_ts`. Never backwards: a batch of parts alone has no commit.
+                    self.durable.fetch_max(durable.0, Ordering::Release);
+                }
+                Err(error) => {
+                    state.failed = Some(error.to_string());
+                    state.queue.clear();
+                }
+            }
+            let ready = if state.failed.is_some() {
+                std::mem::take(&mut state.callbacks)
+            } else {
+                let later = state.callbacks.split_off(&(self.durable_ts().0 + 1));
+                std::mem::replace(&mut state.callbacks, later)
+            };
+            let answer = Self::check(&state).err().map(|e| e.to_string());
+            let failed = state.failed.is_some();
+            drop(state);
+            self.done.notify_all();
+            for callback in ready.into_values().flatten() {
+                callback(answer.clone().map_or(Ok(()), |reason| Err(StorageError::LogFailed(reason))));
+            }
+            if failed {
+                return;
+            }
+        }
+    }
+
+    /// Writes the frames, neighbours in one write, and syncs the segments touched.
+    fn write(&self, batch: &[Queued], segments: &[(usize, Arc<Mutex<Segment>>)]) -> std::io::Result<()> {
+        let synced = self.synced_sequence.load(Ordering::Relaxed);
+        let mut at = 0;
+        while at < batch.len() {
+            let index = batch[at].segment;
+            let run = batch[at..].iter().take_while(|q| q.segment == index).count();
+            let mut bytes = Vec::new();
+            for queued in &batch[at..at + run] {
+                write_frame(
+                    &mut bytes,
+                    &Frame {
+                        sequence: queued.sequence,
+                        synced,
+                        kind: queued.kind,
+                        txn_no: queued.txn_no,
+                        commit_ts: queued.commit_ts,
+                        payload: &queued.redo,
+                    },
+                );
+            }
+            let file = segments.iter().find(|(i, _)| *i == index).expect("the frame's segment").1.lock().file.clone();
+            file.write_all_at(&bytes, batch[at].offset)?;
+            file.sync()?;
+            self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            at += run;
+        }
+        Ok(())
+    }
+}

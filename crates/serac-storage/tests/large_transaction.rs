@@ -1,0 +1,342 @@
+//! Random concurrent transactions against a serial oracle: what a transaction reads must be what the transactions committed before its
+//! start have written, whatever runs, aborts and is collected meanwhile.
+//!
+//! `SERAC_STRESS=1` makes it large; `SERAC_SEED=n` replays a seed.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+type Row = (Option<i64>, Option<Vec<u8>>, bool);
+type State = BTreeMap<u64, Row>;
+
+struct NoCatalog;
+impl RecoveryCatalog for NoCatalog {
+    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
+        storage.create_table(TableId(1), "t", schema()).map(|_| ())
+    }
+    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
+        storage.create_table(TableId(1), "t", schema()).map(|_| ())
+    }
+}
+
+fn schema() -> TableSchema {
+    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
+    TableSchema {
+        columns: vec![
+            column("a", ColumnType::Int64),
+            column("b", ColumnType::Utf8),
+            column("c", ColumnType::Boolean),
+        ],
+    }
+}
+
+const COLUMNS: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];
+
+fn random_row(rng: &mut StdRng) -> Row {
+    let text = rng.random_bool(0.9).then(|| vec![b'a' + rng.random_range(0..26); rng.random_range(0..40)]);
+    (rng.random_bool(0.9).then(|| rng.random()), text, rng.random())
+}
+
+fn values(row: &Row) -> [Value<'_>; 3] {
+    [
+        row.0.map_or(Value::Null, Value::Int64),
+        row.1.as_deref().map_or(Value::Null, Value::Bytes),
+        Value::Bool(row.2),
+    ]
+}
+
+fn to_row(buffer: &RowBuffer) -> Row {
+    let a = match buffer.value(0) {
+        Value::Int64(v) => Some(v),
+        Value::Null => None,
+        other => panic!("{other:?}"),
+    };
+    let b = match buffer.value(1) {
+        Value::Bytes(v) => Some(v.to_vec()),
+        Value::Null => None,
+        other => panic!("{other:?}"),
+    };
+    (a, b, buffer.value(2) == Value::Bool(true))
+}
+
+/// Everything that `snapshot` sees, by block scans.
+fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
+    use arrow_array::Array;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    let mut state = State::new();
+    for no in 0..table.block_count() {
+        let Some(mut reader) = table.read_block(snapshot, BlockNo(no)) else { continue };
+        let mut selections = vec![reader.visible().clone()];
+        if let Selection::Positions(p) = &selections[0]
+            && p.len() > 20
+        {
+            // A sparse and a dense step must rebuild the same rows.
+            let (sparse, rest): (Vec<u32>, Vec<u32>) = p.iter().partition(|slot| *slot % 16 == 3);
+            selections = vec![Selection::Positions(sparse), Selection::Positions(rest)];
+        }
+        for selection in selections {
+            let ids = reader.row_ids(&selection);
+            let columns = reader.columns(&COLUMNS.map(ScanColumn::arrow), &selection).unwrap();
+            let (a, b, c) = (columns[0].as_primitive::<Int64Type>(), columns[1].as_string_view(), columns[2].as_boolean());
+            for i in 0..ids.len() {
+                let text = b.is_valid(i).then(|| b.value(i).as_bytes().to_vec());
+                let row = (a.is_valid(i).then(|| a.value(i)), text, c.value(i));
+                assert!(state.insert(ids.value(i), row).is_none());
+            }
+        }
+    }
+    state
+}
+
+#[derive(Default)]
+struct Oracle {
+    /// Write sets by commit timestamp: row id → new row or none.
+    history: Mutex<BTreeMap<u64, Vec<(u64, Option<Row>)>>>,
+}
+
+impl Oracle {
+    fn state_at(&self, start: Timestamp) -> State {
+        let mut state = State::new();
+        for writes in self.history.lock().unwrap().range(..=start.0).map(|(_, w)| w) {
+            for (id, row) in writes {
+                match row {
+                    Some(row) => state.insert(*id, row.clone()),
+                    None => state.remove(id),
+                };
+            }
+        }
+        state
+    }
+}
+
+fn open(path: Option<std::path::PathBuf>) -> Arc<Storage> {
+    let options =
+        StorageOptions { path, gc_threads: 0, durability: Durability::Relaxed, log_segment_bytes: 1 << 16, ..Default::default() };
+    Storage::open(options, &mut NoCatalog).unwrap().0
+}
+
+/// One transaction of random operations; returns its write set if it committed.
+fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, oracle: &Oracle, commit_latch: &Mutex<()>) {
+    let mut txn = storage.begin();
+    let snapshot = txn.snapshot().clone();
+    // The oracle is complete up to `start`: commits and their history entries are made under one latch, and so is this read.
+    let mut expected = {
+        let _latch = commit_latch.lock().unwrap();
+        oracle.state_at(snapshot.start())
+    };
+    let mut writes: Vec<(u64, Option<Row>)> = Vec::new();
+    let mut savepoint: Option<(Savepoint, State, usize)> = None;
+    for _ in 0..rng.random_range(1..30) {
+        let pick = |rng: &mut StdRng, expected: &State| {
+            (!expected.is_empty()).then(|| *expected.keys().nth(rng.random_range(0..expected.len())).unwrap())
+        };
+        let result = match rng.random_range(0..10) {
+            0..3 => {
+                let row = random_row(rng);
+                table.insert(&mut txn, &values(&row)).map(|id| {
+                    writes.push((id.as_u64(), Some(row.clone())));
+                    expected.insert(id.as_u64(), row);
+                })
+            }
+            3..6 => match pick(rng, &expected) {
+                None => Ok(()),
+                Some(id) => {
+                    let new = random_row(rng);
+                    let all = rng.random_bool(0.5);
+                    let (columns, row) = if all {
+                        (&COLUMNS[..], new)
+                    } else {
+                        (&COLUMNS[1..2], (expected[&id].0, new.1, expected[&id].2))
+                    };
+                    let new_values = values(&row);
+                    let chosen = if all { &new_values[..] } else { &new_values[1..2] };
+                    table.update(&mut txn, RowId::from_u64(id), columns, chosen).map(|()| {
+                        writes.push((id, Some(row.clone())));
+                        expected.insert(id, row.clone());
+                    })
+                }
+            },
+            6 => match pick(rng, &expected) {
+                None => Ok(()),
+                Some(id) => table.delete(&mut txn, RowId::from_u64(id)).map(|()| {
+                    writes.push((id, None));
+                    expected.remove(&id);
+                }),
+            },
+            7 => {
+                savepoint = Some((txn.savepoint(), expected.clone(), writes.len()));
+                Ok(())
+            }
+            8 => {
+                if let Some((at, state, len)) = &savepoint {
+                    txn.rollback_to(at);
+                    expected = state.clone();
+                    writes.truncate(*len);
+                }
+                Ok(())
+            }
+            _ => {
+                if rng.random_bool(0.3) {
+                    assert_eq!(scan(table, &snapshot), expected, "a scan at {:?}", snapshot.start());
+                } else if let Some(id) = pick(rng, &expected) {
+                    let mut buffer = RowBuffer::default();
+                    assert!(table.read(&snapshot, RowId::from_u64(id), &COLUMNS, &mut buffer));
+                    assert_eq!(to_row(&buffer), expected[&id]);
+                }
+                Ok(())
+            }
+        };
+        match result {
+            Ok(()) => {}
+            Err(StorageError::WriteConflict { .. }) => return, // dropped: aborted
+            Err(other) => panic!("{other}"),
+        }
+    }
+    drop(snapshot);
+    if rng.random_bool(0.2) {
+        txn.abort();
+        return;
+    }
+    let _latch = commit_latch.lock().unwrap();
+    let ticket = txn.commit().unwrap();
+    if !writes.is_empty() {
+        oracle.history.lock().unwrap().insert(ticket.commit_ts().0, writes);
+    }
+}
+
+fn storm(path: Option<std::path::PathBuf>) {
+    let stress = std::env::var("SERAC_STRESS").is_ok();
+    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
+    println!("SERAC_SEED={seed}");
+    let rounds = if stress { 3_000 } else { 150 };
+    let storage = open(path.clone());
+    let mut txn = storage.begin();
+    txn.log_meta(b"table");
+    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    txn.commit().unwrap();
+    let (oracle, commit_latch, stop) = (Oracle::default(), Mutex::new(()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                let (storage, table, oracle, commit_latch) = (&storage, &table, &oracle, &commit_latch);
+                scope.spawn(move || {
+                    let mut rng = StdRng::seed_from_u64(seed.wrapping_add(worker));
+                    for _ in 0..rounds {
+                        transaction(&mut rng, storage, table, oracle, commit_latch);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    storage.run_gc();
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let results: Vec<_> = workers.into_iter().map(|w| w.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(results.iter().all(|r| r.is_ok()), "seed {seed}");
+    });
+    let expected = oracle.state_at(storage.manager().now());
+    assert_eq!(scan(&table, storage.begin().snapshot()), expected, "seed {seed}");
+    storage.manager().log().inspect(|log| log.flush().unwrap());
+    storage.run_gc();
+    let stats = storage.run_gc();
+    assert_eq!((stats.waiting, storage.manager().gc().backlog()), (0, 0), "all versions are collected: {stats:?}");
+    for no in 0..table.block_count() {
+        assert_eq!(table.block(BlockNo(no)).unwrap().versioned().load(Ordering::SeqCst), 0);
+    }
+    table.verify();
+    drop(table);
+    if let Some(path) = path {
+        storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
+        storage.close().unwrap();
+        drop(storage);
+        let storage = open(Some(path));
+        let table = storage.table(TableId(1)).unwrap();
+        assert_eq!(scan(&table, storage.begin().snapshot()), expected, "after reopening, seed {seed}");
+        table.verify();
+    }
+}
+
+#[test]
+fn random_transactions_agree_with_the_oracle() {
+    storm(None);
+}
+
+#[test]
+fn random_transactions_agree_with_the_oracle_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    storm(Some(folder.path().join("db")));
+}
+
+#[test]
+fn a_transaction_of_a_million_updates_commits_at_once_and_is_collected() {
+    let rows = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    let storage = open(None);
+    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let mut txn = storage.begin();
+    let ids: Vec<RowId> = (0..rows)
+        .map(|i| table.insert(&mut txn, &[Value::Int64(i), Value::Bytes(b"x"), Value::Null]).unwrap())
+        .collect();
+    txn.commit().unwrap();
+    let before = storage.begin();
+    let mut txn = storage.begin();
+    for &id in &ids {
+        table.update(&mut txn, id, &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+    }
+    txn.commit().unwrap();
+    let mut buffer = RowBuffer::default();
+    assert!(table.read(before.snapshot(), ids[7], &COLUMNS, &mut buffer));
+    assert_eq!(buffer.value(0), Value::Int64(7));
+    drop(before);
+    assert!(table.read(storage.begin().snapshot(), ids[7], &COLUMNS, &mut buffer));
+    assert_eq!(buffer.value(0), Value::Int64(-1));
+    storage.run_gc();
+    assert_eq!(storage.manager().gc().backlog(), 0);
+    table.verify();
+}
+
+#[test]
+fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
+    let storage = open(None);
+    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let mut txn = storage.begin();
+    let ids: Vec<RowId> = (0..100)
+        .map(|i| table.insert(&mut txn, &[Value::Int64(i), Value::Null, Value::Bool(false)]).unwrap())
+        .collect();
+    txn.commit().unwrap();
+    storage.run_gc();
+    let reader = storage.begin();
+    let mut peak = 0;
+    for round in 0..200 {
+        for &id in &ids {
+            let mut txn = storage.begin();
+            table.update(&mut txn, id, &[ColumnId((round % 3 == 0) as u16 * 2)], &[match round % 3 {
+                0 => Value::Bool(true),
+                _ => Value::Int64(round),
+            }]).unwrap();
+            txn.commit().unwrap();
+        }
+        storage.run_gc();
+        peak = peak.max(storage.manager().gc().backlog());
+    }
+    assert!(peak <= 100 * 4, "{peak} transactions are kept for 100 rows");
+    let mut buffer = RowBuffer::default();
+    for (i, &id) in ids.iter().enumerate() {
+        assert!(table.read(reader.snapshot(), id, &COLUMNS, &mut buffer));
+        assert_eq!(to_row(&buffer), (Some(i as i64), None, false));
+    }
+    drop(reader);
+    storage.run_gc();
+    assert_eq!(storage.manager().gc().backlog(), 0);
+    table.verify();
+}
