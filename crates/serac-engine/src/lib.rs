@@ -1,1 +1,22 @@
-//! Work of the room `serac-engine`.
+//! The engine of SeracDB: the embedded API under SQL.
+//!
+//! A [`Database`] is a folder or memory. A [`Transaction`] reads and writes rows of the tables in its [`Catalog`], through all constraints and
+//! indexes, and changes the catalog. Knows no SQL: defaults, checks and views are texts that it keeps.
+
+pub mod catalog;
+mod database;
+mod ddl;
+pub mod definition;
+mod error;
+mod foreign_key;
+mod lock;
+pub mod sequence;
+mod table;
+mod transaction;
+pub mod values;
+
+pub use catalog::{Catalog, DEFAULT_SCHEMA};
+pub use database::Database;
+pub use error::{EngineError, Result};
+pub use table::{ParentPins, Table, TableIndex};
+pub use transaction::{Savepoint, Transaction};

@@ -1,1 +1,4 @@
-//! Work of the room `serac-index`.
+//! Indexes over row ids. They know keys, row ids and (for CUBIT, a later room beside [`ordered`]) timestamps and bitmaps; no tables.
+#![warn(missing_docs)]
+
+pub mod ordered;

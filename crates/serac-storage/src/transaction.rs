@@ -127,11 +127,6 @@ impl TransactionManager {
         Timestamp(self.clock.load(Ordering::Acquire))
     }
 
-    /// Sets the clock to what recovery found. Only before the first transaction.
-    pub(crate) fn resume_at(&self, last: Timestamp) {
-        self.clock.store(last.0, Ordering::Release);
-    }
-
     /// Moves the clock on by one and returns the new time: every snapshot that starts from now on is at least as new.
     pub fn tick(&self) -> Timestamp {
         let _latch = self.commit_latch.lock();

@@ -126,9 +126,6 @@ impl UndoRecord {
     pub(crate) fn is_unlinked(&self) -> bool {
         self.unlinked.load(Ordering::Relaxed)
     }
-    pub(crate) fn context(&self) -> *const UndoContext {
-        self.context
-    }
     /// Notes that no chain reaches the record any more; returns its context if that was the context's last linked record.
     pub(crate) fn mark_unlinked(&self) -> Option<*const UndoContext> {
         // Relaxed: the row's pruning latch orders the flag.

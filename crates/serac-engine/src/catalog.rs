@@ -1,0 +1,164 @@
+//! The catalog: immutable versions, published at commit.
+//!
+//! A transaction works with the version that was current at its snapshot, and with a private copy once it runs DDL. One transaction at
+//! a time may hold a changed catalog (the catalog's lock), so versions form a line. The version becomes current inside the commit's critical section,
+//! together with the data. The log keeps whole versions, as JSON: DDL is rare and a catalog is small, and replay needs no rules.
+
+use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
+use crate::error::{EngineError, Result, exists, missing};
+use crate::sequence::Sequence;
+use crate::table::Table;
+use serac_storage::Storage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The schema that unqualified names mean.
+pub const DEFAULT_SCHEMA: &str = "public";
+
+/// What a schema holds. Tables, views and sequences share one name space.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// Tables by name.
+    pub tables: BTreeMap<String, Arc<Table>>,
+    /// Views by name.
+    pub views: BTreeMap<String, Arc<ViewDefinition>>,
+    /// Sequences by name.
+    pub sequences: BTreeMap<String, Arc<Sequence>>,
+}
+
+impl Schema {
+    pub(crate) fn check_free(&self, name: &str) -> Result<()> {
+        if self.tables.contains_key(name) || self.views.contains_key(name) || self.sequences.contains_key(name) {
+            return exists("relation", name);
+        }
+        Ok(())
+    }
+}
+
+/// A version of the catalog.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Schemas by name.
+    pub schemas: BTreeMap<String, Schema>,
+}
+
+impl Catalog {
+    pub(crate) fn initial() -> Self {
+        Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]) }
+    }
+    /// A schema.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn schema(&self, name: &str) -> Result<&Schema> {
+        self.schemas.get(name).map_or_else(|| missing("schema", name), Ok)
+    }
+    pub(crate) fn schema_mut(&mut self, name: &str) -> Result<&mut Schema> {
+        self.schemas.get_mut(name).map_or_else(|| missing("schema", name), Ok)
+    }
+    /// A table.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn table(&self, schema: &str, name: &str) -> Result<&Arc<Table>> {
+        self.schema(schema)?.tables.get(name).map_or_else(|| missing("relation", name), Ok)
+    }
+    /// All tables.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.schemas.values().flat_map(|schema| schema.tables.values())
+    }
+    /// Tables with a foreign key to `parent`, and the key's position.
+    pub fn children_of<'a>(&'a self, parent: &'a TableDefinition) -> impl Iterator<Item = (&'a Arc<Table>, usize)> {
+        self.tables().flat_map(move |table| {
+            table
+                .definition
+                .foreign_keys
+                .iter()
+                .enumerate()
+                .filter(move |(_, key)| key.parent_schema == parent.schema && key.parent_table == parent.name)
+                .map(move |(i, _)| (table, i))
+        })
+    }
+
+    pub(crate) fn state(&self, next_id: u32) -> CatalogState {
+        CatalogState {
+            next_id,
+            schemas: self
+                .schemas
+                .iter()
+                .map(|(name, schema)| SchemaState {
+                    name: name.clone(),
+                    tables: schema.tables.values().map(|t| t.definition.clone()).collect(),
+                    views: schema.views.values().map(|v| v.as_ref().clone()).collect(),
+                    sequences: schema.sequences.values().map(|s| (s.definition.clone(), s.reserved())).collect(),
+                })
+                .collect(),
+        }
+    }
+
+    /// The catalog that `state` describes; tables and sequences that `self` has already are taken over.
+    pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
+        let mut next = Self::default();
+        for schema in &state.schemas {
+            let mut made = Schema::default();
+            for definition in &schema.tables {
+                let data = match storage.table(definition.id) {
+                    Some(data) => data,
+                    None => storage.create_table(definition.id, &definition.name, definition.storage_schema())?,
+                };
+                made.tables.insert(definition.name.clone(), Arc::new(Table::new(definition.clone(), data)));
+            }
+            for view in &schema.views {
+                made.views.insert(view.name.clone(), Arc::new(view.clone()));
+            }
+            for (definition, reserved) in &schema.sequences {
+                let known = self.schemas.values().flat_map(|s| s.sequences.values());
+                let sequence = match known.into_iter().find(|s| s.definition.id == definition.id) {
+                    Some(known) if known.definition == *definition => known.clone(),
+                    _ => Arc::new(Sequence::recovered(definition.clone(), *reserved)),
+                };
+                made.sequences.insert(definition.name.clone(), sequence);
+            }
+            next.schemas.insert(schema.name.clone(), made);
+        }
+        for gone in self.tables().filter(|t| next.tables().all(|n| n.definition.id != t.definition.id)) {
+            storage.drop_table(gone.definition.id);
+        }
+        Ok(next)
+    }
+}
+
+/// A catalog as it is logged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CatalogState {
+    pub(crate) next_id: u32,
+    schemas: Vec<SchemaState>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SchemaState {
+    name: String,
+    tables: Vec<TableDefinition>,
+    views: Vec<ViewDefinition>,
+    sequences: Vec<(SequenceDefinition, Option<i64>)>,
+}
+
+/// What the engine logs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum MetaRecord {
+    /// A new version of the catalog.
+    Catalog(CatalogState),
+    /// Values of a sequence up to and including this one may have been given out.
+    Sequence { id: u32, reserved: i64 },
+}
+
+impl MetaRecord {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a meta record is plain data")
+    }
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes)
+            .map_err(|e| EngineError::InvalidDefinition(format!("the catalog's log cannot be read: {e}")))
+    }
+}

@@ -1,0 +1,219 @@
+//! `Database`: one open database, in a folder or in memory.
+
+use crate::catalog::{Catalog, CatalogState, MetaRecord};
+use crate::error::Result;
+use crate::lock::TableLock;
+use crate::transaction::Transaction;
+use parking_lot::Mutex;
+use serac_storage::checkpoint::CheckpointReport;
+use serac_storage::storage::StorageMetrics;
+use serac_storage::{Durability, RecoveryCatalog, RecoveryReport, Storage, StorageError, StorageOptions, Timestamp};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Versions of the catalog kept for transactions that begin while DDL commits.
+const CATALOG_VERSIONS: usize = 64;
+/// The log may grow to this many bytes before a checkpoint is made by itself.
+const CHECKPOINT_LOG_BYTES: u64 = 512 << 20;
+
+#[derive(Debug)]
+pub(crate) struct DatabaseInner {
+    pub(crate) storage: Arc<Storage>,
+    /// Versions with the timestamps from which they count, ascending.
+    pub(crate) catalogs: Mutex<Vec<(u64, Arc<Catalog>)>>,
+    pub(crate) catalog_lock: TableLock,
+    pub(crate) next_id: AtomicU32,
+    pub(crate) next_owner: AtomicU64,
+    recovery: RecoveryReport,
+}
+
+/// An open database. Cheap to clone; the last clone to go closes it.
+#[derive(Clone, Debug)]
+pub struct Database(pub(crate) Arc<DatabaseInner>);
+
+#[derive(Default)]
+struct Recovering {
+    catalog: Catalog,
+    next_id: u32,
+}
+
+fn into_storage(error: crate::error::EngineError) -> StorageError {
+    match error {
+        crate::error::EngineError::Storage(error) => error,
+        other => StorageError::InvalidInput(other.to_string()),
+    }
+}
+
+impl Recovering {
+    fn follow(&mut self, storage: &Storage, state: &CatalogState) -> Result<(), StorageError> {
+        self.next_id = self.next_id.max(state.next_id);
+        self.catalog = self.catalog.follow(state, storage).map_err(into_storage)?;
+        Ok(())
+    }
+}
+
+impl RecoveryCatalog for Recovering {
+    fn restore(&mut self, storage: &Storage, state: &str) -> Result<(), StorageError> {
+        let state = serde_json::from_str(state)
+            .map_err(|e| StorageError::InvalidInput(format!("the checkpoint's catalog cannot be read: {e}")))?;
+        self.follow(storage, &state)
+    }
+    fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<(), StorageError> {
+        match MetaRecord::from_bytes(payload).map_err(into_storage)? {
+            MetaRecord::Catalog(state) => self.follow(storage, &state),
+            MetaRecord::Sequence { id, reserved } => {
+                let mut sequences = self.catalog.schemas.values().flat_map(|s| s.sequences.values());
+                if let Some(sequence) = sequences.find(|s| s.definition.id == id) {
+                    sequence.recover_reservation(reserved);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Database {
+    /// An empty database in memory.
+    ///
+    /// # Errors
+    /// None expected.
+    pub fn in_memory() -> Result<Self> {
+        Self::open_with(StorageOptions::default())
+    }
+    /// Opens or makes the database in the folder `path`, with full durability.
+    ///
+    /// # Errors
+    /// When it is open in another process, or damaged, or its files cannot be used.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(StorageOptions { path: Some(path.as_ref().to_owned()), ..Default::default() })
+    }
+    /// Opens or makes a database.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(options: StorageOptions) -> Result<Self> {
+        let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1 };
+        let (storage, recovery) = Storage::open(options, &mut recovering)?;
+        rebuild_indexes(&recovering.catalog, &storage);
+        let now = storage.manager().now().0;
+        Ok(Self(Arc::new(DatabaseInner {
+            storage,
+            catalogs: Mutex::new(vec![(now, Arc::new(recovering.catalog))]),
+            catalog_lock: TableLock::default(),
+            next_id: AtomicU32::new(recovering.next_id),
+            next_owner: AtomicU64::new(1),
+            recovery,
+        })))
+    }
+
+    /// Begins a transaction: its snapshot, and the catalog as of that snapshot.
+    pub fn begin(&self) -> Transaction {
+        let txn = self.0.storage.begin();
+        let catalog = self.0.catalog_at(txn.snapshot().start());
+        // Relaxed: numbers need only differ.
+        let owner = self.0.next_owner.fetch_add(1, Ordering::Relaxed);
+        Transaction::new(self.0.clone(), txn, catalog, owner)
+    }
+
+    /// The storage below.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.0.storage
+    }
+    /// The current catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog_at(Timestamp(u64::MAX))
+    }
+    /// What opening found.
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.0.recovery
+    }
+    /// Figures.
+    pub fn metrics(&self) -> StorageMetrics {
+        self.0.storage.metrics()
+    }
+
+    /// Writes a checkpoint beside running transactions and drops the log it makes unnecessary.
+    ///
+    /// # Errors
+    /// When files cannot be written.
+    pub fn checkpoint(&self) -> Result<CheckpointReport> {
+        let inner = &self.0;
+        Ok(inner.storage.checkpoint(&|snapshot| {
+            let catalog = inner.catalog_at(snapshot.start());
+            let state = catalog.state(inner.next_id.load(Ordering::SeqCst));
+            let ids = catalog.tables().map(|t| t.definition.id).collect();
+            (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
+        })?)
+    }
+
+    /// Makes a checkpoint if the log has grown long. Called after commits.
+    pub(crate) fn checkpoint_if_due(inner: &Arc<DatabaseInner>) {
+        let due = inner.storage.manager().log().is_some_and(|log| log.live_bytes() > CHECKPOINT_LOG_BYTES);
+        if due && inner.catalog_lock_free_for_checkpoint() {
+            let database = Self(inner.clone());
+            // A checkpoint that fails leaves the old one and the log in place; the next commit tries again.
+            let _ = std::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
+                let _ = database.checkpoint();
+                CHECKPOINTING.store(false, Ordering::Release);
+            });
+        }
+    }
+
+    /// Flushes the log (with durability off: writes a checkpoint) and closes the files.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn close(&self) -> Result<()> {
+        if self.0.storage.options().durability == Durability::Off {
+            self.checkpoint()?;
+        }
+        Ok(self.0.storage.close()?)
+    }
+}
+
+/// One checkpoint by itself at a time in this process is enough.
+static CHECKPOINTING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+impl DatabaseInner {
+    fn catalog_lock_free_for_checkpoint(&self) -> bool {
+        // Acquire: pairs with the Release at the end of the last one.
+        !CHECKPOINTING.swap(true, Ordering::Acquire)
+    }
+    pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
+        let catalogs = self.catalogs.lock();
+        let at = catalogs.partition_point(|(ts, _)| *ts <= start.0);
+        catalogs[at.max(1) - 1].1.clone()
+    }
+    pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
+        let mut catalogs = self.catalogs.lock();
+        if catalogs.len() == CATALOG_VERSIONS {
+            catalogs.remove(0);
+        }
+        catalogs.push((timestamp.0, catalog));
+    }
+    /// Logs that values of a sequence are reserved.
+    pub(crate) fn log_reservation(&self, id: u32, reserved: i64) {
+        let mut txn = self.storage.begin();
+        txn.log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
+        // If the log is broken, the transaction that wants the value cannot commit either.
+        let _ = txn.commit();
+    }
+}
+
+/// Indexes are not logged: they are filled from the recovered rows, in parallel.
+fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) {
+    let snapshot = storage.begin().snapshot().clone();
+    let jobs: Vec<_> = catalog.tables().flat_map(|t| t.indexes.iter().map(move |i| (t, i))).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((table, index)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    table.fill_index(index, &snapshot);
+                }
+            });
+        }
+    });
+}

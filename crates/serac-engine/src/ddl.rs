@@ -1,0 +1,570 @@
+//! DDL: transactional changes of the catalog.
+//!
+//! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number and copy what stays; older snapshots go on with the
+//! table they have. The table is locked against writers until the end of the transaction.
+
+use crate::catalog::{Catalog, Schema};
+use crate::definition::{
+    ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition,
+};
+use crate::error::{EngineError, Result, exists, missing};
+use crate::sequence::Sequence;
+use crate::table::{Table, TableIndex};
+use crate::transaction::Transaction;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use serac_storage::{BlockNo, ColumnId, ScanColumn, StorageError, TableId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn check_unique_names<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return exists(kind, name.clone());
+        }
+    }
+    Ok(())
+}
+
+impl Transaction {
+    fn next_id(&self) -> u32 {
+        self.db.next_id.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// CREATE SCHEMA.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`].
+    pub fn create_schema(&mut self, name: &str) -> Result<()> {
+        if self.catalog.schemas.contains_key(name) {
+            return exists("schema", name);
+        }
+        self.change_catalog(|catalog| {
+            catalog.schemas.insert(name.to_owned(), Schema::default());
+            Ok(())
+        })
+    }
+
+    /// DROP SCHEMA.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when it is not empty and `cascade` is off.
+    pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<()> {
+        let schema = self.catalog.schema(name)?.clone();
+        let first = schema.tables.keys().chain(schema.views.keys()).chain(schema.sequences.keys()).next();
+        if let (Some(first), false) = (first, cascade) {
+            return Err(EngineError::Dependent {
+                what: format!("schema \"{name}\""),
+                dependent: format!("relation \"{first}\""),
+            });
+        }
+        for table in schema.tables.keys() {
+            if self.catalog.schema(name)?.tables.contains_key(table) {
+                self.drop_table(name, table, true)?;
+            }
+        }
+        self.change_catalog(|catalog| {
+            catalog.schemas.remove(name);
+            Ok(())
+        })
+    }
+
+    /// CREATE TABLE. Ids in the definition are given here; foreign keys get an index on their columns.
+    ///
+    /// # Errors
+    /// What is wrong with the definition.
+    pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
+        self.catalog.schema(&definition.schema)?.check_free(&definition.name)?;
+        check_unique_names("column", definition.columns.iter().map(|c| &c.name))?;
+        check_unique_names("relation", definition.keys.iter().map(|k| &k.name))?;
+        if definition.keys.iter().filter(|k| k.primary).count() > 1 {
+            return Err(EngineError::InvalidDefinition(format!(
+                "multiple primary keys for table \"{}\" are not allowed",
+                definition.name
+            )));
+        }
+        for key in &definition.keys {
+            if key.primary {
+                key.columns.iter().for_each(|&c| definition.columns[c].nullable = false);
+            }
+        }
+        for i in 0..definition.foreign_keys.len() {
+            let foreign_key = &definition.foreign_keys[i];
+            let own = foreign_key.parent_schema == definition.schema && foreign_key.parent_table == definition.name;
+            let parent = if own {
+                definition.clone()
+            } else {
+                self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?.definition.clone()
+            };
+            let (columns, parent_columns) = (&foreign_key.columns, &foreign_key.parent_columns);
+            let key = parent.keys.iter().find(|key| {
+                key.unique
+                    && key.columns.len() == parent_columns.len()
+                    && key.columns.iter().all(|c| parent_columns.contains(c))
+            });
+            let Some(key) = key.filter(|_| columns.len() == parent_columns.len()) else {
+                return Err(EngineError::InvalidDefinition(format!(
+                    "there is no unique constraint matching given keys for referenced table \"{}\"",
+                    parent.name
+                )));
+            };
+            for (&c, &p) in columns.iter().zip(parent_columns) {
+                let (c, p) = (&definition.columns[c], &parent.columns[p]);
+                if c.sql_type.column_type != p.sql_type.column_type {
+                    return Err(EngineError::InvalidDefinition(format!(
+                        "key columns \"{}\" and \"{}\" are of incompatible types: {} and {}",
+                        c.name, p.name, c.sql_type, p.sql_type
+                    )));
+                }
+            }
+            // In the order of the parent's key, so that both ends encode alike.
+            let ordered: Vec<usize> = key
+                .columns
+                .iter()
+                .map(|p| columns[parent_columns.iter().position(|c| c == p).expect("it matches")])
+                .collect();
+            let parent_columns = key.columns.clone();
+            let foreign_key = &mut definition.foreign_keys[i];
+            foreign_key.columns = ordered;
+            foreign_key.parent_columns = parent_columns;
+            if definition.keys.iter().all(|k| k.columns != definition.foreign_keys[i].columns) {
+                let foreign_key = &definition.foreign_keys[i];
+                let name = format!("{}_idx", foreign_key.name);
+                let columns = foreign_key.columns.clone();
+                definition.keys.push(KeyDefinition { name, columns, unique: false, primary: false, constraint: true });
+            }
+        }
+        definition.id = TableId(self.next_id());
+        let data =
+            self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+        self.drop_data_on_abort(definition.id);
+        let table = Arc::new(Table::new(definition, data));
+        self.put_table(table.clone())?;
+        Ok(table)
+    }
+
+    fn put_table(&mut self, table: Arc<Table>) -> Result<()> {
+        self.change_catalog(|catalog| {
+            catalog.schema_mut(&table.definition.schema)?.tables.insert(table.definition.name.clone(), table);
+            Ok(())
+        })
+    }
+    fn drop_data_on_abort(&mut self, id: TableId) {
+        let storage = Arc::downgrade(&self.db.storage);
+        self.storage().on_abort(Box::new(move || {
+            if let Some(storage) = storage.upgrade() {
+                storage.drop_table(id);
+            }
+        }));
+    }
+    fn drop_data_later(&mut self, id: TableId) {
+        let storage = Arc::downgrade(&self.db.storage);
+        self.storage().on_obsolete(Box::new(move || {
+            if let Some(storage) = storage.upgrade() {
+                storage.drop_table(id);
+            }
+        }));
+    }
+
+    /// DROP TABLE.
+    ///
+    /// # Errors
+    /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the foreign keys go).
+    pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        self.lock_for_ddl(&table)?;
+        let children: Vec<Arc<Table>> = self
+            .catalog
+            .children_of(&table.definition)
+            .filter(|(child, _)| child.definition.id != table.definition.id)
+            .map(|(child, _)| child.clone())
+            .collect();
+        if let (Some(child), false) = (children.first(), cascade) {
+            return Err(EngineError::Dependent {
+                what: format!("table \"{name}\""),
+                dependent: format!("a foreign key of table \"{}\"", child.name()),
+            });
+        }
+        for child in children {
+            let mut definition = child.definition.clone();
+            definition.foreign_keys.retain(|k| k.parent_schema != schema || k.parent_table != name);
+            self.put_table(Arc::new(child.redefined(definition)))?;
+        }
+        self.drop_data_later(table.definition.id);
+        self.change_catalog(|catalog| {
+            let entry = catalog.schema_mut(schema)?;
+            entry.tables.remove(name);
+            entry.sequences.retain(|_, s| s.definition.owner.as_ref().is_none_or(|(owner, _)| owner != name));
+            Ok(())
+        })
+    }
+
+    /// Changes the definition of a table whose columns and keys stay where they are.
+    fn redefine(
+        &mut self,
+        schema: &str,
+        name: &str,
+        change: impl FnOnce(&Catalog, &mut TableDefinition) -> Result<()>,
+    ) -> Result<Arc<Table>> {
+        let table = self.catalog.table(schema, name)?.clone();
+        self.lock_for_ddl(&table)?;
+        let mut definition = table.definition.clone();
+        change(&self.catalog, &mut definition)?;
+        let renamed = definition.name != name;
+        let table = Arc::new(table.redefined(definition));
+        self.change_catalog(|catalog| {
+            let new_name = table.definition.name.clone();
+            if renamed {
+                let entry = catalog.schema_mut(schema)?;
+                entry.tables.remove(name);
+                for sequence in entry.sequences.values_mut() {
+                    if sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == name) {
+                        let mut definition = sequence.definition.clone();
+                        definition.owner = definition.owner.map(|(_, column)| (new_name.clone(), column));
+                        *sequence = Arc::new(Sequence::recovered(definition, sequence.reserved()));
+                    }
+                }
+                for entry in catalog.schemas.values_mut() {
+                    for other in entry.tables.values_mut() {
+                        let mut definition = other.definition.clone();
+                        for key in &mut definition.foreign_keys {
+                            if key.parent_schema == schema && key.parent_table == name {
+                                key.parent_table = new_name.clone();
+                            }
+                        }
+                        if definition != other.definition {
+                            *other = Arc::new(other.redefined(definition));
+                        }
+                    }
+                }
+            }
+            catalog.schema_mut(schema)?.tables.insert(new_name, table.clone());
+            Ok(())
+        })?;
+        Ok(table)
+    }
+
+    /// ALTER TABLE … RENAME TO.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`].
+    pub fn rename_table(&mut self, schema: &str, name: &str, new_name: &str) -> Result<()> {
+        self.redefine(schema, name, |catalog, definition| {
+            catalog.schema(schema)?.check_free(new_name)?;
+            definition.name = new_name.to_owned();
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// ALTER TABLE … RENAME COLUMN. CHECK constraints that name the column must be dropped by hand first.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::Exists`].
+    pub fn rename_column(&mut self, schema: &str, name: &str, column: &str, new_name: &str) -> Result<()> {
+        self.redefine(schema, name, |_, definition| {
+            if definition.column(new_name).is_some() {
+                return exists("column", new_name);
+            }
+            let Some(at) = definition.column(column) else { return missing("column", column) };
+            definition.columns[at].name = new_name.to_owned();
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// ALTER TABLE … ALTER COLUMN: `change` may set default and nullability (the caller has checked the rows).
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn alter_column(
+        &mut self,
+        schema: &str,
+        name: &str,
+        column: &str,
+        change: impl FnOnce(&mut ColumnDefinition),
+    ) -> Result<()> {
+        self.redefine(schema, name, |_, definition| {
+            let Some(at) = definition.column(column) else { return missing("column", column) };
+            change(&mut definition.columns[at]);
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
+    fn rewrite(
+        &mut self,
+        table: &Arc<Table>,
+        mut definition: TableDefinition,
+        convert: impl Fn(&RecordBatch) -> Result<Vec<ArrayRef>>,
+    ) -> Result<()> {
+        self.lock_for_ddl(table)?;
+        self.drop_data_later(table.definition.id);
+        definition.id = TableId(self.next_id());
+        let schema = definition.storage_schema();
+        let arrow = schema.arrow();
+        let data = self.db.storage.create_table(definition.id, &definition.name, schema)?;
+        self.drop_data_on_abort(definition.id);
+        let new = Arc::new(Table::new(definition, data));
+        self.put_table(new.clone())?;
+        let columns: Vec<ScanColumn> =
+            (0..table.definition.columns.len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
+        let old_schema = table.data.schema().arrow();
+        for no in 0..table.data.block_count() {
+            let snapshot = self.snapshot().clone();
+            let Some(mut reader) = table.data.read_block(&snapshot, BlockNo(no)) else { continue };
+            let visible = reader.visible().clone();
+            let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
+            let arrays = reader.columns(&columns, &visible)?;
+            let old = RecordBatch::try_new_with_options(old_schema.clone(), arrays, &options)
+                .map_err(StorageError::from)?;
+            let batch = RecordBatch::try_new_with_options(arrow.clone(), convert(&old)?, &options)
+                .map_err(StorageError::from)?;
+            self.insert_batch(&new, &batch)?;
+        }
+        Ok(())
+    }
+
+    /// ALTER TABLE … ADD COLUMN; `fill` gives the new column's values for a batch of old rows.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`], and NOT NULL without values.
+    pub fn add_column(
+        &mut self,
+        schema: &str,
+        name: &str,
+        column: ColumnDefinition,
+        fill: impl Fn(usize) -> Result<ArrayRef>,
+    ) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        if table.definition.column(&column.name).is_some() {
+            return exists("column", column.name);
+        }
+        let mut definition = table.definition.clone();
+        definition.columns.push(column);
+        self.rewrite(&table, definition, |old| {
+            let mut columns = old.columns().to_vec();
+            columns.push(fill(old.num_rows())?);
+            Ok(columns)
+        })
+    }
+
+    /// ALTER TABLE … DROP COLUMN. Keys over the column go with it if `cascade` is on or they have no other column.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::Dependent`].
+    pub fn drop_column(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        let Some(at) = table.definition.column(column) else { return missing("column", column) };
+        let what = format!("column \"{column}\" of table \"{name}\"");
+        let referenced = self
+            .catalog
+            .children_of(&table.definition)
+            .any(|(child, i)| child.definition.foreign_keys[i].parent_columns.contains(&at));
+        let wide = table.definition.keys.iter().find(|k| k.columns.contains(&at) && k.columns.len() > 1);
+        if referenced {
+            return Err(EngineError::Dependent { what, dependent: "a foreign key".into() });
+        }
+        if let (Some(key), false) = (wide, cascade) {
+            return Err(EngineError::Dependent { what, dependent: format!("constraint \"{}\"", key.name) });
+        }
+        let mut definition = table.definition.clone();
+        definition.columns.remove(at);
+        definition.keys.retain(|k| !k.columns.contains(&at));
+        definition.foreign_keys.retain(|k| !k.columns.contains(&at));
+        let shift = |columns: &mut Vec<usize>| columns.iter_mut().for_each(|c| *c -= usize::from(*c > at));
+        definition.keys.iter_mut().for_each(|k| shift(&mut k.columns));
+        definition.foreign_keys.iter_mut().for_each(|k| shift(&mut k.columns));
+        self.rewrite(&table, definition, |old| {
+            let mut columns = old.columns().to_vec();
+            columns.remove(at);
+            Ok(columns)
+        })?;
+        // Foreign keys of other tables name this table's columns by position.
+        let children: Vec<_> = self.catalog.children_of(&table.definition).map(|(c, i)| (c.clone(), i)).collect();
+        for (child, i) in children {
+            let mut definition = child.definition.clone();
+            shift(&mut definition.foreign_keys[i].parent_columns);
+            if definition != child.definition {
+                self.put_table(Arc::new(child.redefined(definition)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// TRUNCATE.
+    ///
+    /// # Errors
+    /// [`EngineError::Dependent`] when another table references it.
+    pub fn truncate(&mut self, schema: &str, name: &str) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        let child = self.catalog.children_of(&table.definition).find(|(c, _)| c.definition.id != table.definition.id);
+        if let Some((child, _)) = child {
+            return Err(EngineError::Dependent {
+                what: format!("rows of table \"{name}\""),
+                dependent: format!("a foreign key of table \"{}\"", child.name()),
+            });
+        }
+        self.lock_for_ddl(&table)?;
+        self.drop_data_later(table.definition.id);
+        let mut definition = table.definition.clone();
+        definition.id = TableId(self.next_id());
+        let data =
+            self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+        self.drop_data_on_abort(definition.id);
+        self.put_table(Arc::new(Table::new(definition, data)))
+    }
+
+    /// CREATE [UNIQUE] INDEX, or a constraint's index on a table with rows.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`]; [`EngineError::Unique`] when the rows are not unique.
+    pub fn create_index(&mut self, schema: &str, table: &str, key: KeyDefinition) -> Result<()> {
+        let old = self.catalog.table(schema, table)?.clone();
+        self.lock_for_ddl(&old)?;
+        let taken = self.catalog.schema(schema)?.tables.values().any(|t| t.definition.keys.iter().any(|k| k.name == key.name));
+        if taken {
+            return exists("relation", key.name);
+        }
+        let mut definition = old.definition.clone();
+        definition.keys.push(key.clone());
+        let index = Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() });
+        let mut new = old.redefined(definition);
+        *new.indexes.last_mut().expect("one was added") = index.clone();
+        let new = Arc::new(new);
+        new.fill_index(&index, self.snapshot());
+        if key.unique {
+            self.check_all_unique(&new, &index)?;
+        }
+        self.put_table(new)
+    }
+
+    fn check_all_unique(&self, table: &Arc<Table>, index: &TableIndex) -> Result<()> {
+        let mut buffer = serac_storage::RowBuffer::default();
+        let snapshot = self.snapshot();
+        for no in 0..table.data.block_count() {
+            let Some(reader) = table.data.read_block(snapshot, BlockNo(no)) else { continue };
+            for &row in reader.row_ids(reader.visible()).values() {
+                self.read_row(table, serac_storage::RowId::from_u64(row), &mut buffer);
+                let values = buffer.values();
+                let (key, has_null) = index.key_of(&values);
+                if !has_null && index.entries.rows(&key).len() > 1 {
+                    return Err(self.duplicate(table, index, &values));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// DROP INDEX.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] for a constraint's index.
+    pub fn drop_index(&mut self, schema: &str, name: &str) -> Result<()> {
+        let found = self
+            .catalog
+            .schema(schema)?
+            .tables
+            .values()
+            .find_map(|t| t.definition.keys.iter().find(|k| k.name == name).map(|k| (t.clone(), k.constraint)));
+        let Some((table, constraint)) = found else { return missing("index", name) };
+        if constraint {
+            return Err(EngineError::Dependent {
+                what: format!("index \"{name}\""),
+                dependent: format!("a constraint of table \"{}\"", table.name()),
+            });
+        }
+        let table_name = table.name().to_owned();
+        self.redefine(schema, &table_name, |_, definition| {
+            definition.keys.retain(|k| k.name != name);
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// CREATE [OR REPLACE] VIEW.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`].
+    pub fn create_view(&mut self, schema: &str, view: ViewDefinition, replace: bool) -> Result<()> {
+        let entry = self.catalog.schema(schema)?;
+        if !(replace && entry.views.contains_key(&view.name)) {
+            entry.check_free(&view.name)?;
+        }
+        self.change_catalog(|catalog| {
+            catalog.schema_mut(schema)?.views.insert(view.name.clone(), Arc::new(view));
+            Ok(())
+        })
+    }
+    /// DROP VIEW.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn drop_view(&mut self, schema: &str, name: &str) -> Result<()> {
+        if !self.catalog.schema(schema)?.views.contains_key(name) {
+            return missing("view", name);
+        }
+        self.change_catalog(|catalog| {
+            catalog.schema_mut(schema)?.views.remove(name);
+            Ok(())
+        })
+    }
+
+    /// CREATE SEQUENCE. The id in the definition is given here.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`], or what is wrong with the definition.
+    pub fn create_sequence(&mut self, schema: &str, mut definition: SequenceDefinition) -> Result<()> {
+        self.catalog.schema(schema)?.check_free(&definition.name)?;
+        if definition.increment == 0 || definition.start < definition.min || definition.start > definition.max {
+            return Err(EngineError::InvalidDefinition(format!("sequence \"{}\" has no values", definition.name)));
+        }
+        definition.id = self.next_id();
+        self.change_catalog(|catalog| {
+            let sequence = Arc::new(Sequence::new(definition));
+            catalog.schema_mut(schema)?.sequences.insert(sequence.definition.name.clone(), sequence);
+            Ok(())
+        })
+    }
+    /// DROP SEQUENCE.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column owns it.
+    pub fn drop_sequence(&mut self, schema: &str, name: &str) -> Result<()> {
+        let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
+        if let Some((table, column)) = &sequence.definition.owner {
+            return Err(EngineError::Dependent {
+                what: format!("sequence \"{name}\""),
+                dependent: format!("default value for column {column} of table {table}"),
+            });
+        }
+        self.change_catalog(|catalog| {
+            catalog.schema_mut(schema)?.sequences.remove(name);
+            Ok(())
+        })
+    }
+
+    /// The next value of a sequence. Not undone by a rollback.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::SequenceExhausted`].
+    pub fn next_value(&self, schema: &str, name: &str) -> Result<i64> {
+        next_value(&self.db, &self.catalog, schema, name)
+    }
+    /// Makes a sequence go on after `value`. Not undone by a rollback.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn set_value(&self, schema: &str, name: &str, value: i64) -> Result<()> {
+        let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
+        sequence.set(value, |reserved| self.db.log_reservation(sequence.definition.id, reserved));
+        Ok(())
+    }
+}
+
+fn next_value(db: &crate::database::DatabaseInner, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
+    let Some(sequence) = catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
+    sequence.next(|reserved| db.log_reservation(sequence.definition.id, reserved))
+}

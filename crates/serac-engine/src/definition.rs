@@ -1,0 +1,186 @@
+//! What the catalog says of tables, columns and constraints: plain data, as it is logged.
+
+use serac_storage::{ColumnSchema, ColumnType, TableId, TableSchema};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A column's SQL type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SqlType {
+    /// How it is stored.
+    pub column_type: ColumnType,
+    /// Characters at the most, of VARCHAR(n) and CHAR(n).
+    pub length: Option<u32>,
+    /// CHAR(n): trailing blanks do not count and are not kept.
+    pub fixed_length: bool,
+}
+
+impl From<ColumnType> for SqlType {
+    fn from(column_type: ColumnType) -> Self {
+        Self { column_type, length: None, fixed_length: false }
+    }
+}
+
+impl fmt::Display for SqlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.column_type, self.length) {
+            (ColumnType::Boolean, _) => f.write_str("boolean"),
+            (ColumnType::Int16, _) => f.write_str("smallint"),
+            (ColumnType::Int32, _) => f.write_str("integer"),
+            (ColumnType::Int64, _) => f.write_str("bigint"),
+            (ColumnType::Float32, _) => f.write_str("real"),
+            (ColumnType::Float64, _) => f.write_str("double precision"),
+            (ColumnType::Decimal { precision, scale }, _) => write!(f, "numeric({precision},{scale})"),
+            (ColumnType::Date, _) => f.write_str("date"),
+            (ColumnType::Time, _) => f.write_str("time without time zone"),
+            (ColumnType::Timestamp { utc: false }, _) => f.write_str("timestamp without time zone"),
+            (ColumnType::Timestamp { utc: true }, _) => f.write_str("timestamp with time zone"),
+            (ColumnType::Interval, _) => f.write_str("interval"),
+            (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
+            (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),
+            (ColumnType::Utf8, None) => f.write_str("text"),
+            (ColumnType::Binary, _) => f.write_str("bytea"),
+            (ColumnType::Uuid, _) => f.write_str("uuid"),
+        }
+    }
+}
+
+/// A column.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ColumnDefinition {
+    /// Name.
+    pub name: String,
+    /// Type.
+    pub sql_type: SqlType,
+    /// Whether it may hold NULL.
+    pub nullable: bool,
+    /// SQL text of the default.
+    pub default: Option<String>,
+    /// GENERATED ALWAYS AS IDENTITY: values of the user's are refused.
+    pub always_generated: bool,
+}
+
+/// PRIMARY KEY or UNIQUE, or an index.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyDefinition {
+    /// Name of the constraint and its index.
+    pub name: String,
+    /// Positions of the columns.
+    pub columns: Vec<usize>,
+    /// Whether two rows may not have the same key.
+    pub unique: bool,
+    /// Whether it is the primary key.
+    pub primary: bool,
+    /// Whether it was declared as a constraint of the table (not by CREATE INDEX).
+    pub constraint: bool,
+}
+
+/// CHECK (expression).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CheckDefinition {
+    /// Name.
+    pub name: String,
+    /// SQL text.
+    pub expression: String,
+}
+
+/// FOREIGN KEY … REFERENCES …, checked at the end of each statement.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ForeignKeyDefinition {
+    /// Name.
+    pub name: String,
+    /// Positions of the referencing columns.
+    pub columns: Vec<usize>,
+    /// The parent's schema.
+    pub parent_schema: String,
+    /// The parent table.
+    pub parent_table: String,
+    /// Positions of the parent's columns.
+    pub parent_columns: Vec<usize>,
+}
+
+/// A table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableDefinition {
+    /// Number of its data.
+    pub id: TableId,
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Columns, in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// Primary key, unique constraints and indexes.
+    pub keys: Vec<KeyDefinition>,
+    /// CHECK constraints.
+    pub checks: Vec<CheckDefinition>,
+    /// Foreign keys.
+    pub foreign_keys: Vec<ForeignKeyDefinition>,
+}
+
+impl TableDefinition {
+    /// A table without constraints.
+    pub fn new(schema: impl Into<String>, name: impl Into<String>, columns: Vec<ColumnDefinition>) -> Self {
+        Self {
+            id: TableId(0),
+            schema: schema.into(),
+            name: name.into(),
+            columns,
+            keys: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+        }
+    }
+    /// What the storage needs to know.
+    pub fn storage_schema(&self) -> TableSchema {
+        TableSchema {
+            columns: self
+                .columns
+                .iter()
+                .map(|c| ColumnSchema {
+                    name: c.name.clone(),
+                    column_type: c.sql_type.column_type,
+                    nullable: c.nullable,
+                })
+                .collect(),
+        }
+    }
+    /// The position of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == name)
+    }
+    /// The primary key.
+    pub fn primary_key(&self) -> Option<&KeyDefinition> {
+        self.keys.iter().find(|k| k.primary)
+    }
+}
+
+/// A view.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewDefinition {
+    /// Name.
+    pub name: String,
+    /// The query's SQL text.
+    pub query: String,
+    /// Names given to the columns, if any.
+    pub columns: Vec<String>,
+}
+
+/// A sequence.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SequenceDefinition {
+    /// Number; never reused.
+    pub id: u32,
+    /// Name.
+    pub name: String,
+    /// First value.
+    pub start: i64,
+    /// Step, not zero.
+    pub increment: i64,
+    /// Smallest value.
+    pub min: i64,
+    /// Largest value.
+    pub max: i64,
+    /// The table and column that own it (SERIAL, IDENTITY): it goes with them.
+    pub owner: Option<(String, String)>,
+}

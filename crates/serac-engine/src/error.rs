@@ -1,0 +1,150 @@
+//! The one error type of the engine, with SQLSTATEs and messages in PostgreSQL's manner.
+
+use serac_storage::StorageError;
+
+/// What can go wrong in the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// From the storage.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A concurrent transaction got in the way; trying again may succeed.
+    #[error("could not serialize access: {0}")]
+    Conflict(String),
+    /// Something is used by a concurrent transaction.
+    #[error("{0}")]
+    InUse(String),
+    /// A named thing does not exist.
+    #[error("{kind} \"{name}\" does not exist")]
+    Missing {
+        /// "table", "column", …
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A named thing exists already.
+    #[error("{kind} \"{name}\" already exists")]
+    Exists {
+        /// "table", "column", …
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Something else depends on what is to be dropped.
+    #[error("cannot drop {what} because {dependent} depends on it")]
+    Dependent {
+        /// What is to be dropped.
+        what: String,
+        /// What depends on it.
+        dependent: String,
+    },
+    /// A NULL in a NOT NULL column.
+    #[error("null value in column \"{column}\" of relation \"{table}\" violates not-null constraint")]
+    NotNull {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A duplicate key.
+    #[error("duplicate key value violates unique constraint \"{constraint}\"")]
+    Unique {
+        /// The constraint or index.
+        constraint: String,
+        /// "Key (a, b)=(1, 2) already exists."
+        detail: String,
+    },
+    /// A foreign key without its parent, or a parent that is still referenced.
+    #[error("{operation} on table \"{table}\" violates foreign key constraint \"{constraint}\"")]
+    ForeignKey {
+        /// "insert or update", or "update or delete".
+        operation: &'static str,
+        /// The table changed.
+        table: String,
+        /// The constraint.
+        constraint: String,
+        /// Which key.
+        detail: String,
+    },
+    /// A CHECK constraint does not hold.
+    #[error("new row for relation \"{table}\" violates check constraint \"{constraint}\"")]
+    Check {
+        /// The table.
+        table: String,
+        /// The constraint.
+        constraint: String,
+    },
+    /// A string longer than its column.
+    #[error("value too long for type {sql_type}")]
+    TooLong {
+        /// "character varying(10)".
+        sql_type: String,
+    },
+    /// A sequence ran out.
+    #[error("nextval: reached the end of sequence \"{0}\"")]
+    SequenceExhausted(String),
+    /// The definition makes no sense.
+    #[error("{0}")]
+    InvalidDefinition(String),
+    /// Not supported.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl EngineError {
+    /// The five-character SQLSTATE.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Storage(error) => match error {
+                StorageError::WriteConflict { .. } => "40001",
+                StorageError::Limit(_) => "54000",
+                StorageError::InvalidInput(_) => "22000",
+                StorageError::Locked { .. } => "55006",
+                StorageError::Corrupt { .. } => "XX001",
+                StorageError::LogFailed(_) | StorageError::Io { .. } => "58030",
+                StorageError::DiskFull => "53100",
+                StorageError::Arrow(_) => "XX000",
+            },
+            Self::Conflict(_) => "40001",
+            Self::InUse(_) => "55006",
+            Self::Missing { kind, .. } => match *kind {
+                "column" => "42703",
+                "schema" => "3F000",
+                "constraint" | "index" => "42704",
+                _ => "42P01",
+            },
+            Self::Exists { kind, .. } => match *kind {
+                "column" => "42701",
+                "schema" => "42P06",
+                _ => "42P07",
+            },
+            Self::Dependent { .. } => "2BP01",
+            Self::NotNull { .. } => "23502",
+            Self::Unique { .. } => "23505",
+            Self::ForeignKey { .. } => "23503",
+            Self::Check { .. } => "23514",
+            Self::TooLong { .. } => "22001",
+            Self::SequenceExhausted(_) => "2200H",
+            Self::InvalidDefinition(_) => "42P16",
+            Self::Unsupported(_) => "0A000",
+        }
+    }
+
+    /// More about the error, for a second line.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Unique { detail, .. } | Self::ForeignKey { detail, .. } => Some(detail),
+            _ => None,
+        }
+    }
+}
+
+/// Result of an engine operation.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+pub(crate) fn missing<T>(kind: &'static str, name: impl Into<String>) -> Result<T> {
+    Err(EngineError::Missing { kind, name: name.into() })
+}
+pub(crate) fn exists<T>(kind: &'static str, name: impl Into<String>) -> Result<T> {
+    Err(EngineError::Exists { kind, name: name.into() })
+}

@@ -1,0 +1,207 @@
+//! Foreign keys, checked at the end of each statement (NO ACTION).
+//!
+//! A new child's parent must exist in its newest state; a parent that goes must leave no child behind. Under snapshot isolation neither
+//! would see a concurrent transaction's other half, so both announce themselves: a child *pins* its parent row until its transaction ends, and a
+//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child finds a concurrently deleted parent by its uncommitted or newer version.
+//! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
+//! do not disturb each other.
+
+use crate::error::{EngineError, Result};
+use crate::table::Table;
+use crate::transaction::Transaction;
+use crate::values::display;
+use serac_index::ordered::key;
+use serac_storage::{LatestState, RowBuffer, RowId, Value};
+use std::sync::Arc;
+
+/// A check that waits for the end of the statement.
+#[derive(Debug)]
+pub(crate) enum PendingForeignKey {
+    /// A child's key: there must be a parent.
+    Child { table: Arc<Table>, foreign_key: usize, key: Vec<u8>, shown: String },
+    /// A parent's key that is gone: there must be no child, or another parent.
+    Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, key: Vec<u8>, shown: String },
+}
+
+fn key_of(row: &[Value<'_>], columns: &[usize]) -> (Vec<u8>, bool, String) {
+    let values: Vec<Value<'_>> = columns.iter().map(|&c| row[c]).collect();
+    let shown: Vec<String> = values.iter().map(display).collect();
+    let (key, has_null) = key::encode(&values);
+    (key, has_null, shown.join(", "))
+}
+
+impl Transaction {
+    pub(crate) fn is_referenced(&self, table: &Table) -> bool {
+        self.catalog.children_of(&table.definition).next().is_some()
+    }
+
+    pub(crate) fn note_new_child(&mut self, table: &Arc<Table>, row: &[Value<'_>]) {
+        for (i, foreign_key) in table.definition.foreign_keys.iter().enumerate() {
+            let (key, has_null, shown) = key_of(row, &foreign_key.columns);
+            if !has_null {
+                self.pending.push(PendingForeignKey::Child { table: table.clone(), foreign_key: i, key, shown });
+            }
+        }
+    }
+
+    pub(crate) fn note_gone_parent(
+        &mut self,
+        parent: &Arc<Table>,
+        row: RowId,
+        before: &[Value<'_>],
+        after: Option<&[Value<'_>]>,
+    ) -> Result<()> {
+        let children: Vec<_> =
+            self.catalog.children_of(&parent.definition).map(|(child, i)| (child.clone(), i)).collect();
+        let mut gone = false;
+        for (child, i) in children {
+            let columns = &child.definition.foreign_keys[i].parent_columns;
+            let (key, has_null, shown) = key_of(before, columns);
+            if has_null || after.is_some_and(|after| key_of(after, columns).0 == key) {
+                continue;
+            }
+            gone = true;
+            self.pending.push(PendingForeignKey::Parent {
+                parent: parent.clone(),
+                child,
+                foreign_key: i,
+                key,
+                shown,
+            });
+        }
+        if gone {
+            let start = self.snapshot().start().0;
+            let pins = parent.parent_pins.pins.lock();
+            if let Some(&(running, newest)) = pins.get(&row) {
+                let own = u32::from(self.own_pins.contains(&(parent.data.id(), row)));
+                if running > own || newest > start {
+                    return Err(EngineError::Conflict(format!(
+                        "a concurrent transaction references a row of \"{}\"",
+                        parent.name()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a parent row as referenced by this transaction until its end.
+    fn pin(&mut self, parent: &Arc<Table>, row: RowId) {
+        if !self.own_pins.insert((parent.data.id(), row)) {
+            return;
+        }
+        parent.parent_pins.pins.lock().entry(row).or_default().0 += 1;
+        let unpin = move |pins: &Arc<crate::table::ParentPins>, newest: Option<u64>| {
+            let mut pins = pins.pins.lock();
+            let Some(pin) = pins.get_mut(&row) else { return };
+            match newest {
+                Some(newest) => *pin = (pin.0 - 1, pin.1.max(newest)),
+                None => pin.0 -= 1,
+            }
+            if *pin == (0, 0) {
+                pins.remove(&row);
+            }
+        };
+        let pins = parent.parent_pins.clone();
+        self.storage().on_abort(Box::new(move || unpin(&pins, None)));
+        let pins = parent.parent_pins.clone();
+        self.storage().on_commit(Box::new(move |timestamp| unpin(&pins, Some(timestamp.0))));
+        let pins = parent.parent_pins.clone();
+        self.storage().on_obsolete(Box::new(move || {
+            // No snapshot is older than the commit any more; a newer one cleans up after itself.
+            pins.pins.lock().retain(|other, pin| *other != row || pin.0 > 0);
+        }));
+    }
+
+    /// Runs the checks that wait for the end of the statement.
+    ///
+    /// # Errors
+    /// [`EngineError::ForeignKey`], or a conflict.
+    pub fn check_statement_end(&mut self) -> Result<()> {
+        for check in std::mem::take(&mut self.pending) {
+            match check {
+                PendingForeignKey::Child { table, foreign_key, key, shown } => {
+                    self.check_child(&table, foreign_key, &key, &shown)?;
+                }
+                PendingForeignKey::Parent { parent, child, foreign_key, key, shown } => {
+                    self.check_parent(&parent, &child, foreign_key, &key, &shown)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_child(&mut self, table: &Arc<Table>, foreign_key: usize, wanted: &[u8], shown: &str) -> Result<()> {
+        let definition = table.definition.foreign_keys[foreign_key].clone();
+        // The row may have been changed or deleted again by the same statement; then its key is not held by any child.
+        let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
+        if let Some(row) = self.find_latest(&parent, &definition.parent_columns, wanted)? {
+            self.pin(&parent, row);
+            // Looked up again now that the pin is seen.
+            if self.find_latest(&parent, &definition.parent_columns, wanted)?.is_some() {
+                return Ok(());
+            }
+        }
+        if self.find_latest(table, &definition.columns, wanted)?.is_none() {
+            return Ok(());
+        }
+        let names: Vec<_> = definition.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
+        Err(EngineError::ForeignKey {
+            operation: "insert or update",
+            table: table.name().into(),
+            constraint: definition.name.clone(),
+            detail: format!("Key ({})=({shown}) is not present in table \"{}\".", names.join(", "), parent.name()),
+        })
+    }
+
+    fn check_parent(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        foreign_key: usize,
+        wanted: &[u8],
+        shown: &str,
+    ) -> Result<()> {
+        let definition = &child.definition.foreign_keys[foreign_key];
+        if self.find_latest(parent, &definition.parent_columns, wanted)?.is_some()
+            || self.find_latest(child, &definition.columns, wanted)?.is_none()
+        {
+            return Ok(());
+        }
+        let names: Vec<_> =
+            definition.parent_columns.iter().map(|&c| parent.definition.columns[c].name.as_str()).collect();
+        Err(EngineError::ForeignKey {
+            operation: "update or delete",
+            table: parent.name().into(),
+            constraint: definition.name.clone(),
+            detail: format!("Key ({})=({shown}) is still referenced from table \"{}\".", names.join(", "), child.name()),
+        })
+    }
+
+    /// A row whose newest state has `wanted` in `columns` (in this order), found through the index on them.
+    fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
+        let index = table
+            .indexes
+            .iter()
+            .find(|index| index.definition.columns == columns)
+            .expect("both ends of a foreign key have an index");
+        let (ids, mut buffer) = (index.column_ids(), RowBuffer::default());
+        for row in index.entries.rows(wanted) {
+            match table.data.read_latest(self.snapshot(), row, &ids, &mut buffer) {
+                LatestState::Absent => {}
+                LatestState::Present => {
+                    if key::encode(&buffer.values()).0 == wanted {
+                        return Ok(Some(row));
+                    }
+                }
+                LatestState::WrittenByOther => {
+                    return Err(EngineError::Conflict(format!(
+                        "a concurrent transaction has written a row of \"{}\" with the same key",
+                        table.name()
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

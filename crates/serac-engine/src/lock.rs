@@ -1,0 +1,68 @@
+//! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and their snapshot.
+
+use crate::error::{EngineError, Result};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// How long DDL waits for writers, and writers for DDL, before giving up.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+struct Holders {
+    writers: HashSet<u64>,
+    exclusive: Option<u64>,
+}
+
+/// The lock of one table (or of the catalog). Held by transactions, by number, to their end.
+#[derive(Debug, Default)]
+pub struct TableLock {
+    holders: Mutex<Holders>,
+    released: Condvar,
+}
+
+impl TableLock {
+    fn acquire(
+        &self,
+        what: &str,
+        free: impl Fn(&Holders) -> bool,
+        take: impl FnOnce(&mut Holders) -> bool,
+    ) -> Result<bool> {
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let mut holders = self.holders.lock();
+        while !free(&holders) {
+            if self.released.wait_until(&mut holders, deadline).timed_out() && !free(&holders) {
+                return Err(EngineError::InUse(format!("{what} is being used by a concurrent transaction")));
+            }
+        }
+        Ok(take(&mut holders))
+    }
+    /// For writing rows. True if the transaction did not hold it before.
+    ///
+    /// # Errors
+    /// [`EngineError::InUse`] when another transaction excludes writers for longer than [`LOCK_TIMEOUT`].
+    pub fn share(&self, owner: u64, what: &str) -> Result<bool> {
+        self.acquire(what, |h| h.exclusive.is_none_or(|e| e == owner), |h| h.writers.insert(owner))
+    }
+    /// For changing the definition. True if the transaction did not hold it before.
+    ///
+    /// # Errors
+    /// [`EngineError::InUse`] when others hold the lock for longer than [`LOCK_TIMEOUT`].
+    pub fn exclude(&self, owner: u64, what: &str) -> Result<bool> {
+        self.acquire(
+            what,
+            |h| h.exclusive.is_none_or(|e| e == owner) && h.writers.iter().all(|w| *w == owner),
+            |h| h.exclusive.replace(owner).is_none(),
+        )
+    }
+    /// Gives up whatever the transaction holds.
+    pub fn release(&self, owner: u64) {
+        let mut holders = self.holders.lock();
+        holders.writers.remove(&owner);
+        if holders.exclusive == Some(owner) {
+            holders.exclusive = None;
+        }
+        drop(holders);
+        self.released.notify_all();
+    }
+}

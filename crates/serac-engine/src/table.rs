@@ -1,0 +1,146 @@
+//! A table of the catalog: its definition, its data and its indexes.
+
+use crate::definition::{KeyDefinition, TableDefinition};
+use crate::lock::TableLock;
+use parking_lot::Mutex;
+use serac_index::ordered::OrderedIndex;
+use serac_index::ordered::key;
+use serac_storage::{BlockNo, ColumnId, DataTable, RowBuffer, RowId, Snapshot, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An ordered index of a table, and the rule it enforces.
+#[derive(Debug)]
+pub struct TableIndex {
+    /// Name, columns, uniqueness.
+    pub definition: KeyDefinition,
+    /// The entries.
+    pub entries: Arc<OrderedIndex>,
+}
+
+impl TableIndex {
+    /// The index's columns as the storage numbers them.
+    pub fn column_ids(&self) -> Vec<ColumnId> {
+        self.definition.columns.iter().map(|&c| ColumnId(c as u16)).collect()
+    }
+    /// The key of the index's columns among a row's values.
+    pub fn key_of(&self, row: &[Value<'_>]) -> (Vec<u8>, bool) {
+        key::encode(&self.definition.columns.iter().map(|&c| row[c]).collect::<Vec<_>>())
+    }
+    /// The rows that have this key in `snapshot`.
+    pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Vec<RowId> {
+        let (wanted, has_null) = key::encode(values);
+        if has_null {
+            return Vec::new();
+        }
+        let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
+        self.entries
+            .rows(&wanted)
+            .into_iter()
+            .filter(|&row| {
+                data.read(snapshot, row, &columns, &mut buffer) && key::encode(&buffer.values()).0 == wanted
+            })
+            .collect()
+    }
+}
+
+/// Which parent rows are referenced by children whose transactions a snapshot may not see (see [`crate::foreign_key`]).
+#[derive(Debug, Default)]
+pub struct ParentPins {
+    /// By parent row: transactions that are adding a child, and the newest commit that added one.
+    pub(crate) pins: Mutex<HashMap<RowId, (u32, u64)>>,
+}
+
+/// A table as one version of the catalog has it. Versions share data, indexes and lock until DDL changes them.
+#[derive(Debug)]
+pub struct Table {
+    /// Names, columns, constraints.
+    pub definition: TableDefinition,
+    /// The rows.
+    pub data: Arc<DataTable>,
+    /// The indexes, in the order of the definition's keys.
+    pub indexes: Vec<Arc<TableIndex>>,
+    pub(crate) lock: Arc<TableLock>,
+    pub(crate) parent_pins: Arc<ParentPins>,
+}
+
+impl Table {
+    /// A table over `data`, with empty indexes.
+    pub(crate) fn new(definition: TableDefinition, data: Arc<DataTable>) -> Self {
+        let indexes = definition
+            .keys
+            .iter()
+            .map(|key| Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() }))
+            .collect();
+        Self { definition, data, indexes, lock: Arc::default(), parent_pins: Arc::default() }
+    }
+    /// The same table under a changed definition whose columns and keys are where they were.
+    pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
+        Self {
+            indexes: definition
+                .keys
+                .iter()
+                .map(|key| {
+                    let old = self.indexes.iter().find(|i| i.definition.columns == key.columns);
+                    let entries = old.map(|i| i.entries.clone()).unwrap_or_default();
+                    Arc::new(TableIndex { definition: key.clone(), entries })
+                })
+                .collect(),
+            definition,
+            data: self.data.clone(),
+            lock: self.lock.clone(),
+            parent_pins: self.parent_pins.clone(),
+        }
+    }
+    /// The unqualified name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+    /// The index over exactly these columns, in any order.
+    pub fn index_on(&self, columns: &[usize]) -> Option<&Arc<TableIndex>> {
+        self.indexes.iter().find(|index| {
+            index.definition.columns.len() == columns.len()
+                && index.definition.columns.iter().all(|c| columns.contains(c))
+        })
+    }
+
+    /// Adds every visible row to the index (after recovery, or for a new index).
+    pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot) {
+        let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
+        for no in 0..self.data.block_count() {
+            let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
+            for &row in reader.row_ids(reader.visible()).values() {
+                let row = RowId::from_u64(row);
+                if self.data.read(snapshot, row, &columns, &mut buffer) {
+                    index.entries.insert(&key::encode(&buffer.values()).0, row);
+                }
+            }
+        }
+    }
+
+    /// Checks that every row that `snapshot` sees is in every index.
+    ///
+    /// # Panics
+    /// When one is missing.
+    pub fn verify(&self, snapshot: &Snapshot) {
+        for index in &self.indexes {
+            let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
+            let mut rows = 0;
+            for no in 0..self.data.block_count() {
+                let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
+                for &row in reader.row_ids(reader.visible()).values() {
+                    let row = RowId::from_u64(row);
+                    assert!(self.data.read(snapshot, row, &columns, &mut buffer));
+                    let wanted = key::encode(&buffer.values()).0;
+                    assert!(
+                        index.entries.rows(&wanted).contains(&row),
+                        "{row:?} is missing in index {}",
+                        index.definition.name
+                    );
+                    rows += 1;
+                }
+            }
+            assert!(index.entries.len() >= rows, "index {} has fewer entries than rows", index.definition.name);
+        }
+    }
+}

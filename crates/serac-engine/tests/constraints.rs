@@ -1,0 +1,232 @@
+//! Constraints, DDL and recovery through the embedded API.
+
+use serac_engine::definition::*;
+use serac_engine::{Database, EngineError, Table, Transaction};
+use serac_storage::{ColumnType, RowBuffer, RowId, Value};
+use std::sync::Arc;
+
+fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
+    ColumnDefinition {
+        name: name.into(),
+        sql_type: column_type.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+    }
+}
+
+fn keyed(name: &str) -> TableDefinition {
+    let mut definition = TableDefinition::new(
+        "public",
+        name,
+        vec![column("id", ColumnType::Int64), column("parent", ColumnType::Int64), column("text", ColumnType::Utf8)],
+    );
+    definition.keys.push(KeyDefinition {
+        name: format!("{name}_pkey"),
+        columns: vec![0],
+        unique: true,
+        primary: true,
+        constraint: true,
+    });
+    definition
+}
+
+fn create(db: &Database, definition: TableDefinition) {
+    let mut txn = db.begin();
+    txn.create_table(definition).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+}
+
+fn table(txn: &Transaction, name: &str) -> Arc<Table> {
+    txn.catalog().table("public", name).unwrap().clone()
+}
+
+fn insert(txn: &mut Transaction, name: &str, id: i64, parent: Option<i64>) -> Result<RowId, EngineError> {
+    let table = table(txn, name);
+    let row =
+        txn.insert_row(&table, &[Value::Int64(id), parent.map_or(Value::Null, Value::Int64), Value::Bytes(b"some longer text")])?;
+    txn.check_statement_end()?;
+    Ok(row)
+}
+
+fn find(txn: &Transaction, name: &str, id: i64) -> Option<RowId> {
+    let table = table(txn, name);
+    txn.lookup(&table, &table.indexes[0], &[Value::Int64(id)]).first().copied()
+}
+
+fn delete(txn: &mut Transaction, name: &str, id: i64) -> Result<(), EngineError> {
+    let (table, row) = (table(txn, name), find(txn, name, id).unwrap());
+    txn.delete_batch(&table, &[row])?;
+    txn.check_statement_end()
+}
+
+#[test]
+fn unique_keys_hold_across_transactions_deletes_and_rollbacks() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("t"));
+    let mut a = db.begin();
+    insert(&mut a, "t", 1, None).unwrap();
+    assert_eq!(insert(&mut a, "t", 1, None).unwrap_err().sqlstate(), "23505");
+    drop(a); // rolled back: the key is free
+    let mut a = db.begin();
+    insert(&mut a, "t", 1, None).unwrap();
+    let mut b = db.begin();
+    assert_eq!(insert(&mut b, "t", 1, None).unwrap_err().sqlstate(), "40001", "its fate is open");
+    a.commit().unwrap();
+    drop(b);
+    let mut c = db.begin();
+    let error = insert(&mut c, "t", 1, None).unwrap_err();
+    assert_eq!(error.detail(), Some("Key (id)=(1) already exists."));
+    drop(c);
+    let old = db.begin();
+    let mut d = db.begin();
+    delete(&mut d, "t", 1).unwrap();
+    insert(&mut d, "t", 1, Some(7)).unwrap(); // delete and insert again in one transaction
+    d.commit().unwrap();
+    db.storage().run_gc();
+    let (mut buffer, t) = (RowBuffer::default(), table(&old, "t"));
+    assert!(old.read_row(&t, find(&old, "t", 1).unwrap(), &mut buffer));
+    assert_eq!(buffer.value(1), Value::Null, "the old snapshot finds the old row through the index");
+    drop(old);
+    let new = db.begin();
+    assert!(new.read_row(&t, find(&new, "t", 1).unwrap(), &mut buffer));
+    assert_eq!(buffer.value(1), Value::Int64(7));
+    drop(new);
+    while db.storage().run_gc().waiting > 0 {}
+    db.storage().run_gc();
+    t.verify(db.begin().snapshot());
+    assert_eq!(t.indexes[0].entries.len(), 1, "entries of dead rows are gone");
+}
+
+#[test]
+fn racing_inserts_of_the_same_keys_leave_one_row_each() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("t"));
+    let committed = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for id in 0..300 {
+                    let mut txn = db.begin();
+                    match insert(&mut txn, "t", id, None) {
+                        Ok(_) => {
+                            txn.commit().unwrap();
+                            committed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        }
+                        Err(error) => assert!(["23505", "40001"].contains(&error.sqlstate()), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let txn = db.begin();
+    let found = (0..300).filter(|&id| find(&txn, "t", id).is_some()).count();
+    assert_eq!(found, committed.into_inner());
+    let t = table(&txn, "t");
+    for id in 0..300 {
+        assert!(txn.lookup(&t, &t.indexes[0], &[Value::Int64(id)]).len() <= 1);
+    }
+    t.verify(txn.snapshot());
+}
+
+#[test]
+fn foreign_keys_hold_also_between_concurrent_transactions() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("p"));
+    let mut child = keyed("c");
+    child.foreign_keys.push(ForeignKeyDefinition {
+        name: "c_parent_fkey".into(),
+        columns: vec![1],
+        parent_schema: "public".into(),
+        parent_table: "p".into(),
+        parent_columns: vec![0],
+    });
+    create(&db, child);
+    let mut txn = db.begin();
+    insert(&mut txn, "p", 1, None).unwrap();
+    insert(&mut txn, "p", 2, None).unwrap();
+    insert(&mut txn, "c", 10, Some(1)).unwrap();
+    assert_eq!(insert(&mut txn, "c", 11, Some(99)).unwrap_err().sqlstate(), "23503");
+    drop(txn);
+    let mut txn = db.begin();
+    insert(&mut txn, "p", 1, None).unwrap();
+    insert(&mut txn, "p", 2, None).unwrap();
+    insert(&mut txn, "c", 10, Some(1)).unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin();
+    assert_eq!(delete(&mut txn, "p", 1).unwrap_err().sqlstate(), "23503");
+    drop(txn);
+    // A child of 2 and the delete of 2, at the same time: one of them must fail.
+    let (mut a, mut b) = (db.begin(), db.begin());
+    insert(&mut a, "c", 12, Some(2)).unwrap();
+    assert_eq!(delete(&mut b, "p", 2).unwrap_err().sqlstate(), "40001");
+    drop(b);
+    let mut b = db.begin();
+    insert(&mut b, "c", 13, Some(2)).unwrap(); // children do not disturb each other
+    let mut late = db.begin();
+    a.commit().unwrap();
+    b.commit().unwrap();
+    assert_eq!(delete(&mut late, "p", 2).unwrap_err().sqlstate(), "40001", "committed after the snapshot");
+    drop(late);
+    let (mut a, mut b) = (db.begin(), db.begin());
+    delete(&mut a, "c", 12).unwrap();
+    delete(&mut a, "c", 13).unwrap();
+    delete(&mut a, "p", 2).unwrap();
+    assert_eq!(insert(&mut b, "c", 14, Some(2)).unwrap_err().sqlstate(), "40001");
+    a.commit().unwrap();
+}
+
+#[test]
+fn ddl_is_transactional_and_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let mut txn = db.begin();
+    txn.create_table(keyed("gone")).unwrap();
+    assert!(txn.catalog().table("public", "gone").is_ok());
+    drop(txn);
+    assert!(db.begin().catalog().table("public", "gone").is_err());
+
+    create(&db, keyed("t"));
+    let mut txn = db.begin();
+    for id in 0..5_000 {
+        insert(&mut txn, "t", id, Some(id * 2)).unwrap();
+    }
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    let mut txn = db.begin();
+    delete(&mut txn, "t", 17).unwrap();
+    txn.add_column("public", "t", column("extra", ColumnType::Boolean), |rows| {
+        Ok(Arc::new(arrow_array::BooleanArray::from(vec![true; rows])))
+    })
+    .unwrap();
+    txn.drop_column("public", "t", "parent", false).unwrap();
+    txn.create_sequence("public", SequenceDefinition {
+        id: 0, name: "s".into(), start: 5, increment: 1, min: 1, max: i64::MAX, owner: None,
+    })
+    .unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    assert_eq!(db.begin().next_value("public", "s").unwrap(), 5);
+    db.close().unwrap();
+    drop(db);
+
+    let db = Database::open(&path).unwrap();
+    let txn = db.begin();
+    let t = table(&txn, "t");
+    let names: Vec<_> = t.definition.columns.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["id", "text", "extra"]);
+    assert!(find(&txn, "t", 17).is_none());
+    let mut buffer = RowBuffer::default();
+    assert!(txn.read_row(&t, find(&txn, "t", 4_999).unwrap(), &mut buffer));
+    assert_eq!(buffer.values(), [Value::Int64(4_999), Value::Bytes(b"some longer text"), Value::Bool(true)]);
+    t.verify(txn.snapshot());
+    assert!(txn.next_value("public", "s").unwrap() > 5, "no value is given out twice");
+    drop(txn);
+    let mut txn = db.begin();
+    txn.drop_table("public", "t", false).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert!(Database::open(&path).unwrap().begin().catalog().table("public", "t").is_err());
+}

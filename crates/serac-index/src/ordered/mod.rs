@@ -1,0 +1,94 @@
+//! The ordered index: a concurrent ordered set of (key, row id).
+//!
+//! Keys are memory-comparable bytes ([`key`]), so one byte-ordered structure serves every mix of columns. An entry says that *some*
+//! version of the row has the key; whoever reads it verifies the key against the version its snapshot sees. Entries are added when a
+//! version is written and removed when no version of the row that a snapshot can reach has the key any more.
+
+pub mod key;
+
+use crossbeam_skiplist::SkipSet;
+use serac_storage::RowId;
+use std::ops::Bound;
+
+/// A concurrent ordered multimap from keys to row ids.
+#[derive(Debug, Default)]
+pub struct OrderedIndex {
+    entries: SkipSet<Box<[u8]>>,
+}
+
+fn entry(key: &[u8], row: RowId) -> Box<[u8]> {
+    let mut entry = Vec::with_capacity(key.len() + 8);
+    entry.extend_from_slice(key);
+    entry.extend_from_slice(&row.as_u64().to_be_bytes());
+    entry.into_boxed_slice()
+}
+
+fn row_of(entry: &[u8]) -> RowId {
+    let (_, row) = entry.split_last_chunk::<8>().expect("an entry ends with a row id");
+    RowId::from_u64(u64::from_be_bytes(*row))
+}
+
+impl OrderedIndex {
+    /// Adds an entry; adding it twice is adding it once.
+    pub fn insert(&self, key: &[u8], row: RowId) {
+        self.entries.insert(entry(key, row));
+    }
+    /// Removes an entry if it is there.
+    pub fn remove(&self, key: &[u8], row: RowId) {
+        self.entries.remove(&entry(key, row)[..]);
+    }
+    /// The rows with exactly this key, ascending.
+    pub fn rows(&self, key: &[u8]) -> Vec<RowId> {
+        let (first, last) = (entry(key, RowId::from_u64(0)), entry(key, RowId::from_u64(u64::MAX)));
+        let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        // Keys are prefix-free, so everything in between has this key.
+        self.entries.range::<[u8], _>(range).map(|e| row_of(e.value())).collect()
+    }
+    /// The rows whose keys lie between `from` and `to` (both as key prefixes, both included), in key order.
+    pub fn range(&self, from: &[u8], to: &[u8]) -> Vec<RowId> {
+        let mut last = to.to_vec();
+        last.extend_from_slice(&[0xFF; 16]);
+        let range = (Bound::Included(from), Bound::Included(&last[..]));
+        self.entries.range::<[u8], _>(range).map(|e| row_of(e.value())).collect()
+    }
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(operations in prop::collection::vec((any::<bool>(), 0u8..8, 0u64..6), 0..200)) {
+            let (index, mut oracle) = (OrderedIndex::default(), BTreeSet::new());
+            for (insert, key, row) in operations {
+                if insert {
+                    index.insert(&[key], RowId::from_u64(row));
+                    oracle.insert((key, row));
+                } else {
+                    index.remove(&[key], RowId::from_u64(row));
+                    oracle.remove(&(key, row));
+                }
+            }
+            prop_assert_eq!(index.len(), oracle.len());
+            for key in 0..8 {
+                let expected: Vec<u64> = oracle.range((key, 0)..=(key, u64::MAX)).map(|e| e.1).collect();
+                let rows: Vec<u64> = index.rows(&[key]).into_iter().map(RowId::as_u64).collect();
+                prop_assert_eq!(rows, expected);
+            }
+            let between: Vec<u64> = index.range(&[2], &[5]).into_iter().map(RowId::as_u64).collect();
+            let expected: Vec<u64> = oracle.range((2, 0)..=(5, u64::MAX)).map(|e| e.1).collect();
+            prop_assert_eq!(between, expected);
+        }
+    }
+}
