@@ -64,6 +64,13 @@ impl Catalog {
     pub fn table(&self, schema: &str, name: &str) -> Result<&Arc<Table>> {
         self.schema(schema)?.tables.get(name).map_or_else(|| missing("relation", name), Ok)
     }
+    /// A sequence.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn sequence(&self, schema: &str, name: &str) -> Result<&Arc<Sequence>> {
+        self.schema(schema)?.sequences.get(name).map_or_else(|| missing("relation", name), Ok)
+    }
     /// All tables.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.schemas.values().flat_map(|schema| schema.tables.values())

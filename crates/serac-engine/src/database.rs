@@ -116,6 +116,24 @@ impl Database {
         Transaction::new(self.0.clone(), txn, catalog, owner)
     }
 
+    /// The next value of a sequence of `catalog`. Not undone by a rollback.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`].
+    pub fn next_value(&self, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
+        let sequence = catalog.sequence(schema, name)?;
+        sequence.next(|reserved| self.0.log_reservation(sequence.definition.id, reserved))
+    }
+    /// Makes a sequence go on after `value`. Not undone by a rollback.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Missing`].
+    pub fn set_value(&self, catalog: &Catalog, schema: &str, name: &str, value: i64) -> Result<()> {
+        let sequence = catalog.sequence(schema, name)?;
+        sequence.set(value, |reserved| self.0.log_reservation(sequence.definition.id, reserved));
+        Ok(())
+    }
+
     /// The storage below.
     pub fn storage(&self) -> &Arc<Storage> {
         &self.0.storage

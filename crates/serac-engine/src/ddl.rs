@@ -5,7 +5,7 @@
 
 use crate::catalog::{Catalog, Schema};
 use crate::definition::{
-    ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition,
+    CheckDefinition, ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition,
 };
 use crate::error::{EngineError, Result, exists, missing};
 use crate::sequence::Sequence;
@@ -293,6 +293,21 @@ impl Transaction {
         .map(|_| ())
     }
 
+    /// ALTER TABLE … ADD CHECK (the caller has checked the rows).
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`].
+    pub fn add_check(&mut self, schema: &str, name: &str, check: CheckDefinition) -> Result<()> {
+        self.redefine(schema, name, |_, definition| {
+            if definition.checks.iter().any(|c| c.name == check.name) {
+                return exists("constraint", check.name);
+            }
+            definition.checks.push(check);
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
     /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
     fn rewrite(
         &mut self,
@@ -545,26 +560,4 @@ impl Transaction {
             Ok(())
         })
     }
-
-    /// The next value of a sequence. Not undone by a rollback.
-    ///
-    /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::SequenceExhausted`].
-    pub fn next_value(&self, schema: &str, name: &str) -> Result<i64> {
-        next_value(&self.db, &self.catalog, schema, name)
-    }
-    /// Makes a sequence go on after `value`. Not undone by a rollback.
-    ///
-    /// # Errors
-    /// [`EngineError::Missing`].
-    pub fn set_value(&self, schema: &str, name: &str, value: i64) -> Result<()> {
-        let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
-        sequence.set(value, |reserved| self.db.log_reservation(sequence.definition.id, reserved));
-        Ok(())
-    }
-}
-
-fn next_value(db: &crate::database::DatabaseInner, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
-    let Some(sequence) = catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
-    sequence.next(|reserved| db.log_reservation(sequence.definition.id, reserved))
 }

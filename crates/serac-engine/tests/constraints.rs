@@ -206,7 +206,7 @@ fn ddl_is_transactional_and_survives_a_restart() {
     })
     .unwrap();
     txn.commit().unwrap().wait().unwrap();
-    assert_eq!(db.begin().next_value("public", "s").unwrap(), 5);
+    assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 5);
     db.close().unwrap();
     drop(db);
 
@@ -220,7 +220,7 @@ fn ddl_is_transactional_and_survives_a_restart() {
     assert!(txn.read_row(&t, find(&txn, "t", 4_999).unwrap(), &mut buffer));
     assert_eq!(buffer.values(), [Value::Int64(4_999), Value::Bytes(b"some longer text"), Value::Bool(true)]);
     t.verify(txn.snapshot());
-    assert!(txn.next_value("public", "s").unwrap() > 5, "no value is given out twice");
+    assert!(db.next_value(txn.catalog(), "public", "s").unwrap() > 5, "no value is given out twice");
     drop(txn);
     let mut txn = db.begin();
     txn.drop_table("public", "t", false).unwrap();

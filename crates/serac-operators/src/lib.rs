@@ -1,1 +1,4 @@
-//! Work of the room `serac-operators`.
+//! Column-at-a-time operators over the columns of a block (column-store report). SQL scans filter with these kernels.
+#![warn(missing_docs)]
+
+pub mod select;

@@ -1,0 +1,115 @@
+//! Select: from a column and a predicate to a position list, without branches.
+//!
+//! The loop writes every position and moves the end of the list on by the predicate's outcome (0 or 1), so that its speed does not depend on how many rows
+//! qualify or on whether that can be predicted.
+
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+
+/// How a column is compared with a constant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// =
+    Equal,
+    /// <>
+    NotEqual,
+    /// <
+    Less,
+    /// <=
+    LessOrEqual,
+    /// >
+    Greater,
+    /// >=
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// The comparison with its sides exchanged: `a < b` is `b > a`.
+    pub const fn flipped(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+}
+
+#[inline]
+fn positions_where(len: usize, mut holds: impl FnMut(usize) -> bool) -> Vec<u32> {
+    let mut positions = vec![0u32; len];
+    let mut end = 0;
+    for i in 0..len {
+        // `end <= i < len`.
+        positions[end] = i as u32;
+        end += usize::from(holds(i));
+    }
+    positions.truncate(end);
+    positions
+}
+
+/// The positions of the values for which `value <comparison> constant` holds. NULLs (invalid in `nulls`) never qualify.
+pub fn select<T: Copy + PartialOrd>(
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    comparison: Comparison,
+    constant: T,
+) -> Vec<u32> {
+    fn run<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> Vec<u32> {
+        match nulls {
+            None => positions_where(values.len(), |i| holds(values[i])),
+            Some(nulls) => positions_where(values.len(), |i| holds(values[i]) & nulls.is_valid(i)),
+        }
+    }
+    match comparison {
+        Comparison::Equal => run(values, nulls, |v| v == constant),
+        Comparison::NotEqual => run(values, nulls, |v| v != constant),
+        Comparison::Less => run(values, nulls, |v| v < constant),
+        Comparison::LessOrEqual => run(values, nulls, |v| v <= constant),
+        Comparison::Greater => run(values, nulls, |v| v > constant),
+        Comparison::GreaterOrEqual => run(values, nulls, |v| v >= constant),
+    }
+}
+
+/// The positions of the set bits of a predicate's outcome; NULL outcomes do not qualify.
+pub fn positions_of(outcome: &BooleanBuffer, nulls: Option<&NullBuffer>) -> Vec<u32> {
+    match nulls {
+        None => outcome.set_indices_u32().collect(),
+        Some(nulls) => (outcome & nulls.inner()).set_indices_u32().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_row_by_row_oracle(
+            values in prop::collection::vec((-3i64..3, any::<bool>()), 0..300), constant in -3i64..3, with_nulls: bool,
+        ) {
+            let (numbers, valid): (Vec<i64>, Vec<bool>) = values.into_iter().unzip();
+            let nulls = with_nulls.then(|| NullBuffer::from(valid.clone()));
+            type Holds = fn(&i64, &i64) -> bool;
+            let cases: [(Comparison, Holds); 6] = [
+                (Comparison::Equal, i64::eq), (Comparison::NotEqual, i64::ne), (Comparison::Less, i64::lt),
+                (Comparison::LessOrEqual, i64::le), (Comparison::Greater, i64::gt), (Comparison::GreaterOrEqual, i64::ge),
+            ];
+            for (comparison, holds) in cases {
+                let expected: Vec<u32> = (0..numbers.len())
+                    .filter(|&i| holds(&numbers[i], &constant) && (!with_nulls || valid[i]))
+                    .map(|i| i as u32)
+                    .collect();
+                prop_assert_eq!(&select(&numbers, nulls.as_ref(), comparison, constant), &expected);
+                let flipped: Vec<u32> = (0..numbers.len())
+                    .filter(|&i| select(&[constant], None, comparison.flipped(), numbers[i]).len() == 1 && (!with_nulls || valid[i]))
+                    .map(|i| i as u32)
+                    .collect();
+                prop_assert_eq!(&flipped, &expected);
+            }
+            let outcome: BooleanBuffer = numbers.iter().map(|n| *n > 0).collect();
+            prop_assert_eq!(positions_of(&outcome, nulls.as_ref()), select(&numbers, nulls.as_ref(), Comparison::Greater, 0));
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! INSERT, UPDATE, DELETE: a query finds the rows and computes the new values, then the engine writes them.
+//!
+//! The query's result is complete before the first row is written, so a statement never meets its own changes (no Halloween problem), and its
+//! filters are DataFusion's in every shape. The target stands in the query under a name of its own, with its row ids.
+
+use crate::error::{Result, SqlError};
+use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
+use crate::session::{Session, StatementResult, fold, quote, resolve};
+use crate::types::assign;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
+use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use datafusion::catalog::TableProvider;
+use datafusion::common::DFSchema;
+use datafusion::datasource::MemTable;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
+    OnInsert, Query, SelectItem, SetExpr, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
+};
+use serac_engine::definition::ColumnDefinition;
+use serac_engine::values::value_at;
+use serac_engine::{EngineError, Table, TableIndex};
+use serac_storage::RowId;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+const TARGET: &str = "__serac_target";
+const RETURNING: &str = "__serac_returning";
+const EXCLUDED: &str = "__serac_excluded";
+const ROW_NUMBER: &str = "__serac_row";
+
+fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+fn column_of(table: &Table, name: &str) -> Result<usize> {
+    table.definition.column(name).ok_or_else(|| {
+        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name()))
+    })
+}
+
+/// The table's columns, all nullable.
+fn nullable_schema(table: &Table) -> Arc<Schema> {
+    let columns = table.definition.columns.iter();
+    Arc::new(Schema::new(columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true)).collect::<Vec<_>>()))
+}
+
+/// The assignments of SET, as column positions and expressions.
+fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
+    let mut all = Vec::new();
+    let name = |name: &datafusion::sql::sqlparser::ast::ObjectName| -> Result<usize> {
+        let last = name.0.last().and_then(|part| part.as_ident());
+        column_of(table, &last.map(fold).unwrap_or_default())
+    };
+    for assignment in assignments {
+        match (&assignment.target, &assignment.value) {
+            (AssignmentTarget::ColumnName(column), value) => all.push((name(column)?, value)),
+            (AssignmentTarget::Tuple(columns), Expr::Tuple(values)) if columns.len() == values.len() => {
+                for (column, value) in columns.iter().zip(values) {
+                    all.push((name(column)?, value));
+                }
+            }
+            _ => return Err(SqlError::unsupported("assigning a subquery to several columns")),
+        }
+    }
+    let mut seen = HashSet::new();
+    match all.iter().find(|(column, _)| !seen.insert(*column)) {
+        Some((column, _)) => Err(SqlError::new(
+            "42601",
+            format!("multiple assignments to same column \"{}\"", table.definition.columns[*column].name),
+        )),
+        None => Ok(all),
+    }
+}
+
+impl Session {
+    /// Registers a table for the running statement.
+    fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
+        self.shared.temporary.write().insert(name.into(), provider);
+    }
+    fn lend_target(&self, table: &Arc<Table>) {
+        let view = self.shared.view().expect("a statement is running");
+        self.lend(TARGET, Arc::new(SeracTable::new(table.clone(), view.snapshot, true)));
+    }
+
+    /// Evaluates an SQL expression for every row of `batch`.
+    pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
+        let state = self.ctx.state();
+        let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
+        let expr = state.create_logical_expr(sql, &schema)?;
+        let expr = state.create_physical_expr(expr, &schema)?;
+        Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+    }
+
+    /// A column's default for `rows` rows.
+    pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
+        match &definition.default {
+            None => Ok(new_null_array(&definition.sql_type.column_type.arrow(), rows)),
+            Some(default) => {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+                assign(&self.evaluate(default, &empty)?, definition.sql_type, &definition.name)
+            }
+        }
+    }
+
+    /// Checks the table's CHECK constraints on whole rows.
+    pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
+        for check in &table.definition.checks {
+            let outcome = self.evaluate(&check.expression, rows)?;
+            let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
+            if violated {
+                return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn returning(&mut self, table: &Table, alias: &str, items: &[SelectItem], rows: Vec<RecordBatch>) -> Result<StatementResult> {
+        let schema = nullable_schema(table);
+        let rows = rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
+        self.lend(RETURNING, Arc::new(MemTable::try_new(schema, vec![rows])?));
+        let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+        let frame = self.frame_of(&format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias))).await?;
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        Ok(StatementResult::Rows { schema, batches: frame.collect().await? })
+    }
+
+    // ---- INSERT
+
+    pub(crate) async fn insert(&mut self, insert: Insert) -> Result<StatementResult> {
+        let TableObject::TableName(name) = &insert.table else {
+            return Err(SqlError::unsupported("INSERT into a function"));
+        };
+        let table = self.table(name)?;
+        let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
+        let mut targets = Vec::new();
+        for column in &insert.columns {
+            let column = column.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+            let at = column_of(&table, &column)?;
+            if targets.contains(&at) {
+                return Err(SqlError::new("42701", format!("column \"{column}\" specified more than once")));
+            }
+            targets.push(at);
+        }
+        let sources = match insert.source {
+            None => {
+                // INSERT … DEFAULT VALUES
+                let options = RecordBatchOptions::new().with_row_count(Some(1));
+                vec![RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?]
+            }
+            Some(mut source) => {
+                if targets.is_empty() {
+                    targets = (0..table.definition.columns.len()).collect();
+                }
+                self.put_defaults(&table, &targets, &mut source)?;
+                let frame = self.frame(*source).await?;
+                let given = frame.schema().fields().len();
+                if given > targets.len() {
+                    return Err(SqlError::new("42601", "INSERT has more expressions than target columns"));
+                }
+                if given < targets.len() && !insert.columns.is_empty() {
+                    return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
+                }
+                targets.truncate(given);
+                frame.collect().await?
+            }
+        };
+        if let Some(column) = targets.iter().map(|&t| &table.definition.columns[t]).find(|c| c.always_generated) {
+            return Err(SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name)));
+        }
+        let mut rows = Vec::new();
+        for source in &sources {
+            rows.push(self.complete_rows(&table, &targets, source)?);
+        }
+        let (mut affected, mut result) = (0, Vec::new());
+        match insert.on {
+            None => {
+                for batch in rows {
+                    self.check_rows(&table, &batch)?;
+                    self.txn()?.insert_batch(&table, &batch)?;
+                    affected += batch.num_rows();
+                    if insert.returning.is_some() {
+                        result.push(batch);
+                    }
+                }
+            }
+            Some(OnInsert::OnConflict(on)) => {
+                let all = concat_batches(&nullable_schema(&table), &rows)?;
+                self.check_rows(&table, &all)?;
+                result = self.insert_or(&table, &alias, on, &all).await?;
+                affected = result.iter().map(RecordBatch::num_rows).sum();
+            }
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY; write ON CONFLICT")),
+        }
+        match insert.returning {
+            Some(items) => self.returning(&table, &alias, &items, result).await,
+            None => Ok(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }),
+        }
+    }
+
+    /// Replaces DEFAULT in VALUES by the columns' defaults.
+    fn put_defaults(&self, table: &Table, targets: &[usize], source: &mut Query) -> Result<()> {
+        let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
+        for row in &mut values.rows {
+            for (expr, &target) in row.content.iter_mut().zip(targets) {
+                if is_default(expr) {
+                    let text = table.definition.columns[target].default.as_deref().unwrap_or("NULL");
+                    *expr = crate::ddl::parse_expression(text)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whole rows of the table from the values of some columns.
+    pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
+        let columns: Vec<ArrayRef> = table
+            .definition
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| match targets.iter().position(|&t| t == i) {
+                Some(at) => assign(source.column(at), column.sql_type, &column.name),
+                None => self.column_default(column, source.num_rows()),
+            })
+            .collect::<Result<_>>()?;
+        // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the batch may hold them.
+        let options = RecordBatchOptions::new().with_row_count(Some(source.num_rows()));
+        Ok(RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?)
+    }
+
+    /// INSERT … ON CONFLICT. Returns the rows inserted or updated.
+    async fn insert_or(&mut self, table: &Arc<Table>, alias: &str, on: OnConflict, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
+        let index = conflict_index(table, on.conflict_target.as_ref())?;
+        let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
+        let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
+        let mut met = HashSet::new();
+        let mut own = HashSet::new();
+        for i in 0..rows.num_rows() {
+            let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
+            match self.txn()?.find_conflict(table, index.as_deref(), &values)? {
+                None => {
+                    own.insert(self.txn()?.insert_row(table, &values)?);
+                    inserted.push(i as u32);
+                }
+                Some(row) => {
+                    if matches!(on.action, OnConflictAction::DoUpdate(_)) && (own.contains(&row) || !met.insert(row)) {
+                        return Err(SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time"));
+                    }
+                    conflicting.push((i as u32, row));
+                }
+            }
+        }
+        let mut result = vec![take_record_batch(rows, &UInt32Array::from(inserted))?];
+        if let (OnConflictAction::DoUpdate(update), false) = (&on.action, conflicting.is_empty()) {
+            self.refresh_view();
+            let snapshot = self.shared.view().expect("a statement is running").snapshot;
+            let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
+            let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..ids.len() as u64));
+            let with_number = |batch: RecordBatch| -> Result<Arc<MemTable>> {
+                let mut fields: Vec<Field> = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
+                fields.push(Field::new(ROW_NUMBER, DataType::UInt64, false));
+                let mut columns = batch.columns().to_vec();
+                columns.push(numbers.clone());
+                let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+                Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+            };
+            let excluded = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i));
+            self.lend(TARGET, with_number(fetch_rows(table, &snapshot, &ids)?)?);
+            self.lend(EXCLUDED, with_number(take_record_batch(rows, &excluded)?)?);
+            let set = assignments(table, &update.assignments)?;
+            let columns: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+            let values = self.set_list(table, &set);
+            let filter = update.selection.as_ref().map_or(String::new(), |s| format!(" WHERE {s}"));
+            let alias = quote(alias);
+            let frame = self
+                .frame_of(&format!(
+                    "SELECT {alias}.{ROW_NUMBER} AS {ROW_ID_COLUMN}{values} FROM {TARGET} AS {alias} \
+                     JOIN {EXCLUDED} AS excluded ON {alias}.{ROW_NUMBER} = excluded.{ROW_NUMBER}{filter}"
+                ))
+                .await?;
+            let (numbers, batch) = self.collect_changes(table, &columns, frame).await?;
+            let rows: Vec<RowId> = numbers.iter().map(|&n| ids[n as usize]).collect();
+            self.write_update(table, &rows, &columns, &batch)?;
+            result.push(self.rows_now(table, &rows)?);
+        }
+        Ok(result)
+    }
+
+    // ---- UPDATE
+
+    /// The expressions of SET, as items of a SELECT list.
+    fn set_list(&self, table: &Table, set: &[(usize, &Expr)]) -> String {
+        set.iter()
+            .enumerate()
+            .map(|(i, (column, expr))| {
+                let default = table.definition.columns[*column].default.as_deref().unwrap_or("NULL");
+                let text = if is_default(expr) { default.to_owned() } else { expr.to_string() };
+                format!(", ({text}) AS __serac_value{i}")
+            })
+            .collect()
+    }
+
+    /// The query that finds the rows of an UPDATE and their new values; its table and columns.
+    pub(crate) fn update_query(&self, update: &Update) -> Result<(String, Arc<Table>, Vec<usize>, String)> {
+        if update.limit.is_some() || !update.order_by.is_empty() {
+            return Err(SqlError::unsupported("UPDATE with ORDER BY or LIMIT"));
+        }
+        let (table, alias) = self.target(&update.table)?;
+        let set = assignments(&table, &update.assignments)?;
+        if let Some((column, _)) = set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e)) {
+            let name = &table.definition.columns[*column].name;
+            return Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")));
+        }
+        let from = match &update.from {
+            None => Vec::new(),
+            Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from.clone(),
+        };
+        let query = find_query(&alias, &self.set_list(&table, &set), &from, update.selection.as_ref());
+        self.lend_target(&table);
+        Ok((query, table, set.into_iter().map(|(c, _)| c).collect(), alias))
+    }
+
+    pub(crate) async fn update(&mut self, update: Update) -> Result<StatementResult> {
+        let (query, table, columns, alias) = self.update_query(&update)?;
+        let frame = self.frame_of(&query).await?;
+        let (ids, batch) = self.collect_changes(&table, &columns, frame).await?;
+        let rows: Vec<RowId> = ids.into_iter().map(RowId::from_u64).collect();
+        self.write_update(&table, &rows, &columns, &batch)?;
+        match update.returning {
+            Some(items) => {
+                let now = self.rows_now(&table, &rows)?;
+                self.returning(&table, &alias, &items, vec![now]).await
+            }
+            None => Ok(StatementResult::Command { tag: format!("UPDATE {}", rows.len()), rows: rows.len() as u64 }),
+        }
+    }
+
+    /// Row ids (each once) and new values, in the types of the columns.
+    async fn collect_changes(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        frame: datafusion::dataframe::DataFrame,
+    ) -> Result<(Vec<u64>, RecordBatch)> {
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        let found = concat_batches(&schema, &frame.collect().await?)?;
+        let ids = found.column(0).as_primitive::<UInt64Type>();
+        // A row that joins with several others is changed once, by any of them.
+        let mut seen = HashSet::new();
+        let first: Vec<u32> = (0..ids.len() as u32).filter(|&i| seen.insert(ids.value(i as usize))).collect();
+        let found = if first.len() < ids.len() { take_record_batch(&found, &UInt32Array::from(first))? } else { found };
+        let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
+        let definitions = columns.iter().map(|&c| &table.definition.columns[c]);
+        let arrays: Vec<ArrayRef> = definitions
+            .clone()
+            .zip(&found.columns()[1..])
+            .map(|(d, array)| assign(array, d.sql_type, &d.name))
+            .collect::<Result<_>>()?;
+        let fields: Vec<Field> = definitions.map(|d| Field::new(&d.name, d.sql_type.column_type.arrow(), true)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
+        Ok((ids, RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?))
+    }
+
+    fn write_update(&mut self, table: &Arc<Table>, rows: &[RowId], columns: &[usize], new: &RecordBatch) -> Result<()> {
+        self.txn()?.update_batch(table, rows, columns, new)?;
+        if !table.definition.checks.is_empty() && !rows.is_empty() {
+            let now = self.rows_now(table, rows)?;
+            self.check_rows(table, &now)?;
+        }
+        Ok(())
+    }
+
+    fn rows_now(&self, table: &Table, rows: &[RowId]) -> Result<RecordBatch> {
+        let snapshot = self.shared.view().expect("a statement is running").snapshot;
+        Ok(fetch_rows(table, &snapshot, rows)?)
+    }
+
+    fn target(&self, table: &TableWithJoins) -> Result<(Arc<Table>, String)> {
+        match &table.relation {
+            TableFactor::Table { name, alias, .. } if table.joins.is_empty() => {
+                let found = self.table(name)?;
+                let alias = alias.as_ref().map_or_else(|| resolve(name).map(|(_, n)| n), |a| Ok(fold(&a.name)))?;
+                Ok((found, alias))
+            }
+            _ => Err(SqlError::unsupported("changing anything but a single table")),
+        }
+    }
+
+    // ---- DELETE
+
+    /// The query that finds the rows of a DELETE, and its table.
+    pub(crate) fn delete_query(&self, delete: &Delete) -> Result<(String, Arc<Table>, String)> {
+        if delete.limit.is_some() || !delete.order_by.is_empty() {
+            return Err(SqlError::unsupported("DELETE with ORDER BY or LIMIT"));
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let [target] = &from[..] else { return Err(SqlError::unsupported("DELETE from several tables")) };
+        let (table, alias) = self.target(target)?;
+        let using = delete.using.clone().unwrap_or_default();
+        let query = find_query(&alias, "", &using, delete.selection.as_ref());
+        self.lend_target(&table);
+        Ok((query, table, alias))
+    }
+
+    pub(crate) async fn delete(&mut self, delete: Delete) -> Result<StatementResult> {
+        let (query, table, alias) = self.delete_query(&delete)?;
+        let frame = self.frame_of(&query).await?;
+        let (ids, _) = self.collect_changes(&table, &[], frame).await?;
+        let rows: Vec<RowId> = ids.into_iter().map(RowId::from_u64).collect();
+        let before = match delete.returning {
+            Some(_) => Some(self.rows_now(&table, &rows)?),
+            None => None,
+        };
+        self.txn()?.delete_batch(&table, &rows)?;
+        match (delete.returning, before) {
+            (Some(items), Some(before)) => self.returning(&table, &alias, &items, vec![before]).await,
+            _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),
+        }
+    }
+}
+
+fn find_query(alias: &str, values: &str, from: &[TableWithJoins], filter: Option<&Expr>) -> String {
+    let from: String = from.iter().map(|f| format!(", {f}")).collect();
+    let filter = filter.map_or(String::new(), |f| format!(" WHERE {f}"));
+    let alias = quote(alias);
+    format!("SELECT {alias}.{ROW_ID_COLUMN}{values} FROM {TARGET} AS {alias}{from}{filter}")
+}
+
+fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Option<Arc<TableIndex>>> {
+    let found = match target {
+        None => return Ok(None),
+        Some(ConflictTarget::Columns(columns)) => {
+            let columns: Vec<usize> =
+                columns.iter().map(|c| column_of(table, &fold(c))).collect::<Result<_>>()?;
+            table.index_on(&columns).filter(|index| index.definition.unique).cloned()
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let name = resolve(name)?.1;
+            table.indexes.iter().find(|index| index.definition.name == name).cloned()
+        }
+    };
+    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    found.map(Some).ok_or_else(|| SqlError::new("42P10", message))
+}

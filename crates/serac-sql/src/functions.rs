@@ -1,0 +1,115 @@
+//! nextval, currval, setval.
+
+use crate::catalog::Shared;
+use crate::error::SqlError;
+use datafusion::arrow::array::{Array, AsArray, Int64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use serac_engine::DEFAULT_SCHEMA;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Function {
+    Next,
+    Current,
+    Set,
+}
+
+#[derive(Debug)]
+struct SequenceFunction {
+    function: Function,
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl PartialEq for SequenceFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.function == other.function && Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for SequenceFunction {}
+impl Hash for SequenceFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.hash(state);
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    [Function::Next, Function::Current, Function::Set]
+        .into_iter()
+        .map(|function| {
+            let arguments = match function {
+                Function::Set => vec![
+                    TypeSignature::Exact(vec![DataType::Utf8, DataType::Int64]),
+                    TypeSignature::Exact(vec![DataType::Utf8View, DataType::Int64]),
+                ],
+                _ => vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Exact(vec![DataType::Utf8View])],
+            };
+            let signature = Signature::one_of(arguments, Volatility::Volatile);
+            ScalarUDF::from(SequenceFunction { function, signature, shared: shared.clone() })
+        })
+        .collect()
+}
+
+impl SequenceFunction {
+    fn call(&self, name: &str, argument: Option<i64>) -> Result<i64, SqlError> {
+        let (schema, short) = name.split_once('.').unwrap_or((DEFAULT_SCHEMA, name));
+        let full = format!("{schema}.{short}");
+        let view = self.shared.view().ok_or_else(|| SqlError::new("25P01", "there is no transaction"))?;
+        match self.function {
+            Function::Next => {
+                let value = self.shared.database.next_value(&view.catalog, schema, short)?;
+                self.shared.sequence_values.write().insert(full, value);
+                Ok(value)
+            }
+            Function::Current => self.shared.sequence_values.read().get(&full).copied().ok_or_else(|| {
+                SqlError::new("55000", format!("currval of sequence \"{short}\" is not yet defined in this session"))
+            }),
+            Function::Set => {
+                let value = argument.ok_or_else(|| SqlError::new("22004", "setval takes a value"))?;
+                self.shared.database.set_value(&view.catalog, schema, short, value)?;
+                self.shared.sequence_values.write().insert(full, value);
+                Ok(value)
+            }
+        }
+    }
+}
+
+impl ScalarUDFImpl for SequenceFunction {
+    fn name(&self) -> &str {
+        match self.function {
+            Function::Next => "nextval",
+            Function::Current => "currval",
+            Function::Set => "setval",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        // All arguments may be constants, yet every row wants its own value.
+        let at = |array: &dyn Array, row: usize| if array.len() == 1 { 0 } else { row };
+        let names = cast(&arrays[0], &DataType::Utf8View)?;
+        let names = names.as_string_view();
+        let values = arrays.get(1).map(|v| v.as_primitive::<Int64Type>());
+        let result: Int64Array = (0..rows)
+            .map(|row| {
+                let argument = values.map(|v| v.value(at(v, row)));
+                self.call(names.value(at(names, row)), argument).map(Some)
+            })
+            .collect::<Result<_, SqlError>>()
+            .map_err(|e| DataFusionError::External(Box::new(e)))?;
+        Ok(ColumnarValue::Array(Arc::new(result)))
+    }
+}

@@ -1,0 +1,135 @@
+//! One conjunct of a scan's filter.
+//!
+//! A comparison of a number, date or short decimal column with a constant runs on the column's raw values with the operators' select kernel
+//! (decimals as scaled 64-bit integers). Everything else is a DataFusion expression over just the columns it names.
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_expr::utils::collect_columns;
+use serac_operators::select::{Comparison, positions_of, select};
+use serac_storage::{ColumnForm, ColumnType, TableSchema};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+enum Constant {
+    Int16(i16),
+    Int32(i32),
+    Int64(i64),
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Compare(Comparison, Constant),
+    Expression { expr: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+}
+
+/// A conjunct: the columns it needs, in which form, and the test.
+#[derive(Clone, Debug)]
+pub(super) struct Conjunct {
+    pub(super) columns: Vec<(usize, ColumnForm)>,
+    test: Test,
+}
+
+fn comparison_of(operator: Operator) -> Option<Comparison> {
+    Some(match operator {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn constant_of(column_type: ColumnType, value: &ScalarValue) -> Option<(Constant, ColumnForm)> {
+    let plain = |constant| Some((constant, ColumnForm::Arrow));
+    match (column_type, value) {
+        (ColumnType::Int16, ScalarValue::Int16(Some(v))) => plain(Constant::Int16(*v)),
+        (ColumnType::Int32, ScalarValue::Int32(Some(v))) => plain(Constant::Int32(*v)),
+        (ColumnType::Int64, ScalarValue::Int64(Some(v))) => plain(Constant::Int64(*v)),
+        (ColumnType::Date, ScalarValue::Date32(Some(v))) => plain(Constant::Int32(*v)),
+        (ColumnType::Decimal { precision, scale }, ScalarValue::Decimal128(Some(v), _, s))
+            if precision <= 18 && *s == scale =>
+        {
+            Some((Constant::Int64(i64::try_from(*v).ok()?), ColumnForm::Scaled64))
+        }
+        _ => None,
+    }
+}
+
+fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conjunct> {
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let comparison = comparison_of(*binary.op())?;
+    let (column, literal, comparison) = match (binary.left().downcast_ref::<Column>(), binary.right().downcast_ref::<Literal>()) {
+        (Some(column), Some(literal)) => (column, literal, comparison),
+        _ => {
+            (binary.right().downcast_ref::<Column>()?, binary.left().downcast_ref::<Literal>()?, comparison.flipped())
+        }
+    };
+    let column_type = schema.columns.get(column.index())?.column_type;
+    let (constant, form) = constant_of(column_type, literal.value())?;
+    Some(Conjunct { columns: vec![(column.index(), form)], test: Test::Compare(comparison, constant) })
+}
+
+impl Conjunct {
+    /// The conjunct for an expression over the table's columns.
+    pub(super) fn new(schema: &TableSchema, arrow: &Schema, expr: &Arc<dyn PhysicalExpr>) -> Result<Self> {
+        if let Some(compare) = compare_of(schema, expr) {
+            return Ok(compare);
+        }
+        let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let expr = expr
+            .clone()
+            .transform(|e| {
+                Ok(match e.downcast_ref::<Column>() {
+                    Some(column) => {
+                        let at = columns.binary_search(&column.index()).expect("it was collected");
+                        Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>)
+                    }
+                    None => Transformed::no(e),
+                })
+            })?
+            .data;
+        let schema = Arc::new(arrow.project(&columns)?);
+        let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
+        Ok(Self { columns, test: Test::Expression { expr, schema } })
+    }
+
+    /// The positions, among `rows` rows, at which the conjunct holds; none if it holds for all.
+    pub(super) fn select(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
+        let positions = match &self.test {
+            Test::Compare(comparison, constant) => {
+                let (array, c) = (&arrays[0], *comparison);
+                let nulls = array.nulls();
+                match *constant {
+                    Constant::Int16(v) => select(array.as_primitive::<Int16Type>().values(), nulls, c, v),
+                    Constant::Int32(v) => match array.as_primitive_opt::<Int32Type>() {
+                        Some(array) => select(array.values(), nulls, c, v),
+                        None => select(array.as_primitive::<Date32Type>().values(), nulls, c, v),
+                    },
+                    Constant::Int64(v) => select(array.as_primitive::<Int64Type>().values(), nulls, c, v),
+                }
+            }
+            Test::Expression { expr, schema } => {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
+                let outcome = expr.evaluate(&batch)?;
+                if let datafusion::logical_expr::ColumnarValue::Scalar(ScalarValue::Boolean(value)) = outcome {
+                    return Ok((value != Some(true)).then(Vec::new));
+                }
+                let outcome = outcome.into_array(rows)?;
+                let outcome = outcome.as_boolean();
+                positions_of(outcome.values(), outcome.nulls())
+            }
+        };
+        Ok((positions.len() < rows).then_some(positions))
+    }
+}

@@ -1,0 +1,404 @@
+//! `SeracScanExec`: reads the blocks of a table in a snapshot.
+//!
+//! Partitions share one cursor over the block numbers, so that threads balance by themselves.
+
+use super::conjunct::Conjunct;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{BatchCoalescer, take};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ColumnStatistics, Result, Statistics};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use serac_engine::Table;
+use serac_storage::{BlockNo, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Blocks looked at without output before the task gives way to others.
+const BLOCKS_PER_TURN: usize = 16;
+/// Blocks sampled at planning to estimate how many rows the filters leave.
+const SAMPLED_BLOCKS: u32 = 3;
+
+/// Reads a table's blocks; see the module.
+#[derive(Debug, Clone)]
+pub struct SeracScanExec {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    /// The table's columns and, last, the row id.
+    full_schema: SchemaRef,
+    /// Output columns, as positions in `full_schema`.
+    projection: Vec<usize>,
+    /// Conjuncts over `full_schema`.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    limit: Option<usize>,
+    estimated_rows: usize,
+    next_block: Arc<AtomicU32>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SeracScanExec {
+    /// A scan of `projection`, as positions in the table's columns (the row id stands behind the last).
+    pub(super) fn new(
+        table: Arc<Table>,
+        snapshot: Snapshot,
+        full_schema: SchemaRef,
+        projection: Vec<usize>,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+        partitions: usize,
+    ) -> Result<Self> {
+        let blocks = table.data.block_count() as usize;
+        let properties = properties(&full_schema, &projection, partitions.min(blocks).max(1))?;
+        let mut scan = Self {
+            estimated_rows: table.data.approximate_rows() as usize,
+            table,
+            snapshot,
+            full_schema,
+            projection,
+            filters,
+            limit,
+            next_block: Arc::default(),
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        };
+        scan.estimate()?;
+        Ok(scan)
+    }
+
+    fn conjuncts(&self) -> Result<Vec<Conjunct>> {
+        self.filters.iter().map(|f| Conjunct::new(self.table.data.schema(), &self.full_schema, f)).collect()
+    }
+
+    /// Runs the filters over a few blocks.
+    fn estimate(&mut self) -> Result<()> {
+        let blocks = self.table.data.block_count();
+        if self.filters.is_empty() || blocks == 0 {
+            return Ok(());
+        }
+        let conjuncts = self.conjuncts()?;
+        let (mut seen, mut left) = (0usize, 0usize);
+        for i in 0..blocks.min(SAMPLED_BLOCKS) {
+            let no = BlockNo(((2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(blocks.min(SAMPLED_BLOCKS)))) as u32);
+            let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { continue };
+            seen += reader.visible().len();
+            left += filter_block(&mut reader, &conjuncts)?.0.len();
+        }
+        if seen > 0 {
+            self.estimated_rows = (self.estimated_rows as f64 * left as f64 / seen as f64).ceil() as usize;
+        }
+        Ok(())
+    }
+
+    fn is_row_id(&self, column: usize) -> bool {
+        column == self.table.definition.columns.len()
+    }
+}
+
+fn properties(full_schema: &SchemaRef, projection: &[usize], partitions: usize) -> Result<Arc<PlanProperties>> {
+    let schema = Arc::new(full_schema.project(projection)?);
+    Ok(Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(partitions),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    )))
+}
+
+/// Columns already read, for the rows of the current selection.
+type Loaded = Vec<((usize, ColumnForm), ArrayRef)>;
+
+fn load(reader: &mut BlockReader<'_>, column: (usize, ColumnForm), selection: &Selection) -> Result<ArrayRef> {
+    let column = ScanColumn { id: ColumnId(column.0 as u16), form: column.1 };
+    let mut arrays = reader.columns(&[column], selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
+    Ok(arrays.remove(0))
+}
+
+/// The rows of the block that all conjuncts leave, and the columns that were read on the way.
+fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &[Conjunct]) -> Result<(Selection, Loaded)> {
+    let mut selection = reader.visible().clone();
+    let mut loaded: Loaded = Vec::new();
+    for conjunct in conjuncts {
+        let mut arrays = Vec::with_capacity(conjunct.columns.len());
+        for &column in &conjunct.columns {
+            let array = match loaded.iter().find(|(known, _)| *known == column) {
+                Some((_, array)) => array.clone(),
+                None => {
+                    let array = load(reader, column, &selection)?;
+                    loaded.push((column, array.clone()));
+                    array
+                }
+            };
+            arrays.push(array);
+        }
+        let Some(positions) = conjunct.select(arrays, selection.len())? else { continue };
+        if positions.is_empty() {
+            return Ok((Selection::All(0), Vec::new()));
+        }
+        let indices = UInt32Array::from(positions);
+        for (_, array) in &mut loaded {
+            *array = take(array, &indices, None)?;
+        }
+        selection = Selection::Positions(match &selection {
+            Selection::All(_) => indices.values().to_vec(),
+            Selection::Positions(old) => indices.values().iter().map(|&i| old[i as usize]).collect(),
+        });
+    }
+    Ok((selection, loaded))
+}
+
+struct ScanStream {
+    scan: SeracScanExec,
+    conjuncts: Vec<Conjunct>,
+    schema: SchemaRef,
+    coalescer: BatchCoalescer,
+    remaining: usize,
+    finished: bool,
+    baseline: BaselineMetrics,
+    blocks_bulk: Count,
+    blocks_patched: Count,
+    rows_patched: Count,
+}
+
+impl ScanStream {
+    /// The rows of one block.
+    fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
+        let scan = &self.scan;
+        let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
+        let (selection, loaded) = filter_block(&mut reader, &self.conjuncts)?;
+        let mut batch = None;
+        if !selection.is_empty() {
+            let missing: Vec<usize> = scan
+                .projection
+                .iter()
+                .copied()
+                .filter(|&c| !scan.is_row_id(c) && loaded.iter().all(|(known, _)| *known != (c, ColumnForm::Arrow)))
+                .collect();
+            let wanted: Vec<ScanColumn> = missing.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect();
+            let arrays =
+                reader.columns(&wanted, &selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
+            let columns = scan
+                .projection
+                .iter()
+                .map(|&c| {
+                    if scan.is_row_id(c) {
+                        return Arc::new(reader.row_ids(&selection)) as ArrayRef;
+                    }
+                    match missing.iter().position(|&m| m == c) {
+                        Some(at) => arrays[at].clone(),
+                        None => {
+                            let known = loaded.iter().find(|(known, _)| *known == (c, ColumnForm::Arrow));
+                            known.expect("not missing").1.clone()
+                        }
+                    }
+                })
+                .collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+            batch = Some(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?);
+        }
+        let stats = reader.stats();
+        if stats.bulk { &self.blocks_bulk } else { &self.blocks_patched }.add(1);
+        self.rows_patched.add(stats.rows_patched as usize);
+        Ok(batch)
+    }
+
+    /// The next batch of output, if there is one within this turn.
+    fn turn(&mut self) -> Result<Option<RecordBatch>> {
+        for _ in 0..BLOCKS_PER_TURN {
+            if let Some(batch) = self.coalescer.next_completed_batch() {
+                return Ok(Some(batch));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            // Relaxed: block numbers need only be handed out once.
+            let no = self.scan.next_block.fetch_add(1, Ordering::Relaxed);
+            if no >= self.scan.table.data.block_count() || self.remaining == 0 {
+                self.finished = true;
+                self.coalescer.finish_buffered_batch()?;
+                continue;
+            }
+            if let Some(mut batch) = self.read(BlockNo(no))? {
+                if batch.num_rows() > self.remaining {
+                    batch = batch.slice(0, self.remaining);
+                }
+                self.remaining -= batch.num_rows();
+                if batch.num_columns() == 0 {
+                    return Ok(Some(batch));
+                }
+                self.coalescer.push_batch(batch)?;
+            }
+        }
+        Ok(self.coalescer.next_completed_batch())
+    }
+}
+
+impl DisplayAs for SeracScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.projection.iter().map(|&c| self.full_schema.field(c).name().as_str()).collect();
+        write!(f, "SeracScanExec: table={}, columns=[{}]", self.table.name(), names.join(", "))?;
+        if !self.filters.is_empty() {
+            let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
+            write!(f, ", filters=[{}]", filters.join(" AND "))?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for SeracScanExec {
+    fn name(&self) -> &str {
+        "SeracScanExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(&self.filters, f)
+    }
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut fresh = (*self).clone();
+        fresh.next_block = Arc::default();
+        fresh.metrics = ExecutionPlanMetricsSet::new();
+        Ok(Arc::new(fresh))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let counter = |name: &'static str| MetricBuilder::new(&self.metrics).counter(name, partition);
+        let stream = ScanStream {
+            conjuncts: self.conjuncts()?,
+            schema: schema.clone(),
+            coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size())
+                .with_biggest_coalesce_batch_size(Some(context.session_config().batch_size() / 2)),
+            remaining: self.limit.unwrap_or(usize::MAX),
+            finished: false,
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+            blocks_bulk: counter("blocks_bulk"),
+            blocks_patched: counter("blocks_patched"),
+            rows_patched: counter("rows_patched"),
+            scan: self.clone(),
+        };
+        let batches = futures::stream::try_unfold(stream, |mut stream| async move {
+            loop {
+                let batch = {
+                    let timer = stream.baseline.elapsed_compute().clone();
+                    let _timer = timer.timer();
+                    stream.turn()?
+                };
+                match batch {
+                    Some(batch) => {
+                        stream.baseline.record_output(batch.num_rows());
+                        return Ok(Some((batch, stream)));
+                    }
+                    None if stream.finished => return Ok(None),
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let schema = self.schema();
+        let rows = match partition {
+            Some(_) => self.estimated_rows.div_ceil(self.properties.partitioning.partition_count()),
+            None => self.estimated_rows,
+        };
+        let rows = self.limit.map_or(rows, |limit| rows.min(limit));
+        let row_bytes: usize = schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(24)).sum();
+        Ok(Arc::new(Statistics {
+            num_rows: Precision::Inexact(rows),
+            total_byte_size: Precision::Inexact(rows * row_bytes),
+            column_statistics: vec![ColumnStatistics::new_unknown(); schema.fields().len()],
+        }))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(Self { limit, ..self.clone() }))
+    }
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let mut columns = Vec::new();
+        for item in projection.expr() {
+            match item.expr.downcast_ref::<Column>() {
+                Some(column) if column.name() == item.alias => columns.push(self.projection[column.index()]),
+                _ => return Ok(None),
+            }
+        }
+        let partitions = self.properties.partitioning.partition_count();
+        let properties = properties(&self.full_schema, &columns, partitions)?;
+        Ok(Some(Arc::new(Self { projection: columns, properties, ..self.clone() })))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        pushed: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        if self.limit.is_some() {
+            return Ok(FilterPushdownPropagation::all_unsupported(pushed));
+        }
+        // Filters name our output columns; inside the scan they name the table's.
+        let mut filters = self.filters.clone();
+        let mut answers = Vec::with_capacity(pushed.parent_filters.len());
+        for parent in pushed.parent_filters {
+            let mut only_columns = true;
+            let filter = parent
+                .filter
+                .transform(|e| {
+                    Ok(match e.downcast_ref::<Column>() {
+                        Some(column) => {
+                            let full = self.projection[column.index()];
+                            only_columns &= !self.is_row_id(full);
+                            Transformed::yes(Arc::new(Column::new(self.full_schema.field(full).name(), full)) as _)
+                        }
+                        None => Transformed::no(e),
+                    })
+                })?
+                .data;
+            if only_columns {
+                filters.push(filter);
+            }
+            answers.push(if only_columns { PushedDown::Yes } else { PushedDown::No });
+        }
+        let scan = Self { filters, ..self.clone() };
+        Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers).with_updated_node(Arc::new(scan)))
+    }
+}

@@ -1,0 +1,145 @@
+//! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
+
+use super::exec::SeracScanExec;
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, take};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints, DFSchema, Result};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_plan::ExecutionPlan;
+use serac_engine::Table;
+use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
+use std::sync::Arc;
+
+/// The hidden column that holds row ids, where a statement asks for them.
+pub const ROW_ID_COLUMN: &str = "__serac_rowid";
+
+/// A table in a snapshot.
+#[derive(Debug)]
+pub struct SeracTable {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    /// The table's columns, and the row id.
+    full_schema: SchemaRef,
+    schema: SchemaRef,
+    constraints: Constraints,
+}
+
+impl SeracTable {
+    /// The table as `snapshot` sees it, with or without a last column of row ids.
+    pub fn new(table: Arc<Table>, snapshot: Snapshot, with_row_id: bool) -> Self {
+        let columns = &table.definition.columns;
+        let mut fields: Vec<Field> =
+            columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
+        let plain = Arc::new(Schema::new(fields.clone()));
+        fields.push(Field::new(ROW_ID_COLUMN, DataType::UInt64, false));
+        let full_schema = Arc::new(Schema::new(fields));
+        let constraints = table
+            .definition
+            .keys
+            .iter()
+            .filter(|key| key.unique && key.constraint)
+            .map(|key| {
+                let columns = key.columns.clone();
+                if key.primary { Constraint::PrimaryKey(columns) } else { Constraint::Unique(columns) }
+            })
+            .collect();
+        let schema = if with_row_id { full_schema.clone() } else { plain };
+        Self { table, snapshot, full_schema, schema, constraints: Constraints::new_unverified(constraints) }
+    }
+}
+
+#[async_trait]
+impl TableProvider for SeracTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| {
+                let row_id = filter.column_refs().iter().any(|c| c.name == ROW_ID_COLUMN);
+                if filter.is_volatile() || row_id {
+                    TableProviderFilterPushDown::Unsupported
+                } else {
+                    TableProviderFilterPushDown::Exact
+                }
+            })
+            .collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let df_schema = DFSchema::try_from(self.full_schema.clone())?;
+        let mut conjuncts = Vec::new();
+        for filter in filters {
+            let filter = state.create_physical_expr(filter.clone(), &df_schema)?;
+            conjuncts.extend(split_conjunction(&filter).into_iter().cloned());
+        }
+        Ok(Arc::new(SeracScanExec::new(
+            self.table.clone(),
+            self.snapshot.clone(),
+            self.full_schema.clone(),
+            projection,
+            conjuncts,
+            limit,
+            state.config().target_partitions(),
+        )?))
+    }
+}
+
+/// All columns of the rows with these ids, which the snapshot sees, in their order.
+///
+/// # Errors
+/// When a row is not visible.
+pub fn fetch_rows(table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> Result<RecordBatch> {
+    let schema = table.data.schema().arrow();
+    let columns: Vec<ScanColumn> =
+        (0..schema.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
+    // Block by block in slot order, then back into the order asked for.
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_unstable_by_key(|&i| rows[i]);
+    let mut batches = Vec::new();
+    let mut at = 0;
+    while at < order.len() {
+        let block = rows[order[at]].block();
+        let run = order[at..].iter().take_while(|&&i| rows[i].block() == block).count();
+        let slots: Vec<u32> = order[at..at + run].iter().map(|&i| rows[i].slot().0).collect();
+        let mut reader = table
+            .data
+            .read_block(snapshot, block)
+            .ok_or_else(|| DataFusionError::Internal(format!("block {} has no visible row", block.0)))?;
+        let arrays = reader
+            .columns(&columns, &Selection::Positions(slots))
+            .map_err(|e| DataFusionError::External(Box::new(e)))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(run));
+        batches.push(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?);
+        at += run;
+    }
+    let sorted = concat_batches(&schema, &batches)?;
+    let mut back = vec![0u32; order.len()];
+    for (sorted_at, &i) in order.iter().enumerate() {
+        back[i] = sorted_at as u32;
+    }
+    let back = UInt32Array::from(back);
+    let arrays: Vec<ArrayRef> =
+        sorted.columns().iter().map(|c| take(c, &back, None)).collect::<std::result::Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+}

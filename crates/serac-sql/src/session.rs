@@ -1,0 +1,576 @@
+//! Sessions: one per connection. Statements, transactions, prepared statements, settings.
+//!
+//! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that fails leaves nothing behind; inside an
+//! opened transaction nothing but ROLLBACK (or ROLLBACK TO) is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's
+//! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
+
+use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
+use crate::error::{Result, SqlError};
+use crate::functions::functions;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::config::Dialect;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, Query, Set, Statement, TransactionAccessMode, TransactionMode, Value, visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use futures::FutureExt;
+use serac_engine::{DEFAULT_SCHEMA, Database, Savepoint, Table, Transaction};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How SQL runs on a database.
+#[derive(Clone, Debug, Default)]
+pub struct SqlOptions {
+    /// Bytes that queries may use before they spill or fail; none for no limit.
+    pub memory_limit: Option<usize>,
+    /// Threads of a query; none for all.
+    pub threads: Option<usize>,
+}
+
+/// A database with what queries need. Sessions are made from it.
+#[derive(Clone, Debug)]
+pub struct SqlDatabase {
+    database: Database,
+    runtime: Arc<RuntimeEnv>,
+    threads: usize,
+}
+
+impl SqlDatabase {
+    /// SQL on `database`.
+    ///
+    /// # Errors
+    /// When no folder for spilling can be had.
+    pub fn new(database: Database, options: &SqlOptions) -> Result<Self> {
+        let mut builder = RuntimeEnvBuilder::new();
+        if let Some(limit) = options.memory_limit {
+            builder = builder.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
+        }
+        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        Ok(Self { database, runtime: builder.build_arc()?, threads })
+    }
+    /// The engine below.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+}
+
+/// What a statement gave.
+#[derive(Clone, Debug)]
+pub enum StatementResult {
+    /// Rows.
+    Rows {
+        /// Their columns.
+        schema: SchemaRef,
+        /// The rows, in order.
+        batches: Vec<RecordBatch>,
+    },
+    /// A command's tag, as PostgreSQL writes it: "INSERT 0 3".
+    Command {
+        /// The tag.
+        tag: String,
+        /// Rows that it changed.
+        rows: u64,
+    },
+}
+
+impl StatementResult {
+    pub(crate) fn command(tag: impl Into<String>) -> Self {
+        Self::Command { tag: tag.into(), rows: 0 }
+    }
+    /// Rows of the result.
+    pub fn row_count(&self) -> usize {
+        match self {
+            Self::Rows { batches, .. } => batches.iter().map(RecordBatch::num_rows).sum(),
+            Self::Command { .. } => 0,
+        }
+    }
+}
+
+/// Whether a transaction is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionStatus {
+    /// None.
+    Idle,
+    /// Open.
+    Open,
+    /// Open, and a statement has failed in it.
+    Failed,
+}
+
+/// Cancels the running statement of a session, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct CancelHandle(Arc<Notify>);
+
+impl CancelHandle {
+    /// Cancels the statement that is running, if one is.
+    pub fn cancel(&self) {
+        self.0.notify_waiters();
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    txn: Transaction,
+    explicit: bool,
+    failed: bool,
+    read_only: bool,
+    savepoints: Vec<(String, Savepoint)>,
+}
+
+/// A connection's state.
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ctx: SessionContext,
+    running: Option<Running>,
+    prepared: HashMap<String, Statement>,
+    cancel: CancelHandle,
+    statement_timeout: Option<Duration>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("status", &self.transaction_status()).finish_non_exhaustive()
+    }
+}
+
+/// A parsed name: schema and relation.
+pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
+    let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident()).map(fold).collect();
+    match &parts[..] {
+        [name] => Ok((DEFAULT_SCHEMA.into(), name.clone())),
+        [schema, name] => Ok((schema.clone(), name.clone())),
+        [catalog, schema, name] if catalog == CATALOG => Ok((schema.clone(), name.clone())),
+        _ => Err(SqlError::new("42601", format!("improper qualified name: {name}"))),
+    }
+}
+
+/// An identifier as the catalog has it: folded to lower case unless quoted.
+pub(crate) fn fold(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// A name as it must be written in SQL text.
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Parses a script.
+///
+/// # Errors
+/// SQLSTATE 42601, with the place.
+pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    Ok(Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?.parse_statements()?)
+}
+
+impl Session {
+    /// A new session.
+    pub fn new(db: &SqlDatabase) -> Self {
+        let mut config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true)
+            .with_target_partitions(db.threads);
+        let options = config.options_mut();
+        options.sql_parser.dialect = Dialect::PostgreSQL;
+        options.sql_parser.parse_float_as_decimal = true;
+        options.execution.time_zone = Some("UTC".into());
+        options.optimizer.prefer_existing_sort = false;
+        let shared = Arc::new(Shared {
+            database: db.database.clone(),
+            view: Default::default(),
+            temporary: Default::default(),
+            state: OnceLock::new(),
+            sequence_values: Default::default(),
+        });
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(db.runtime.clone())
+            .with_default_features()
+            .build();
+        let ctx = SessionContext::new_with_state(state);
+        ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
+        for function in functions(&shared) {
+            ctx.register_udf(function);
+        }
+        let _ = shared.state.set(ctx.state_weak_ref());
+        Self { shared, ctx, running: None, prepared: HashMap::new(), cancel: CancelHandle::default(), statement_timeout: None }
+    }
+
+    /// The engine below.
+    pub fn database(&self) -> &Database {
+        &self.shared.database
+    }
+    /// Whether a transaction is open.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        match &self.running {
+            Some(running) if running.failed => TransactionStatus::Failed,
+            Some(running) if running.explicit => TransactionStatus::Open,
+            _ => TransactionStatus::Idle,
+        }
+    }
+    /// A handle with which another thread cancels what this session runs.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// Runs a script, statement by statement, up to the first error.
+    ///
+    /// # Errors
+    /// What is wrong with the first statement that fails.
+    pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
+        let mut results = Vec::new();
+        for statement in parse(sql)? {
+            results.push(self.execute_statement(statement).await?);
+        }
+        Ok(results)
+    }
+
+    /// Runs one statement.
+    ///
+    /// # Errors
+    /// What is wrong with it; it has then done nothing.
+    pub async fn execute_statement(&mut self, statement: Statement) -> Result<StatementResult> {
+        if let Some(result) = self.control(&statement).await {
+            return result;
+        }
+        if self.transaction_status() == TransactionStatus::Failed {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(SqlError::new("25P02", message));
+        }
+        if self.running.is_none() {
+            self.begin(false, false);
+        }
+        let running = self.running.as_mut().expect("just made sure of");
+        let savepoint = running.explicit.then(|| running.txn.savepoint());
+        self.refresh_view();
+        let result = self.guarded(statement).await;
+        self.shared.temporary.write().clear();
+        let running = self.running.as_mut().expect("it runs on");
+        let result = match result {
+            Ok(result) => running.txn.check_statement_end().map(|()| result).map_err(SqlError::from),
+            Err(error) => Err(error),
+        };
+        match (result, savepoint) {
+            (Ok(result), Some(_)) => Ok(result),
+            (Ok(result), None) => self.commit().await.map(|()| result),
+            (Err(error), Some(savepoint)) => {
+                running.txn.rollback_to(&savepoint);
+                running.failed = true;
+                Err(error)
+            }
+            (Err(error), None) => {
+                self.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs a statement under the session's limits; a panic is an error like any other.
+    async fn guarded(&mut self, statement: Statement) -> Result<StatementResult> {
+        let cancel = self.cancel.0.clone();
+        let cancelled = cancel.notified();
+        let timeout = self.statement_timeout;
+        let run = AssertUnwindSafe(self.run(statement)).catch_unwind();
+        let time_out = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            result = run => result.unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+                Err(SqlError::new("XX000", format!("internal error: {}", text.unwrap_or_default())))
+            }),
+            () = cancelled => Err(SqlError::new("57014", "canceling statement due to user request")),
+            () = time_out => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+        }
+    }
+
+    // ---- transactions
+
+    fn begin(&mut self, explicit: bool, read_only: bool) {
+        let txn = self.shared.database.begin();
+        self.running = Some(Running { txn, explicit, failed: false, read_only, savepoints: Vec::new() });
+    }
+    /// Lets queries see what the transaction sees now.
+    pub(crate) fn refresh_view(&self) {
+        let view = self
+            .running
+            .as_ref()
+            .map(|r| View { catalog: r.txn.catalog().clone(), snapshot: r.txn.snapshot().clone() });
+        *self.shared.view.write() = view;
+    }
+    fn end(&mut self) -> Option<Running> {
+        // A view left behind would keep old versions alive.
+        *self.shared.view.write() = None;
+        self.running.take()
+    }
+    async fn commit(&mut self) -> Result<()> {
+        let Some(running) = self.end() else { return Ok(()) };
+        let ticket = running.txn.commit()?;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        ticket.on_durable(Box::new(move |result| {
+            let _ = sender.send(result);
+        }));
+        match receiver.await {
+            Ok(result) => result.map(|_| ()).map_err(SqlError::from),
+            Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
+        }
+    }
+    pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
+        let running = self.running.as_mut().expect("statements run in a transaction");
+        if running.read_only {
+            return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
+        }
+        Ok(&mut running.txn)
+    }
+    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
+        let (schema, name) = resolve(name)?;
+        let view = self.shared.view().expect("a statement is running");
+        Ok(view.catalog.table(&schema, &name)?.clone())
+    }
+
+    /// Statements about transactions, which run outside of any statement's own.
+    async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
+        let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");
+        let done = |tag: &str| Ok(StatementResult::command(tag));
+        Some(match statement {
+            Statement::StartTransaction { modes, .. } => {
+                if self.running.is_some() {
+                    return Some(Err(SqlError::new("25001", "there is already a transaction in progress")));
+                }
+                let read_only = modes
+                    .iter()
+                    .any(|m| matches!(m, TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)));
+                self.begin(true, read_only);
+                done("BEGIN")
+            }
+            Statement::Commit { .. } => match &self.running {
+                None => done("COMMIT"),
+                Some(running) if running.failed => {
+                    self.end();
+                    done("ROLLBACK")
+                }
+                Some(_) => self.commit().await.map(|()| StatementResult::command("COMMIT")),
+            },
+            Statement::Rollback { savepoint: None, .. } => {
+                self.end();
+                done("ROLLBACK")
+            }
+            Statement::Rollback { savepoint: Some(name), .. } => {
+                let Some(running) = &mut self.running else { return Some(Err(no_transaction())) };
+                let name = fold(name);
+                let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
+                    return Some(Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))));
+                };
+                running.txn.rollback_to(&running.savepoints[at].1);
+                running.savepoints.truncate(at + 1);
+                running.failed = false;
+                done("ROLLBACK")
+            }
+            Statement::Savepoint { name } => match &mut self.running {
+                Some(running) if running.failed => return None,
+                Some(running) => {
+                    let savepoint = running.txn.savepoint();
+                    running.savepoints.push((fold(name), savepoint));
+                    done("SAVEPOINT")
+                }
+                None => Err(SqlError::new("25P01", "SAVEPOINT can only be used in transaction blocks")),
+            },
+            Statement::ReleaseSavepoint { name } => match &mut self.running {
+                Some(running) if running.failed => return None,
+                Some(running) => {
+                    let name = fold(name);
+                    match running.savepoints.iter().rposition(|(n, _)| *n == name) {
+                        Some(at) => {
+                            running.savepoints.truncate(at);
+                            done("RELEASE")
+                        }
+                        None => Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))),
+                    }
+                }
+                None => Err(no_transaction()),
+            },
+            _ => return None,
+        })
+    }
+
+    // ---- statements
+
+    async fn run(&mut self, statement: Statement) -> Result<StatementResult> {
+        match statement {
+            Statement::Query(_) => self.query(statement).await,
+            Statement::Insert(insert) => self.insert(insert).await,
+            Statement::Update(update) => self.update(update).await,
+            Statement::Delete(delete) => self.delete(delete).await,
+            Statement::Copy { source, to, target, options, legacy_options, .. } => {
+                if !legacy_options.is_empty() {
+                    return Err(SqlError::unsupported("the old syntax of COPY options; write WITH (…)"));
+                }
+                self.copy(source, to, target, options).await
+            }
+            Statement::Explain { .. } => self.explain(statement).await,
+            Statement::Prepare { name, statement, .. } => {
+                let name = fold(&name);
+                if self.prepared.insert(name.clone(), *statement).is_some() {
+                    return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+                }
+                Ok(StatementResult::command("PREPARE"))
+            }
+            Statement::Execute { name: Some(name), parameters, .. } => {
+                let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
+                Box::pin(self.run(statement)).await
+            }
+            Statement::Deallocate { name, .. } => {
+                let name = fold(&name);
+                if name == "all" {
+                    self.prepared.clear();
+                } else if self.prepared.remove(&name).is_none() {
+                    return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                }
+                Ok(StatementResult::command("DEALLOCATE"))
+            }
+            Statement::Set(set) => self.set(set).await,
+            Statement::ShowVariable { ref variable } => {
+                let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
+                match self.setting(&name) {
+                    Some(value) => {
+                        let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
+                        let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
+                        let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
+                        Ok(StatementResult::Rows { schema, batches: vec![batch] })
+                    }
+                    None => self.query(statement).await,
+                }
+            }
+            Statement::ShowTables { .. } | Statement::ShowColumns { .. } | Statement::ExplainTable { .. } => {
+                self.query(statement).await
+            }
+            other => self.define(other).await,
+        }
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "transaction_isolation" | "transaction_isolation_level" => "repeatable read".into(),
+            "server_version" => env!("CARGO_PKG_VERSION").into(),
+            "search_path" => DEFAULT_SCHEMA.into(),
+            "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
+            "threads" => self.ctx.state().config().target_partitions().to_string(),
+            "statement_timeout" => self.statement_timeout.map_or("0".into(), |t| format!("{}ms", t.as_millis())),
+            _ => return None,
+        })
+    }
+
+    async fn set(&mut self, set: Set) -> Result<StatementResult> {
+        if let Set::SetTransaction { .. } = set {
+            // Every transaction is a snapshot transaction, which is what REPEATABLE READ means here.
+            return Ok(StatementResult::command("SET"));
+        }
+        if let Set::SingleAssignment { variable, values, .. } = &set {
+            let name = variable.to_string().to_lowercase();
+            let value = values.first().map(|v| v.to_string().trim_matches('\'').to_owned()).unwrap_or_default();
+            let number = || {
+                value.trim_end_matches("ms").parse::<u64>().map_err(|_| {
+                    SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+                })
+            };
+            match name.as_str() {
+                "statement_timeout" => {
+                    self.statement_timeout = Some(number()?).filter(|ms| *ms > 0).map(Duration::from_millis);
+                    return Ok(StatementResult::command("SET"));
+                }
+                "threads" => {
+                    let threads = (number()? as usize).clamp(1, 1024);
+                    self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
+                    return Ok(StatementResult::command("SET"));
+                }
+                _ if name.starts_with("datafusion.") => {}
+                _ => return Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
+            }
+        }
+        let plan = self.plan(Statement::Set(set)).await?;
+        self.ctx.execute_logical_plan(plan).await?;
+        Ok(StatementResult::command("SET"))
+    }
+
+    fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
+        let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
+        let mut statement = self.prepared.get(name).ok_or_else(missing)?.clone();
+        let mut unbound = None;
+        let _ = visit_expressions_mut(&mut statement, |expr| {
+            if let Expr::Value(value) = expr
+                && let Value::Placeholder(placeholder) = &value.value
+            {
+                let number = placeholder.trim_start_matches('$').parse::<usize>().ok();
+                match number.and_then(|n| parameters.get(n.checked_sub(1)?)) {
+                    Some(parameter) => *expr = Expr::Nested(Box::new(parameter.clone())),
+                    None => unbound = Some(placeholder.clone()),
+                }
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        match unbound {
+            Some(placeholder) => Err(SqlError::new("42P02", format!("there is no parameter {placeholder}"))),
+            None => Ok(statement),
+        }
+    }
+
+    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+    }
+    /// A query's data frame.
+    pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
+        let plan = self.plan(Statement::Query(Box::new(query))).await?;
+        Ok(DataFrame::new(self.ctx.state(), plan))
+    }
+    /// The data frame of a query that was put together as text.
+    pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
+        match parse(sql)?.pop() {
+            Some(Statement::Query(query)) => self.frame(*query).await,
+            _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
+        }
+    }
+
+    async fn query(&mut self, statement: Statement) -> Result<StatementResult> {
+        let plan = self.plan(statement).await?;
+        let frame = DataFrame::new(self.ctx.state(), plan);
+        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+        Ok(StatementResult::Rows { schema, batches: frame.collect().await? })
+    }
+
+    async fn explain(&mut self, statement: Statement) -> Result<StatementResult> {
+        let Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options } =
+            statement
+        else {
+            unreachable!("called for EXPLAIN");
+        };
+        // A change is explained as the query that finds its rows.
+        let query = match *statement {
+            Statement::Update(update) => self.update_query(&update)?.0,
+            Statement::Delete(delete) => self.delete_query(&delete)?.0,
+            Statement::Insert(insert) => match insert.source {
+                Some(source) => source.to_string(),
+                None => "SELECT 1".into(),
+            },
+            other => other.to_string(),
+        };
+        let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
+        let explain = Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
+        self.query(explain).await
+    }
+}

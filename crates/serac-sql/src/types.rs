@@ -1,0 +1,161 @@
+//! SQL types: from the parser's to the engine's, and assignment of values to columns.
+
+use crate::error::{Result, SqlError};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, StringViewArray};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::arrow::util::display::FormatOptions;
+use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use serac_engine::definition::SqlType;
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// NUMERIC without precision and scale.
+const DEFAULT_DECIMAL: (u8, i8) = (38, 10);
+
+fn decimal(info: &ExactNumberInfo) -> Result<SqlType> {
+    let (precision, scale) = match *info {
+        ExactNumberInfo::None => DEFAULT_DECIMAL,
+        ExactNumberInfo::Precision(p) => (u8::try_from(p).unwrap_or(u8::MAX), 0),
+        ExactNumberInfo::PrecisionAndScale(p, s) => {
+            (u8::try_from(p).unwrap_or(u8::MAX), i8::try_from(s).unwrap_or(i8::MAX))
+        }
+    };
+    if precision == 0 || precision > 38 || scale < 0 || scale as u8 > precision {
+        return Err(SqlError::new("22023", format!("NUMERIC({precision},{scale}) is not between NUMERIC(1,0) and NUMERIC(38,38)")));
+    }
+    Ok(ColumnType::Decimal { precision, scale }.into())
+}
+
+fn text(length: &Option<CharacterLength>, fixed_length: bool) -> Result<SqlType> {
+    let length = match length {
+        None => fixed_length.then_some(1),
+        Some(CharacterLength::IntegerLength { length, .. }) => {
+            Some(u32::try_from(*length).map_err(|_| SqlError::new("22023", "the length is too large"))?)
+        }
+        Some(CharacterLength::Max) => None,
+    };
+    Ok(SqlType { column_type: ColumnType::Utf8, length, fixed_length })
+}
+
+/// The engine's type for a type in a statement; SERIAL types are their integers.
+pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
+    Ok(match data_type {
+        DataType::Boolean | DataType::Bool => ColumnType::Boolean.into(),
+        DataType::SmallInt(_) | DataType::Int2(_) => ColumnType::Int16.into(),
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => ColumnType::Int32.into(),
+        DataType::BigInt(_) | DataType::Int8(_) => ColumnType::Int64.into(),
+        DataType::Real | DataType::Float4 => ColumnType::Float32.into(),
+        DataType::Float(ExactNumberInfo::Precision(p)) if *p <= 24 => ColumnType::Float32.into(),
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => {
+            ColumnType::Float64.into()
+        }
+        DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => decimal(info)?,
+        DataType::Date => ColumnType::Date.into(),
+        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => ColumnType::Time.into(),
+        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            ColumnType::Timestamp { utc: false }.into()
+        }
+        DataType::Timestamp(..) => ColumnType::Timestamp { utc: true }.into(),
+        DataType::Interval { .. } => ColumnType::Interval.into(),
+        DataType::Varchar(n) | DataType::CharVarying(n) | DataType::CharacterVarying(n) => text(n, false)?,
+        DataType::Text | DataType::String(_) => ColumnType::Utf8.into(),
+        DataType::Char(n) | DataType::Character(n) => text(n, true)?,
+        DataType::Bytea | DataType::Blob(_) | DataType::Varbinary(_) => ColumnType::Binary.into(),
+        DataType::Uuid => ColumnType::Uuid.into(),
+        DataType::Custom(name, _) => match serial_type(name.to_string().to_lowercase().as_str()) {
+            Some(column_type) => column_type.into(),
+            None => return Err(SqlError::new("42704", format!("type \"{name}\" does not exist"))),
+        },
+        other => return Err(SqlError::new("42704", format!("type {other} is not supported"))),
+    })
+}
+
+/// The integer behind SERIAL.
+pub(crate) fn serial_type(name: &str) -> Option<ColumnType> {
+    match name {
+        "serial" | "serial4" => Some(ColumnType::Int32),
+        "bigserial" | "serial8" => Some(ColumnType::Int64),
+        "smallserial" | "serial2" => Some(ColumnType::Int16),
+        _ => None,
+    }
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> =
+        text.trim_matches(['{', '}']).bytes().filter(|b| *b != b'-').map(|b| (b as char).to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |all, d| all << 4 | d)).collect();
+    (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
+}
+
+/// The canonical text of a UUID.
+pub fn format_uuid(bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn parse_bytea(text: &str) -> Option<Vec<u8>> {
+    match text.strip_prefix("\\x") {
+        None => Some(text.as_bytes().to_vec()),
+        Some(hex) if hex.len() % 2 == 0 && hex.is_ascii() => {
+            (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).ok()).collect()
+        }
+        Some(_) => None,
+    }
+}
+
+/// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
+pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
+    let target = sql_type.column_type.arrow();
+    if *array.data_type() == target {
+        return Ok(array.clone());
+    }
+    let is_text = matches!(array.data_type(), ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View);
+    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type {sql_type}: \"{text}\""));
+    if is_text && matches!(sql_type.column_type, ColumnType::Uuid | ColumnType::Binary) {
+        let strings = cast_with_options(array, &ArrowType::Utf8View, &options)?;
+        let strings: &StringViewArray = strings.as_string_view();
+        if sql_type.column_type == ColumnType::Uuid {
+            let mut uuids = FixedSizeBinaryBuilder::with_capacity(strings.len(), 16);
+            for text in strings {
+                match text {
+                    Some(text) => uuids.append_value(parse_uuid(text).ok_or_else(|| invalid(text))?)?,
+                    None => uuids.append_null(),
+                }
+            }
+            return Ok(Arc::new(uuids.finish()));
+        }
+        let mut bytes = datafusion::arrow::array::BinaryViewBuilder::new();
+        for text in strings {
+            match text {
+                Some(text) => bytes.append_value(parse_bytea(text).ok_or_else(|| invalid(text))?),
+                None => bytes.append_null(),
+            }
+        }
+        return Ok(Arc::new(bytes.finish()));
+    }
+    // Fractions are rounded, not cut, on their way into integers.
+    let rounded;
+    let source = match (array.data_type(), sql_type.column_type) {
+        (ArrowType::Float32 | ArrowType::Float64, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
+            let floats = cast_with_options(array, &ArrowType::Float64, &options)?;
+            let floats = floats.as_primitive::<datafusion::arrow::datatypes::Float64Type>();
+            rounded = Arc::new(floats.unary::<_, datafusion::arrow::datatypes::Float64Type>(f64::round_ties_even)) as ArrayRef;
+            &rounded
+        }
+        (ArrowType::Decimal128(p, s), ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) if *s > 0 => {
+            rounded = cast_with_options(array, &ArrowType::Decimal128(*p, 0), &options)?;
+            &rounded
+        }
+        _ => array,
+    };
+    cast_with_options(source, &target, &options).map_err(|error| {
+        let mut error = SqlError::from(error);
+        if error.sqlstate == "XX000" {
+            error.sqlstate = "42804";
+        }
+        error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
+        error
+    })
+}
