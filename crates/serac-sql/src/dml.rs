@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;

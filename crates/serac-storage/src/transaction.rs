@@ -38,9 +38,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs inside the commit critical section, with the commit timestamp, before anybody can see the transaction.
-pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send>;
+pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
 /// Runs at an abort or when the past that it cares for is gone.
-pub type Action = Box<dyn FnOnce() + Send>;
+pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
 /// The start timestamps of running transactions, oldest first, with how many share each.
 #[derive(Debug, Default)]

@@ -1,0 +1,61 @@
+//! Runs every `tests/slt/*.slt` file against a fresh database in memory. Errors are shown as `ERROR <SQLSTATE>: <message>`.
+
+use async_trait::async_trait;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
+use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+
+struct Connection(Session);
+
+#[async_trait]
+impl AsyncDB for Connection {
+    type Error = SqlError;
+    type ColumnType = DefaultColumnType;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, SqlError> {
+        let Some(result) = self.0.execute(sql).await?.pop() else { return Ok(DBOutput::StatementComplete(0)) };
+        Ok(match result {
+            StatementResult::Command { rows, .. } => DBOutput::StatementComplete(rows),
+            StatementResult::Rows { schema, batches } => {
+                let options = FormatOptions::default().with_null("NULL");
+                let mut rows = Vec::new();
+                for batch in &batches {
+                    let columns: Vec<_> =
+                        batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+                    for row in 0..batch.num_rows() {
+                        let text = |c: &ArrayFormatter<'_>| match c.value(row).to_string() {
+                            empty if empty.is_empty() => "(empty)".to_owned(),
+                            text => text,
+                        };
+                        rows.push(columns.iter().map(text).collect());
+                    }
+                }
+                DBOutput::Rows { types: vec![DefaultColumnType::Any; schema.fields().len()], rows }
+            }
+        })
+    }
+    fn engine_name(&self) -> &str {
+        "serac"
+    }
+    async fn shutdown(&mut self) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_files() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let mut failures = Vec::new();
+    for file in &files {
+        let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(2), ..Default::default() }).unwrap();
+        let mut runner = Runner::new(|| {
+            let session = Session::new(&db);
+            async move { Ok(Connection(session)) }
+        });
+        if let Err(error) = runner.run_file_async(file).await {
+            failures.push(format!("{}", error.display(false)));
+        }
+    }
+    assert!(!files.is_empty() && failures.is_empty(), "{}", failures.join("\n\n"));
+}
