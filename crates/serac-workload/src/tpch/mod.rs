@@ -43,7 +43,11 @@ impl TpchTable {
     pub fn generate(&self, scale: f64, batch_rows: usize) -> Box<dyn Iterator<Item = RecordBatch> + Send> {
         macro_rules! rows {
             ($generator:ident, $arrow:ident) => {
-                Box::new($arrow::new($generator::new(scale, 1, 1)).with_batch_size(batch_rows))
+                Box::new(
+                    $arrow::new($generator::new(scale, 1, 1))
+                        .with_batch_size(batch_rows)
+                        .map(|batch| batch.expect("generated columns are of one length")),
+                )
             };
         }
         match self.name {

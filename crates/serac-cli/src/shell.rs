@@ -1,0 +1,440 @@
+//! The shell: statements and backslash commands, from a terminal, a file or a pipe.
+
+use crate::output::{Mode, format_rows};
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
+use serac_sql::{Session, SqlDatabase, SqlError, StatementResult, TransactionStatus};
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+pub struct ShellOptions {
+    pub commands: Vec<String>,
+    pub files: Vec<PathBuf>,
+    pub mode: Mode,
+    pub continue_on_error: bool,
+    pub path: Option<PathBuf>,
+}
+
+struct Shell {
+    session: Session,
+    mode: Mode,
+    timing: bool,
+    continue_on_error: bool,
+    output: Option<std::fs::File>,
+}
+
+const KEYWORDS: &[&str] = &[
+    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "INSERT INTO", "VALUES", "UPDATE", "SET",
+    "DELETE FROM", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "ALTER TABLE", "DROP TABLE", "BEGIN", "COMMIT", "ROLLBACK",
+    "SAVEPOINT", "EXPLAIN", "EXPLAIN ANALYZE", "COPY", "JOIN", "LEFT JOIN", "ON CONFLICT", "RETURNING", "PRIMARY KEY",
+    "REFERENCES", "NOT NULL", "DISTINCT", "BETWEEN", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "TRUNCATE",
+];
+
+const HELP: &str = "\
+\\d [NAME]        tables and views, or one of them
+\\dt \\dv \\di \\dn \\ds  tables, views, indexes, schemas, sequences
+\\timing          show how long statements take
+\\mode MODE       table, csv, json, markdown, expanded
+\\x               expanded on or off
+\\copy …          COPY, as in SQL
+\\i FILE          run a file
+\\o [FILE]        write results to a file
+\\metrics         figures of the database
+\\checkpoint      write a checkpoint
+\\q               quit
+Statements end with a semicolon. Ctrl-C cancels what runs.
+";
+
+/// Splits off complete statements and backslash lines; what is left is incomplete.
+pub fn split(script: &str) -> (Vec<String>, String) {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let bytes = script.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &script[at..];
+        match bytes[at] {
+            b'\\' if script[start..at].trim().is_empty() => {
+                let end = rest.find('\n').map_or(script.len(), |n| at + n);
+                parts.push(script[at..end].trim().to_owned());
+                at = end;
+                start = end;
+            }
+            quote @ (b'\'' | b'"') => {
+                at += 1 + script[at + 1..].find(quote as char).unwrap_or(script.len() - at - 1) + 1;
+                at = at.min(bytes.len());
+            }
+            b'-' if rest.starts_with("--") => at += rest.find('\n').unwrap_or(rest.len()),
+            b'/' if rest.starts_with("/*") => at += rest.find("*/").map_or(rest.len(), |n| n + 2),
+            b'$' => {
+                let tag_end = rest[1..].find('$').map(|n| n + 2);
+                let tag = tag_end.map(|n| &rest[..n]).filter(|t| t[1..t.len() - 1].chars().all(char::is_alphanumeric));
+                match tag.and_then(|t| rest[t.len()..].find(t).map(|n| n + 2 * t.len())) {
+                    Some(length) => at += length,
+                    None => at += 1,
+                }
+            }
+            b';' => {
+                let statement = script[start..at].trim();
+                if !statement.is_empty() {
+                    parts.push(statement.to_owned());
+                }
+                at += 1;
+                start = at;
+            }
+            _ => at += rest.chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    let only_comments = |text: &str| {
+        text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"))
+    };
+    let left = script[start..].to_owned();
+    (parts, if only_comments(&left) { String::new() } else { left })
+}
+
+#[derive(Helper, Hinter, Highlighter)]
+struct ShellHelper {
+    words: Vec<String>,
+}
+
+impl Completer for ShellHelper {
+    type Candidate = Pair;
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let start = line[..at].rfind(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\\')).map_or(0, |n| n + 1);
+        let prefix = line[start..at].to_lowercase();
+        if prefix.is_empty() {
+            return Ok((start, Vec::new()));
+        }
+        let matches = |word: &&String| word.to_lowercase().starts_with(&prefix);
+        let pair = |word: &String| Pair { display: word.clone(), replacement: word.clone() };
+        Ok((start, self.words.iter().filter(matches).map(pair).collect()))
+    }
+}
+
+impl Validator for ShellHelper {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let (_, left) = split(context.input());
+        Ok(if left.trim().is_empty() { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+/// An error as a person reads it: SQLSTATE, message, and a caret under the place.
+fn show_error(error: &SqlError, sql: &str) -> String {
+    let mut text = error.to_string();
+    if let Some((line, column)) = error.position
+        && let Some(source) = sql.lines().nth(line.saturating_sub(1) as usize)
+    {
+        let number = format!("LINE {line}: ");
+        let indent = " ".repeat(number.len() + (column as usize).saturating_sub(1));
+        text.push_str(&format!("\n{number}{source}\n{indent}^"));
+    }
+    text
+}
+
+impl Shell {
+    fn write(&mut self, text: &str) {
+        let result = match &mut self.output {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => std::io::stdout().write_all(text.as_bytes()),
+        };
+        // A reader that went away (head, less) is no error of ours.
+        let _ = result;
+    }
+
+    async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
+        for statement in serac_sql::parse(sql)? {
+            let started = Instant::now();
+            let cancel = self.session.cancel_handle();
+            let result = {
+                let run = self.session.execute_statement(statement);
+                tokio::pin!(run);
+                loop {
+                    tokio::select! {
+                        result = &mut run => break result,
+                        _ = tokio::signal::ctrl_c() => cancel.cancel(),
+                    }
+                }
+            }?;
+            match result {
+                StatementResult::Rows { schema, batches } => {
+                    let text = format_rows(&schema, &batches, self.mode);
+                    self.write(&text);
+                }
+                StatementResult::Command { tag, .. } if self.mode == Mode::Table || self.mode == Mode::Expanded => {
+                    self.write(&format!("{tag}\n"));
+                }
+                StatementResult::Command { .. } => {}
+            }
+            if self.timing {
+                let time = started.elapsed().as_secs_f64() * 1e3;
+                self.write(&format!("Time: {time:.3} ms\n"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs statements and commands; false if the shell shall end.
+    async fn run_parts(&mut self, parts: &[String]) -> Result<bool, ()> {
+        for part in parts {
+            let result = if part.starts_with('\\') {
+                match self.command(part).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => return Ok(false),
+                    Err(message) => Err(message),
+                }
+            } else {
+                self.sql(part).await.map_err(|error| show_error(&error, part))
+            };
+            if let Err(message) = result {
+                eprintln!("{message}");
+                if !self.continue_on_error {
+                    return Err(());
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn command(&mut self, line: &str) -> Result<bool, String> {
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim();
+        let list = |sql: &str| sql.to_owned();
+        let listing = match name {
+            "\\q" => return Ok(false),
+            "\\?" | "\\h" => {
+                self.write(HELP);
+                return Ok(true);
+            }
+            "\\timing" => {
+                self.timing = !self.timing;
+                self.write(if self.timing { "Timing is on.\n" } else { "Timing is off.\n" });
+                return Ok(true);
+            }
+            "\\x" => {
+                self.mode = if self.mode == Mode::Expanded { Mode::Table } else { Mode::Expanded };
+                return Ok(true);
+            }
+            "\\mode" => {
+                self.mode = clap::ValueEnum::from_str(argument, true)
+                    .map_err(|_| format!("no mode \"{argument}\": table, csv, json, markdown or expanded"))?;
+                return Ok(true);
+            }
+            "\\o" => {
+                self.output = match argument {
+                    "" => None,
+                    path => Some(std::fs::File::create(path).map_err(|e| format!("{path}: {e}"))?),
+                };
+                return Ok(true);
+            }
+            "\\i" => {
+                let script = std::fs::read_to_string(argument).map_err(|e| format!("{argument}: {e}"))?;
+                return Box::pin(self.script(&script)).await.map_err(|()| String::new());
+            }
+            "\\copy" => format!("COPY {}", argument.trim_end_matches(';')),
+            "\\checkpoint" => {
+                let report = self.session.database().checkpoint().map_err(|e| e.to_string())?;
+                let megabytes = report.bytes as f64 / 1e6;
+                self.write(&format!("{} tables, {} rows, {megabytes:.1} MB\n", report.tables, report.rows));
+                return Ok(true);
+            }
+            "\\metrics" => {
+                let text = metrics(&self.session);
+                self.write(&text);
+                return Ok(true);
+            }
+            "\\dt" => list("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND table_schema <> 'information_schema' ORDER BY 1, 2"),
+            "\\dv" => list("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema <> 'information_schema' ORDER BY 1, 2"),
+            "\\d" if argument.is_empty() => list("SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY 1, 2"),
+            "\\d" | "\\di" | "\\dn" | "\\ds" => {
+                let text = self.describe(name, argument)?;
+                self.write(&text);
+                return Ok(true);
+            }
+            other => return Err(format!("unknown command {other}; \\? lists them")),
+        };
+        self.sql(&listing).await.map_err(|error| show_error(&error, &listing))?;
+        Ok(true)
+    }
+
+    fn describe(&self, command: &str, argument: &str) -> Result<String, String> {
+        use comfy_table::{Table, presets};
+        let catalog = self.session.database().catalog();
+        let mut out = Table::new();
+        out.load_style(presets::UTF8_BORDERS_ONLY);
+        match command {
+            "\\dn" => {
+                out.set_header(["schema"]);
+                out.add_rows(catalog.schemas.keys().map(|name| [name]));
+            }
+            "\\di" => {
+                out.set_header(["index", "table", "columns", "unique"]);
+                for table in catalog.tables() {
+                    for key in &table.definition.keys {
+                        let columns: Vec<_> =
+                            key.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
+                        out.add_row([key.name.as_str(), table.name(), &columns.join(", "), if key.unique { "yes" } else { "no" }]);
+                    }
+                }
+            }
+            "\\ds" => {
+                out.set_header(["sequence", "last value"]);
+                for sequence in catalog.schemas.values().flat_map(|s| s.sequences.values()) {
+                    let last = sequence.last().map_or("-".into(), |v| v.to_string());
+                    out.add_row([sequence.definition.name.clone(), last]);
+                }
+            }
+            _ => {
+                let name = argument.trim_end_matches(';');
+                let (schema, short) = name.split_once('.').unwrap_or(("public", name));
+                let table = catalog.table(schema, short).map_err(|e| e.to_string())?;
+                let definition = &table.definition;
+                out.set_header(["column", "type", "nullable", "default"]);
+                for c in &definition.columns {
+                    let nullable = if c.nullable { "" } else { "not null" };
+                    out.add_row([c.name.clone(), c.sql_type.to_string(), nullable.into(), c.default.clone().unwrap_or_default()]);
+                }
+                let mut text = format!("Table \"{schema}.{short}\"\n{out}\n");
+                let names = |columns: &[usize], of: &serac_engine::definition::TableDefinition| {
+                    columns.iter().map(|&c| of.columns[c].name.clone()).collect::<Vec<_>>().join(", ")
+                };
+                for key in &definition.keys {
+                    let kind = match (key.primary, key.unique) {
+                        (true, _) => "PRIMARY KEY",
+                        (_, true) => "UNIQUE",
+                        _ => "index",
+                    };
+                    text.push_str(&format!("  \"{}\" {kind} ({})\n", key.name, names(&key.columns, definition)));
+                }
+                for check in &definition.checks {
+                    text.push_str(&format!("  \"{}\" CHECK ({})\n", check.name, check.expression));
+                }
+                for key in &definition.foreign_keys {
+                    let columns = names(&key.columns, definition);
+                    text.push_str(&format!("  \"{}\" FOREIGN KEY ({columns}) REFERENCES {}\n", key.name, key.parent_table));
+                }
+                return Ok(text);
+            }
+        }
+        Ok(format!("{out}\n"))
+    }
+
+    /// Runs a whole script; Ok(false) if it said \q.
+    async fn script(&mut self, script: &str) -> Result<bool, ()> {
+        let (mut parts, left) = split(script);
+        if !left.trim().is_empty() {
+            parts.push(left);
+        }
+        self.run_parts(&parts).await
+    }
+
+    async fn interactive(&mut self, path: Option<&PathBuf>) -> Result<(), String> {
+        let place = path.map_or("in memory".into(), |p| p.display().to_string());
+        println!("SeracDB {} ({place}). \\? for help.", env!("CARGO_PKG_VERSION"));
+        let config = rustyline::Config::builder().auto_add_history(true).build();
+        let mut editor: Editor<ShellHelper, _> = Editor::with_config(config).map_err(|e| e.to_string())?;
+        let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".serac_history"));
+        if let Some(history) = &history {
+            let _ = editor.load_history(history);
+        }
+        self.continue_on_error = true;
+        loop {
+            let mut words: Vec<String> = KEYWORDS.iter().map(ToString::to_string).collect();
+            for table in self.session.database().catalog().tables() {
+                words.push(table.name().to_owned());
+                words.extend(table.definition.columns.iter().map(|c| c.name.clone()));
+            }
+            editor.set_helper(Some(ShellHelper { words }));
+            let prompt = match self.session.transaction_status() {
+                TransactionStatus::Idle => "serac> ",
+                TransactionStatus::Open => "serac*> ",
+                TransactionStatus::Failed => "serac!> ",
+            };
+            match tokio::task::block_in_place(|| editor.readline(prompt)) {
+                Ok(line) => {
+                    if !self.script(&line).await.unwrap_or(true) {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if let Some(history) = &history {
+            let _ = editor.save_history(history);
+        }
+        Ok(())
+    }
+}
+
+fn metrics(session: &Session) -> String {
+    let m = session.database().metrics();
+    let mut text = format!(
+        "transactions  {} committed, {} rolled back, {} snapshots held\n\
+         collector     {} waiting, {} versions unlinked, {:.1} MB of undo\n\
+         log           {:.1} MB written, {} syncs\n",
+        m.commits,
+        m.aborts,
+        m.active_snapshots,
+        m.gc_backlog,
+        m.gc_unlinked,
+        m.undo_bytes as f64 / 1e6,
+        m.log_bytes_written as f64 / 1e6,
+        m.log_syncs,
+    );
+    for (_, name, table) in &m.tables {
+        text.push_str(&format!(
+            "table {name}: {} rows, {} blocks ({} with versions), {:.1} MB of heap\n",
+            table.rows,
+            table.blocks,
+            table.versioned_blocks,
+            table.heap_bytes as f64 / 1e6
+        ));
+    }
+    text
+}
+
+/// Runs the shell.
+pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> {
+    let mut shell = Shell {
+        session: Session::new(db),
+        mode: options.mode,
+        timing: false,
+        continue_on_error: options.continue_on_error,
+        output: None,
+    };
+    let failed = |result: Result<bool, ()>| result.map_err(|()| String::new());
+    if options.commands.is_empty() && options.files.is_empty() {
+        if std::io::stdin().is_terminal() {
+            return shell.interactive(options.path.as_ref()).await;
+        }
+        let mut script = String::new();
+        std::io::stdin().read_to_string(&mut script).map_err(|e| e.to_string())?;
+        failed(shell.script(&script).await)?;
+    }
+    for command in &options.commands {
+        failed(shell.script(command).await)?;
+    }
+    for file in &options.files {
+        let script = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        failed(shell.script(&script).await)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn scripts_are_split_at_semicolons_outside_of_quotes_and_comments() {
+        let (parts, left) = split("select ';', \";\"; -- no; end\nselect 2 /* ; */;\\dt\nselect $$;$$; select 3");
+        assert_eq!(parts, ["select ';', \";\"", "-- no; end\nselect 2 /* ; */", "\\dt", "select $$;$$"]);
+        assert_eq!(left.trim(), "select 3");
+        assert_eq!(split("-- only a comment\n").1, "");
+        assert_eq!(split("select 'open").1, "select 'open");
+    }
+}
