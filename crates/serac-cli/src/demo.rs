@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args, Debug)]
 pub struct DemoArguments {
     /// TPC-H scale factor: 1 is about 8.7 million rows.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value_t = 1.0)]
     sf: f64,
     /// Keeps the database in this folder instead of in memory.
     #[arg(long)]

@@ -34,10 +34,12 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
             uuids.iter().map(|u| u.map_or(null.into(), serac_sql::format_uuid)).collect()
         }
         DataType::BinaryView => {
-            let hex = |bytes: &[u8]| bytes.iter().fold("\\x".to_owned(), |mut s, b| {
-                let _ = write!(s, "{b:02x}");
-                s
-            });
+            let hex = |bytes: &[u8]| {
+                bytes.iter().fold("\\x".to_owned(), |mut s, b| {
+                    let _ = write!(s, "{b:02x}");
+                    s
+                })
+            };
             array.as_binary_view().iter().map(|b| b.map_or(null.into(), hex)).collect()
         }
         _ => {
@@ -115,16 +117,12 @@ pub fn format_rows(schema: &SchemaRef, batches: &[RecordBatch], mode: Mode) -> S
             let mut objects = Vec::with_capacity(total);
             for batch in batches {
                 let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, "")).collect();
-                for row in 0..batch.num_rows() {
-                    let fields: Vec<String> = names
-                        .iter()
-                        .enumerate()
-                        .map(|(i, name)| {
-                            format!("{}: {}", serde_json::Value::from(*name), json_value(batch.column(i), row, &columns[i][row]))
-                        })
-                        .collect();
-                    objects.push(format!("{{{}}}", fields.join(", ")));
-                }
+                objects.extend((0..batch.num_rows()).map(|row| {
+                    let fields = names.iter().zip(batch.columns()).zip(&columns).map(|((name, array), texts)| {
+                        format!("{}: {}", serde_json::Value::from(*name), json_value(array, row, &texts[row]))
+                    });
+                    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+                }));
             }
             let _ = writeln!(out, "[{}]", objects.join(",\n "));
         }

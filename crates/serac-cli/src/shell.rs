@@ -27,10 +27,46 @@ struct Shell {
 }
 
 const KEYWORDS: &[&str] = &[
-    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "INSERT INTO", "VALUES", "UPDATE", "SET",
-    "DELETE FROM", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "ALTER TABLE", "DROP TABLE", "BEGIN", "COMMIT", "ROLLBACK",
-    "SAVEPOINT", "EXPLAIN", "EXPLAIN ANALYZE", "COPY", "JOIN", "LEFT JOIN", "ON CONFLICT", "RETURNING", "PRIMARY KEY",
-    "REFERENCES", "NOT NULL", "DISTINCT", "BETWEEN", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "TRUNCATE",
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "ORDER BY",
+    "HAVING",
+    "LIMIT",
+    "INSERT INTO",
+    "VALUES",
+    "UPDATE",
+    "SET",
+    "DELETE FROM",
+    "CREATE TABLE",
+    "CREATE VIEW",
+    "CREATE INDEX",
+    "ALTER TABLE",
+    "DROP TABLE",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "EXPLAIN",
+    "EXPLAIN ANALYZE",
+    "COPY",
+    "JOIN",
+    "LEFT JOIN",
+    "ON CONFLICT",
+    "RETURNING",
+    "PRIMARY KEY",
+    "REFERENCES",
+    "NOT NULL",
+    "DISTINCT",
+    "BETWEEN",
+    "LIKE",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "TRUNCATE",
 ];
 
 const HELP: &str = "\
@@ -88,9 +124,8 @@ pub fn split(script: &str) -> (Vec<String>, String) {
             _ => at += rest.chars().next().map_or(1, char::len_utf8),
         }
     }
-    let only_comments = |text: &str| {
-        text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"))
-    };
+    let only_comments =
+        |text: &str| text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"));
     let left = script[start..].to_owned();
     (parts, if only_comments(&left) { String::new() } else { left })
 }
@@ -245,9 +280,15 @@ impl Shell {
                 self.write(&text);
                 return Ok(true);
             }
-            "\\dt" => list("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND table_schema <> 'information_schema' ORDER BY 1, 2"),
-            "\\dv" => list("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema <> 'information_schema' ORDER BY 1, 2"),
-            "\\d" if argument.is_empty() => list("SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY 1, 2"),
+            "\\dt" => list(
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND table_schema <> 'information_schema' ORDER BY 1, 2",
+            ),
+            "\\dv" => list(
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema <> 'information_schema' ORDER BY 1, 2",
+            ),
+            "\\d" if argument.is_empty() => list(
+                "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY 1, 2",
+            ),
             "\\d" | "\\di" | "\\dn" | "\\ds" => {
                 let text = self.describe(name, argument)?;
                 self.write(&text);
@@ -275,7 +316,12 @@ impl Shell {
                     for key in &table.definition.keys {
                         let columns: Vec<_> =
                             key.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
-                        out.add_row([key.name.as_str(), table.name(), &columns.join(", "), if key.unique { "yes" } else { "no" }]);
+                        out.add_row([
+                            key.name.as_str(),
+                            table.name(),
+                            &columns.join(", "),
+                            if key.unique { "yes" } else { "no" },
+                        ]);
                     }
                 }
             }
@@ -294,7 +340,12 @@ impl Shell {
                 out.set_header(["column", "type", "nullable", "default"]);
                 for c in &definition.columns {
                     let nullable = if c.nullable { "" } else { "not null" };
-                    out.add_row([c.name.clone(), c.sql_type.to_string(), nullable.into(), c.default.clone().unwrap_or_default()]);
+                    out.add_row([
+                        c.name.clone(),
+                        c.sql_type.to_string(),
+                        nullable.into(),
+                        c.default.clone().unwrap_or_default(),
+                    ]);
                 }
                 let mut text = format!("Table \"{schema}.{short}\"\n{out}\n");
                 let names = |columns: &[usize], of: &serac_engine::definition::TableDefinition| {
@@ -313,7 +364,10 @@ impl Shell {
                 }
                 for key in &definition.foreign_keys {
                     let columns = names(&key.columns, definition);
-                    text.push_str(&format!("  \"{}\" FOREIGN KEY ({columns}) REFERENCES {}\n", key.name, key.parent_table));
+                    text.push_str(&format!(
+                        "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {}\n",
+                        key.name, key.parent_table
+                    ));
                 }
                 return Ok(text);
             }

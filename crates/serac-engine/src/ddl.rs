@@ -136,8 +136,7 @@ impl Transaction {
             }
         }
         definition.id = TableId(self.next_id());
-        let data =
-            self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+        let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
         let table = Arc::new(Table::new(definition, data));
         self.put_table(table.clone())?;
@@ -333,8 +332,8 @@ impl Transaction {
             let visible = reader.visible().clone();
             let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
             let arrays = reader.columns(&columns, &visible)?;
-            let old = RecordBatch::try_new_with_options(old_schema.clone(), arrays, &options)
-                .map_err(StorageError::from)?;
+            let old =
+                RecordBatch::try_new_with_options(old_schema.clone(), arrays, &options).map_err(StorageError::from)?;
             let batch = RecordBatch::try_new_with_options(arrow.clone(), convert(&old)?, &options)
                 .map_err(StorageError::from)?;
             self.insert_batch(&new, &batch)?;
@@ -426,8 +425,7 @@ impl Transaction {
         self.drop_data_later(table.definition.id);
         let mut definition = table.definition.clone();
         definition.id = TableId(self.next_id());
-        let data =
-            self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+        let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
         self.put_table(Arc::new(Table::new(definition, data)))
     }
@@ -439,7 +437,8 @@ impl Transaction {
     pub fn create_index(&mut self, schema: &str, table: &str, key: KeyDefinition) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
         self.lock_for_ddl(&old)?;
-        let taken = self.catalog.schema(schema)?.tables.values().any(|t| t.definition.keys.iter().any(|k| k.name == key.name));
+        let taken =
+            self.catalog.schema(schema)?.tables.values().any(|t| t.definition.keys.iter().any(|k| k.name == key.name));
         if taken {
             return exists("relation", key.name);
         }

@@ -61,13 +61,7 @@ impl Transaction {
                 continue;
             }
             gone = true;
-            self.pending.push(PendingForeignKey::Parent {
-                parent: parent.clone(),
-                child,
-                foreign_key: i,
-                key,
-                shown,
-            });
+            self.pending.push(PendingForeignKey::Parent { parent: parent.clone(), child, foreign_key: i, key, shown });
         }
         if gone {
             let start = self.snapshot().start().0;
@@ -174,7 +168,11 @@ impl Transaction {
             operation: "update or delete",
             table: parent.name().into(),
             constraint: definition.name.clone(),
-            detail: format!("Key ({})=({shown}) is still referenced from table \"{}\".", names.join(", "), child.name()),
+            detail: format!(
+                "Key ({})=({shown}) is still referenced from table \"{}\".",
+                names.join(", "),
+                child.name()
+            ),
         })
     }
 

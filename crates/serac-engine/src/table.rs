@@ -37,9 +37,7 @@ impl TableIndex {
         self.entries
             .rows(&wanted)
             .into_iter()
-            .filter(|&row| {
-                data.read(snapshot, row, &columns, &mut buffer) && key::encode(&buffer.values()).0 == wanted
-            })
+            .filter(|&row| data.read(snapshot, row, &columns, &mut buffer) && key::encode(&buffer.values()).0 == wanted)
             .collect()
     }
 }

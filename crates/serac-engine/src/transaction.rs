@@ -72,11 +72,8 @@ fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<Array
     let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
     let trim = |s: &str| s.trim_end_matches(' ').len();
     let blanks = definition.sql_type.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());
-    let checked: StringViewArray = if blanks {
-        strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect()
-    } else {
-        strings.clone()
-    };
+    let checked: StringViewArray =
+        if blanks { strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect() } else { strings.clone() };
     if checked.iter().flatten().any(|s| s.len() > limit && s.chars().count() > limit) {
         return Err(EngineError::TooLong { sql_type: definition.sql_type.to_string() });
     }
@@ -309,7 +306,8 @@ impl Transaction {
             .filter(|index| index.definition.columns.iter().any(|c| columns.contains(c)))
             .cloned()
             .collect();
-        let references = table.definition.foreign_keys.iter().any(|key| key.columns.iter().any(|c| columns.contains(c)));
+        let references =
+            table.definition.foreign_keys.iter().any(|key| key.columns.iter().any(|c| columns.contains(c)));
         let referenced = self.is_referenced(table);
         let all = storage_ids(&(0..table.definition.columns.len()).collect::<Vec<_>>());
         let mut old = RowBuffer::default();
@@ -501,9 +499,9 @@ impl Transaction {
 
 /// Removes an index entry unless some reachable version of the row (again) has the key.
 fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
-    let used = table.data.any_version_matches(row, &index.column_ids(), &mut |version| {
-        key::encode(&version.values()).0 == wanted
-    });
+    let used = table
+        .data
+        .any_version_matches(row, &index.column_ids(), &mut |version| key::encode(&version.values()).0 == wanted);
     if !used {
         index.entries.remove(wanted, row);
     }

@@ -43,8 +43,10 @@ fn table(txn: &Transaction, name: &str) -> Arc<Table> {
 
 fn insert(txn: &mut Transaction, name: &str, id: i64, parent: Option<i64>) -> Result<RowId, EngineError> {
     let table = table(txn, name);
-    let row =
-        txn.insert_row(&table, &[Value::Int64(id), parent.map_or(Value::Null, Value::Int64), Value::Bytes(b"some longer text")])?;
+    let row = txn.insert_row(
+        &table,
+        &[Value::Int64(id), parent.map_or(Value::Null, Value::Int64), Value::Bytes(b"some longer text")],
+    )?;
     txn.check_statement_end()?;
     Ok(row)
 }
@@ -201,9 +203,10 @@ fn ddl_is_transactional_and_survives_a_restart() {
     })
     .unwrap();
     txn.drop_column("public", "t", "parent", false).unwrap();
-    txn.create_sequence("public", SequenceDefinition {
-        id: 0, name: "s".into(), start: 5, increment: 1, min: 1, max: i64::MAX, owner: None,
-    })
+    txn.create_sequence(
+        "public",
+        SequenceDefinition { id: 0, name: "s".into(), start: 5, increment: 1, min: 1, max: i64::MAX, owner: None },
+    )
     .unwrap();
     txn.commit().unwrap().wait().unwrap();
     assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 5);

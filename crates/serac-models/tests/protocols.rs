@@ -113,7 +113,11 @@ fn reader_beside(commits: bool, bulk: bool) {
             let row = row.clone();
             loom::thread::spawn(move || {
                 row.write();
-                if commits { row.commit() } else { row.abort() }
+                if commits {
+                    row.commit()
+                } else {
+                    row.abort()
+                }
                 row.collect();
             })
         };

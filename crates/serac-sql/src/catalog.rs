@@ -2,8 +2,8 @@
 
 use crate::scan::SeracTable;
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlanBuilder, col};

@@ -4,10 +4,10 @@
 
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc;
-use datafusion::arrow::array::RecordBatch;
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget};
@@ -48,7 +48,8 @@ impl Options {
             null: String::new(),
         };
         let byte = |c: char| {
-            u8::try_from(c).map_err(|_| SqlError::new("22023", "COPY delimiter and quote must be single one-byte characters"))
+            u8::try_from(c)
+                .map_err(|_| SqlError::new("22023", "COPY delimiter and quote must be single one-byte characters"))
         };
         for option in given {
             match option {
@@ -76,7 +77,8 @@ fn read_file(path: &str, options: &Options, columns: usize) -> Result<Batches> {
     let file = File::open(path).map_err(|e| io(path, e))?;
     Ok(match options.format {
         Format::Csv => {
-            let fields: Vec<Field> = (0..columns).map(|i| Field::new(format!("c{i}"), DataType::Utf8View, true)).collect();
+            let fields: Vec<Field> =
+                (0..columns).map(|i| Field::new(format!("c{i}"), DataType::Utf8View, true)).collect();
             let schema: SchemaRef = Arc::new(Schema::new(fields));
             let null = format!("^{}$", regex_escape(&options.null));
             let reader = csv::ReaderBuilder::new(schema)
@@ -89,7 +91,8 @@ fn read_file(path: &str, options: &Options, columns: usize) -> Result<Batches> {
             Box::new(reader.map(|batch| batch.map_err(SqlError::from)))
         }
         Format::Parquet => {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| SqlError::new("22P04", e.to_string()))?;
+            let builder =
+                ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| SqlError::new("22P04", e.to_string()))?;
             let reader = builder.with_batch_size(8192).build().map_err(|e| SqlError::new("22P04", e.to_string()))?;
             Box::new(reader.map(|batch| batch.map_err(SqlError::from)))
         }
@@ -124,7 +127,9 @@ impl Session {
         let rows = if to {
             let query = match source {
                 CopySource::Query(query) => query.to_string(),
-                CopySource::Table { table_name, columns } if columns.is_empty() => format!("SELECT * FROM {table_name}"),
+                CopySource::Table { table_name, columns } if columns.is_empty() => {
+                    format!("SELECT * FROM {table_name}")
+                }
                 CopySource::Table { table_name, columns } => {
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                     format!("SELECT {} FROM {table_name}", columns.join(", "))
@@ -140,7 +145,9 @@ impl Session {
             for column in &columns {
                 let name = fold(column);
                 let at = table.definition.column(&name);
-                targets.push(at.ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name())))?);
+                targets.push(at.ok_or_else(|| {
+                    SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name()))
+                })?);
             }
             if targets.is_empty() {
                 targets = (0..table.definition.columns.len()).collect();
@@ -149,7 +156,10 @@ impl Session {
             for batch in read_file(&filename, &options, targets.len())? {
                 let batch = batch.map_err(|e| at_row(e, &filename, rows))?;
                 if batch.num_columns() != targets.len() {
-                    return Err(SqlError::new("22P04", format!("\"{filename}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len())));
+                    return Err(SqlError::new(
+                        "22P04",
+                        format!("\"{filename}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len()),
+                    ));
                 }
                 let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, &filename, rows))?;
                 self.check_rows(&table, &complete).map_err(|e| at_row(e, &filename, rows))?;

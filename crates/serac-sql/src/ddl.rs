@@ -5,8 +5,8 @@ use crate::session::{Session, StatementResult, fold, resolve};
 use crate::types::{serial_type, sql_type};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, CreateView,
-    DataType, DropBehavior, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, ObjectName, ObjectType,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, CreateView, DataType,
+    DropBehavior, Expr, ForeignKeyConstraint, GeneratedAs, Ident, IndexColumn, ObjectName, ObjectType,
     ReferentialAction, RenameTableNameKind, SchemaName, SequenceOptions, Statement, TableConstraint,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -31,7 +31,9 @@ struct TableBuilder {
 fn columns_of(definition: &TableDefinition, names: impl Iterator<Item = String>) -> Result<Vec<usize>> {
     names
         .map(|name| {
-            definition.column(&name).ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
+            definition
+                .column(&name)
+                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
         })
         .collect()
 }
@@ -50,9 +52,12 @@ fn integer(expr: &Expr) -> Result<i64> {
     expr.to_string().replace(' ', "").parse().map_err(|_| SqlError::new("22P02", format!("{expr} is not an integer")))
 }
 
-fn sequence(name: String, options: &[SequenceOptions], column_type: serac_storage::ColumnType) -> Result<SequenceDefinition> {
-    let mut definition =
-        SequenceDefinition { id: 0, name, start: 0, increment: 1, min: 1, max: i64::MAX, owner: None };
+fn sequence(
+    name: String,
+    options: &[SequenceOptions],
+    column_type: serac_storage::ColumnType,
+) -> Result<SequenceDefinition> {
+    let mut definition = SequenceDefinition { id: 0, name, start: 0, increment: 1, min: 1, max: i64::MAX, owner: None };
     match column_type {
         serac_storage::ColumnType::Int16 => definition.max = i16::MAX.into(),
         serac_storage::ColumnType::Int32 => definition.max = i32::MAX.into(),
@@ -78,8 +83,7 @@ fn sequence(name: String, options: &[SequenceOptions], column_type: serac_storag
     }
     definition.min = min.unwrap_or(definition.min);
     definition.max = max.unwrap_or(definition.max);
-    definition.start =
-        start.unwrap_or(if definition.increment < 0 { definition.max } else { definition.min });
+    definition.start = start.unwrap_or(if definition.increment < 0 { definition.max } else { definition.min });
     Ok(definition)
 }
 
@@ -450,7 +454,10 @@ impl Session {
                 }
                 // Values first, outside of the engine's borrow: one per row, because a default may differ from row to row.
                 let count = self.frame_of(&format!("SELECT count(*) FROM {}", qualified(schema, name))).await?;
-                let count = count.collect().await?[0].column(0).as_primitive::<datafusion::arrow::datatypes::Int64Type>().value(0);
+                let count = count.collect().await?[0]
+                    .column(0)
+                    .as_primitive::<datafusion::arrow::datatypes::Int64Type>()
+                    .value(0);
                 let values = self.column_default(&column, count as usize)?;
                 let taken = std::cell::Cell::new(0);
                 self.txn()?.add_column(schema, name, column.clone(), |rows| {
@@ -477,7 +484,13 @@ impl Session {
                     let remaining = self.txn()?.catalog().table(schema, name)?.clone();
                     for check in &remaining.definition.checks {
                         self.check_expression(&remaining.definition, &check.expression).map_err(|_| {
-                            SqlError::new("2BP01", format!("cannot drop column \"{column}\" because constraint \"{}\" depends on it", check.name))
+                            SqlError::new(
+                                "2BP01",
+                                format!(
+                                    "cannot drop column \"{column}\" because constraint \"{}\" depends on it",
+                                    check.name
+                                ),
+                            )
                         })?;
                     }
                 }
@@ -487,11 +500,16 @@ impl Session {
                 let renamed = self.txn()?.catalog().table(schema, name)?.clone();
                 for check in &renamed.definition.checks {
                     self.check_expression(&renamed.definition, &check.expression).map_err(|_| {
-                        SqlError::new("2BP01", format!("cannot rename the column because constraint \"{}\" depends on it", check.name))
+                        SqlError::new(
+                            "2BP01",
+                            format!("cannot rename the column because constraint \"{}\" depends on it", check.name),
+                        )
                     })?;
                 }
             }
-            AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new) } => {
+            AlterTableOperation::RenameTable {
+                table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
+            } => {
                 let new = resolve(new)?.1;
                 self.txn()?.rename_table(schema, name, &new)?;
                 *name = new;
@@ -510,7 +528,10 @@ impl Session {
                             .collect()
                             .await?;
                         if nulls.iter().any(|b| b.num_rows() > 0) {
-                            return Err(SqlError::new("23502", format!("column \"{column}\" of relation \"{name}\" contains null values")));
+                            return Err(SqlError::new(
+                                "23502",
+                                format!("column \"{column}\" of relation \"{name}\" contains null values"),
+                            ));
                         }
                         self.txn()?.alter_column(schema, name, &column, |c| c.nullable = false)?;
                     }
@@ -534,7 +555,10 @@ impl Session {
                 for key in builder.definition.keys.split_off(keys) {
                     if key.primary {
                         if table.definition.primary_key().is_some() {
-                            return Err(SqlError::new("42P16", format!("multiple primary keys for table \"{name}\" are not allowed")));
+                            return Err(SqlError::new(
+                                "42P16",
+                                format!("multiple primary keys for table \"{name}\" are not allowed"),
+                            ));
                         }
                         for &c in &key.columns {
                             let set = AlterColumnOperation::SetNotNull;
@@ -561,7 +585,10 @@ impl Session {
         let violating = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", qualified(schema, name), check.expression);
         let rows = self.frame_of(&violating).await?.collect().await?;
         if rows.iter().any(|b| b.num_rows() > 0) {
-            return Err(SqlError::new("23514", format!("check constraint \"{}\" of relation \"{name}\" is violated by some row", check.name)));
+            return Err(SqlError::new(
+                "23514",
+                format!("check constraint \"{}\" of relation \"{name}\" is violated by some row", check.name),
+            ));
         }
         Ok(self.txn()?.add_check(schema, name, check)?)
     }

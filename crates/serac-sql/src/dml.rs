@@ -7,7 +7,9 @@ use crate::error::{Result, SqlError};
 use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
+};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
@@ -42,7 +44,9 @@ fn column_of(table: &Table, name: &str) -> Result<usize> {
 /// The table's columns, all nullable.
 fn nullable_schema(table: &Table) -> Arc<Schema> {
     let columns = table.definition.columns.iter();
-    Arc::new(Schema::new(columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true)).collect::<Vec<_>>(),
+    ))
 }
 
 /// The assignments of SET, as column positions and expressions.
@@ -116,9 +120,16 @@ impl Session {
         Ok(())
     }
 
-    async fn returning(&mut self, table: &Table, alias: &str, items: &[SelectItem], rows: Vec<RecordBatch>) -> Result<StatementResult> {
+    async fn returning(
+        &mut self,
+        table: &Table,
+        alias: &str,
+        items: &[SelectItem],
+        rows: Vec<RecordBatch>,
+    ) -> Result<StatementResult> {
         let schema = nullable_schema(table);
-        let rows = rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
+        let rows =
+            rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
         self.lend(RETURNING, Arc::new(MemTable::try_new(schema, vec![rows])?));
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let frame = self.frame_of(&format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias))).await?;
@@ -167,7 +178,10 @@ impl Session {
             }
         };
         if let Some(column) = targets.iter().map(|&t| &table.definition.columns[t]).find(|c| c.always_generated) {
-            return Err(SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name)));
+            return Err(SqlError::new(
+                "428C9",
+                format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name),
+            ));
         }
         let mut rows = Vec::new();
         for source in &sources {
@@ -231,7 +245,13 @@ impl Session {
     }
 
     /// INSERT … ON CONFLICT. Returns the rows inserted or updated.
-    async fn insert_or(&mut self, table: &Arc<Table>, alias: &str, on: OnConflict, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
+    async fn insert_or(
+        &mut self,
+        table: &Arc<Table>,
+        alias: &str,
+        on: OnConflict,
+        rows: &RecordBatch,
+    ) -> Result<Vec<RecordBatch>> {
         let index = conflict_index(table, on.conflict_target.as_ref())?;
         let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
         let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
@@ -246,7 +266,10 @@ impl Session {
                 }
                 Some(row) => {
                     if matches!(on.action, OnConflictAction::DoUpdate(_)) && (own.contains(&row) || !met.insert(row)) {
-                        return Err(SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time"));
+                        return Err(SqlError::new(
+                            "21000",
+                            "ON CONFLICT DO UPDATE command cannot affect row a second time",
+                        ));
                     }
                     conflicting.push((i as u32, row));
                 }
@@ -309,7 +332,9 @@ impl Session {
         }
         let (table, alias) = self.target(&update.table)?;
         let set = assignments(&table, &update.assignments)?;
-        if let Some((column, _)) = set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e)) {
+        if let Some((column, _)) =
+            set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e))
+        {
             let name = &table.definition.columns[*column].name;
             return Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")));
         }
@@ -358,7 +383,8 @@ impl Session {
             .zip(&found.columns()[1..])
             .map(|(d, array)| assign(array, d.sql_type, &d.name))
             .collect::<Result<_>>()?;
-        let fields: Vec<Field> = definitions.map(|d| Field::new(&d.name, d.sql_type.column_type.arrow(), true)).collect();
+        let fields: Vec<Field> =
+            definitions.map(|d| Field::new(&d.name, d.sql_type.column_type.arrow(), true)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
         Ok((ids, RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?))
     }
@@ -432,8 +458,7 @@ fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Opti
     let found = match target {
         None => return Ok(None),
         Some(ConflictTarget::Columns(columns)) => {
-            let columns: Vec<usize> =
-                columns.iter().map(|c| column_of(table, &fold(c))).collect::<Result<_>>()?;
+            let columns: Vec<usize> = columns.iter().map(|c| column_of(table, &fold(c))).collect::<Result<_>>()?;
             table.index_on(&columns).filter(|index| index.definition.unique).cloned()
         }
         Some(ConflictTarget::OnConstraint(name)) => {

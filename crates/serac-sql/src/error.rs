@@ -71,11 +71,15 @@ impl From<&ArrowError> for SqlError {
         match error {
             ArrowError::DivideByZero => Self::new("22012", "division by zero"),
             ArrowError::ArithmeticOverflow(m) => Self::new("22003", format!("value out of range: {m}")),
-            ArrowError::CastError(m) if m.contains("overflow") || m.contains("out of range") || m.contains("too large") => {
+            ArrowError::CastError(m)
+                if m.contains("overflow") || m.contains("out of range") || m.contains("too large") =>
+            {
                 Self::new("22003", m.clone())
             }
             ArrowError::CastError(m) | ArrowError::ParseError(m) => Self::new("22P02", m.clone()),
-            ArrowError::InvalidArgumentError(m) if m.contains("too large to store") || m.contains("too small to store") => {
+            ArrowError::InvalidArgumentError(m)
+                if m.contains("too large to store") || m.contains("too small to store") =>
+            {
                 Self::new("22003", "numeric field overflow")
             }
             ArrowError::CsvError(m) => Self::new("22P04", m.clone()),

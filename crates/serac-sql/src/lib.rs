@@ -12,7 +12,5 @@ mod session;
 mod types;
 
 pub use error::{Result, SqlError};
-pub use session::{
-    CancelHandle, Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse,
-};
+pub use session::{CancelHandle, Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse};
 pub use types::format_uuid;

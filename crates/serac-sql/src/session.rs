@@ -11,14 +11,15 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Set, Statement, TransactionAccessMode, TransactionMode, Value, visit_expressions_mut,
+    Expr, Ident, ObjectName, Query, Set, Statement, TransactionAccessMode, TransactionMode, Value,
+    visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -206,7 +207,14 @@ impl Session {
             ctx.register_udf(function);
         }
         let _ = shared.state.set(ctx.state_weak_ref());
-        Self { shared, ctx, running: None, prepared: HashMap::new(), cancel: CancelHandle::default(), statement_timeout: None }
+        Self {
+            shared,
+            ctx,
+            running: None,
+            prepared: HashMap::new(),
+            cancel: CancelHandle::default(),
+            statement_timeout: None,
+        }
     }
 
     /// The engine below.
@@ -353,9 +361,8 @@ impl Session {
                 if self.running.is_some() {
                     return Some(Err(SqlError::new("25001", "there is already a transaction in progress")));
                 }
-                let read_only = modes
-                    .iter()
-                    .any(|m| matches!(m, TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)));
+                let read_only =
+                    modes.iter().any(|m| matches!(m, TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)));
                 self.begin(true, read_only);
                 done("BEGIN")
             }
@@ -485,9 +492,10 @@ impl Session {
             let name = variable.to_string().to_lowercase();
             let value = values.first().map(|v| v.to_string().trim_matches('\'').to_owned()).unwrap_or_default();
             let number = || {
-                value.trim_end_matches("ms").parse::<u64>().map_err(|_| {
-                    SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
-                })
+                value
+                    .trim_end_matches("ms")
+                    .parse::<u64>()
+                    .map_err(|_| SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\"")))
             };
             match name.as_str() {
                 "statement_timeout" => {
@@ -570,7 +578,8 @@ impl Session {
             other => other.to_string(),
         };
         let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
-        let explain = Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
+        let explain =
+            Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
         self.query(explain).await
     }
 }

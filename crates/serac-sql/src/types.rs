@@ -22,7 +22,10 @@ fn decimal(info: &ExactNumberInfo) -> Result<SqlType> {
         }
     };
     if precision == 0 || precision > 38 || scale < 0 || scale as u8 > precision {
-        return Err(SqlError::new("22023", format!("NUMERIC({precision},{scale}) is not between NUMERIC(1,0) and NUMERIC(38,38)")));
+        return Err(SqlError::new(
+            "22023",
+            format!("NUMERIC({precision},{scale}) is not between NUMERIC(1,0) and NUMERIC(38,38)"),
+        ));
     }
     Ok(ColumnType::Decimal { precision, scale }.into())
 }
@@ -82,8 +85,12 @@ pub(crate) fn serial_type(name: &str) -> Option<ColumnType> {
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u8> =
-        text.trim_matches(['{', '}']).bytes().filter(|b| *b != b'-').map(|b| (b as char).to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let digits: Vec<u8> = text
+        .trim_matches(['{', '}'])
+        .bytes()
+        .filter(|b| *b != b'-')
+        .map(|b| (b as char).to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()?;
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |all, d| all << 4 | d)).collect();
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
@@ -141,7 +148,8 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         (ArrowType::Float32 | ArrowType::Float64, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
             let floats = cast_with_options(array, &ArrowType::Float64, &options)?;
             let floats = floats.as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-            rounded = Arc::new(floats.unary::<_, datafusion::arrow::datatypes::Float64Type>(f64::round_ties_even)) as ArrayRef;
+            rounded = Arc::new(floats.unary::<_, datafusion::arrow::datatypes::Float64Type>(f64::round_ties_even))
+                as ArrayRef;
             &rounded
         }
         (ArrowType::Decimal128(p, s), ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) if *s > 0 => {

@@ -48,7 +48,9 @@ async fn all_files() {
     files.sort();
     let mut failures = Vec::new();
     for file in &files {
-        let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(2), ..Default::default() }).unwrap();
+        let db =
+            SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(2), ..Default::default() })
+                .unwrap();
         let mut runner = Runner::new(|| {
             let session = Session::new(&db);
             async move { Ok(Connection(session)) }

@@ -73,6 +73,7 @@ pub(crate) unsafe fn fill(block: &Block, schema: &TableSchema, from: u32, batch:
     Ok(())
 }
 
+#[allow(clippy::mut_from_ref)] // as `Block::exclusive`
 unsafe fn bitmap<'a>(block: &'a Block, layout: &BlockLayout, offset: usize) -> &'a mut [u8] {
     // SAFETY: by the caller's promise.
     unsafe { block.exclusive(offset, (layout.slot_count() as usize).div_ceil(64) * 8) }
@@ -102,7 +103,7 @@ unsafe fn fill_column(
 ) -> Result<()> {
     let column = &layout.columns()[index];
     let rows = array.len();
-    // SAFETY (all `exclusive` calls here): by the caller's promise; the ranges are the column's own.
+    // SAFETY: by the caller's promise; the range is the column's own.
     let validity = unsafe { bitmap(block, layout, column.validity_offset) };
     match array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
         None => set_range(validity, from, rows),
@@ -113,11 +114,13 @@ unsafe fn fill_column(
     match column.physical {
         PhysicalType::Bit => {
             let bits = array.as_boolean().values();
+            // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { bitmap(block, layout, column.value_offset) };
             set_bits(target, bits.inner().as_slice(), from, bits.offset(), rows);
         }
         PhysicalType::Fixed(width) => {
             let width = width as usize;
+            // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { block.exclusive(column.value_offset + from * width, rows * width) };
             match column_type {
                 ColumnType::Decimal { precision, .. } => fill_decimals(target, width, precision, array)?,
@@ -130,6 +133,7 @@ unsafe fn fill_column(
             }
         }
         PhysicalType::View => {
+            // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { block.exclusive(column.value_offset + from * 16, rows * 16) };
             match array.data_type() {
                 DataType::Utf8 => fill_views(block, target, array.as_string::<i32>().iter()),
@@ -186,11 +190,7 @@ fn fill_decimals(target: &mut [u8], width: usize, precision: u8, array: &ArrayRe
     }
 }
 
-fn fill_views<T: AsRef<[u8]>>(
-    block: &Block,
-    target: &mut [u8],
-    values: impl Iterator<Item = Option<T>>,
-) -> Result<()> {
+fn fill_views<T: AsRef<[u8]>>(block: &Block, target: &mut [u8], values: impl Iterator<Item = Option<T>>) -> Result<()> {
     let values: Vec<Option<T>> = values.collect();
     let values = || values.iter().map(|value| value.as_ref().map(AsRef::as_ref));
     let heap_bytes = values().flatten().map(<[u8]>::len).filter(|len| *len > INLINE_BYTES).sum();

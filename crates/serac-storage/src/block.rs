@@ -172,7 +172,7 @@ impl Block {
         let layout = *self.layout.column(column);
         let null = !self.bit(layout.validity_offset, slot);
         let index = slot.0 as usize;
-        // SAFETY (all arms): the column has an aligned value for every slot, and `bit` has checked the slot. Relaxed: see `bit`.
+        // SAFETY: in every arm the column has an aligned value for every slot, and `bit` has checked the slot. Relaxed: see `bit`.
         let bits = unsafe {
             match layout.physical {
                 PhysicalType::Bit => self.bit(layout.value_offset, slot) as u128,
@@ -201,7 +201,7 @@ impl Block {
         let layout = *self.layout.column(column);
         self.set_bit(layout.validity_offset, slot, !cell.null);
         let index = slot.0 as usize;
-        // SAFETY (all arms): as in `read_cell`. Relaxed: the install protocol's Release fence precedes.
+        // SAFETY: in every arm as in `read_cell`. Relaxed: the install protocol's Release fence precedes.
         unsafe {
             match layout.physical {
                 PhysicalType::Bit => self.set_bit(layout.value_offset, slot, cell.bits != 0),

@@ -131,9 +131,10 @@ impl Manifest {
         let io = |e| StorageError::io(format!("cannot clean {}", data.display()), e);
         for entry in std::fs::read_dir(&data).map_err(io)? {
             let path = entry.map_err(io)?.path();
-            let named = path.file_name().and_then(|n| n.to_str()).is_some_and(|name| {
-                self.tables.iter().flat_map(|t| &t.files).any(|f| f.name == name)
-            });
+            let named = path
+                .file_name()
+                .and_then(|n| n.to_str())
+                .is_some_and(|name| self.tables.iter().flat_map(|t| &t.files).any(|f| f.name == name));
             if !named {
                 files.remove(&path).map_err(io)?;
             }
@@ -170,10 +171,15 @@ struct TableFile {
 }
 
 impl TableFile {
-    fn create(folder: &Path, name: String, schema: Arc<Schema>, has_gaps: bool, files: &dyn FileSystem) -> Result<Self> {
+    fn create(
+        folder: &Path,
+        name: String,
+        schema: Arc<Schema>,
+        has_gaps: bool,
+        files: &dyn FileSystem,
+    ) -> Result<Self> {
         let path = folder.join(DATA_FOLDER).join(&name);
-        let file =
-            files.create(&path).map_err(|e| StorageError::io(format!("cannot make {}", path.display()), e))?;
+        let file = files.create(&path).map_err(|e| StorageError::io(format!("cannot make {}", path.display()), e))?;
         let sink = BufWriter::with_capacity(1 << 20, CheckedWriter { file, at: 0, crc: crc32fast::Hasher::new() });
         let options = IpcWriteOptions::try_new(64, false, arrow_ipc::MetadataVersion::V5)?;
         let writer = FileWriter::try_new_with_options(sink, &schema, options)?;
@@ -201,8 +207,7 @@ pub(crate) fn write_table(
     files: &dyn FileSystem,
 ) -> Result<(CheckpointTable, u64)> {
     let plain = table.schema().arrow();
-    let columns: Vec<ScanColumn> =
-        (0..plain.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
+    let columns: Vec<ScanColumn> = (0..plain.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
     let mut open: [Option<TableFile>; 2] = [None, None];
     let mut rows = 0;
     for no in 0..table.block_count() {

@@ -240,9 +240,8 @@ impl DataTable {
             // Acquire: pairs with the installing compare-and-swap of the last writer.
             let seen = head.load(Ordering::Acquire);
             // SAFETY: pinned since before the load.
-            let newest = unsafe { seen.as_ref() }.or_else(|| unsafe {
-                block.append_marker().load(Ordering::Acquire).as_ref()
-            });
+            let newest =
+                unsafe { seen.as_ref() }.or_else(|| unsafe { block.append_marker().load(Ordering::Acquire).as_ref() });
             if let Some(newest) = newest {
                 let timestamp = newest.timestamp();
                 if !txn.snapshot().sees(timestamp) {
@@ -386,7 +385,7 @@ impl DataTable {
             let seen = block.version_head(row.slot()).load(Ordering::Acquire);
             let marker = block.append_marker().load(Ordering::Acquire);
             // SAFETY: pinned.
-            let newest = unsafe { seen.as_ref() }.or_else(|| unsafe { marker.as_ref() });
+            let newest = unsafe { seen.as_ref() }.or(unsafe { marker.as_ref() });
             if let Some(record) = newest {
                 let timestamp = record.timestamp();
                 if !timestamp.is_committed() && !snapshot.owns(timestamp) {

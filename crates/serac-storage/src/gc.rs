@@ -243,10 +243,10 @@ impl Horizon {
     }
 
     /// Takes what nobody needs off the chain at `head` and adds it to `gone`; `emptied` is called if nothing is left.
-    fn prune_chain<'a>(
+    fn prune_chain(
         &self,
         head: &std::sync::atomic::AtomicPtr<UndoRecord>,
-        gone: &mut Vec<&'a UndoRecord>,
+        gone: &mut Vec<&UndoRecord>,
         emptied: impl FnOnce(),
     ) {
         // Acquire: pairs with the installing compare-and-swap.
@@ -255,7 +255,7 @@ impl Horizon {
         loop {
             let mut newer: Option<&UndoRecord> = None;
             let mut current = first;
-            // SAFETY (here and below): linked records are alive, and the row's pruning latch keeps other collectors away.
+            // SAFETY: linked records are alive, and the row's pruning latch keeps other collectors away.
             while let Some(record) = unsafe { current.as_ref() } {
                 if self.everyone_sees(record.timestamp()) {
                     break;
@@ -278,6 +278,7 @@ impl Horizon {
                 },
             }
             let was_all = newer.is_none();
+            // SAFETY: as above; what was cut off is not freed before it is marked.
             while let Some(record) = unsafe { current.as_ref() } {
                 current = record.next();
                 gone.push(record);
@@ -292,11 +293,7 @@ impl Horizon {
     }
 
     /// Takes records out of the middle of a chain (see the module).
-    fn prune_intervals<'a>(
-        &self,
-        head: &std::sync::atomic::AtomicPtr<UndoRecord>,
-        gone: &mut Vec<&'a UndoRecord>,
-    ) {
+    fn prune_intervals<'a>(&self, head: &std::sync::atomic::AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
         let mut current = head.load(Ordering::Acquire);
         // SAFETY: as in `prune_chain`.

@@ -182,6 +182,9 @@ mod tests {
     fn the_widest_table_has_rows_and_a_wider_one_is_refused() {
         let widest = BlockLayout::new(&schema(&vec![ColumnType::Interval; MAX_COLUMNS])).unwrap();
         assert!(widest.slot_count() >= 1);
-        assert!(matches!(BlockLayout::new(&schema(&vec![ColumnType::Int16; MAX_COLUMNS + 1])), Err(StorageError::Limit(_))));
+        assert!(matches!(
+            BlockLayout::new(&schema(&vec![ColumnType::Int16; MAX_COLUMNS + 1])),
+            Err(StorageError::Limit(_))
+        ));
     }
 }

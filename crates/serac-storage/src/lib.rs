@@ -16,18 +16,16 @@
 //! | [`storage`] | all of the above behind one handle that a database opens |
 #![warn(missing_docs)]
 
-pub mod error;
-pub mod ids;
-pub mod types;
-pub mod value;
 pub mod append;
 pub mod block;
 pub mod block_table;
 pub mod checkpoint;
 pub mod data_table;
+pub mod error;
 pub mod file_system;
 pub mod gc;
 pub mod heap;
+pub mod ids;
 pub mod layout;
 mod racy;
 mod redo;
@@ -35,7 +33,9 @@ pub mod row_buffer;
 pub mod scan;
 pub mod storage;
 pub mod transaction;
+pub mod types;
 pub mod undo;
+pub mod value;
 pub mod wal;
 
 pub use data_table::{DataTable, LatestState};

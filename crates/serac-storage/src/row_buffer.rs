@@ -2,8 +2,8 @@
 
 use crate::block::{Block, Cell};
 use crate::heap::view_len;
-use crate::types::{PhysicalType, TableSchema};
 use crate::ids::ColumnId;
+use crate::types::{PhysicalType, TableSchema};
 use crate::value::Value;
 
 /// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the long run.

@@ -95,12 +95,7 @@ pub struct BlockReader<'s> {
 }
 
 impl<'s> BlockReader<'s> {
-    pub(crate) fn new(
-        schema: &'s TableSchema,
-        block: Arc<Block>,
-        no: BlockNo,
-        snapshot: &'s Snapshot,
-    ) -> Option<Self> {
+    pub(crate) fn new(schema: &'s TableSchema, block: Arc<Block>, no: BlockNo, snapshot: &'s Snapshot) -> Option<Self> {
         let limit = block.slot_limit();
         let mut reader = Self {
             schema,
@@ -130,8 +125,7 @@ impl<'s> BlockReader<'s> {
         self.for_each_versioned(&Selection::All(self.limit), |reader, _, slot| {
             let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
             // SAFETY: pinned by `guard`.
-            let present =
-                unsafe { apply_chain(&reader.block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
+            let present = unsafe { apply_chain(&reader.block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
             words[word] = if present { words[word] | bit } else { words[word] & !bit };
         });
         drop(guard);
@@ -254,7 +248,7 @@ fn copy_words(block: &Block, offset: usize, words: &mut [u64]) {
 
 /// Clears the bits from `from` on.
 fn clear_from(words: &mut [u64], from: usize) {
-    if from % 64 != 0 {
+    if !from.is_multiple_of(64) {
         words[from / 64] &= (1 << (from % 64)) - 1;
     }
 }
@@ -361,7 +355,7 @@ impl RawColumn {
         let words = self.validity.typed_data::<u64>();
         let whole = self.len / 64;
         words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
-            || (self.len % 64 != 0 && words[whole] | u64::MAX << (self.len % 64) != u64::MAX)
+            || (!self.len.is_multiple_of(64) && words[whole] | u64::MAX << (self.len % 64) != u64::MAX)
     }
 
     fn select(self, positions: &[u32]) -> Self {
@@ -397,10 +391,13 @@ impl RawColumn {
 
     fn into_array(self, column_type: ColumnType, form: ColumnForm, heap: impl FnOnce() -> Vec<Buffer>) -> ArrayRef {
         let len = self.len;
-        let nulls =
-            self.has_nulls().then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
+        let nulls = self.has_nulls().then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
         let values: Buffer = self.values.into();
-        fn primitive<T: ArrowPrimitiveType>(values: Buffer, len: usize, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
+        fn primitive<T: ArrowPrimitiveType>(
+            values: Buffer,
+            len: usize,
+            nulls: Option<NullBuffer>,
+        ) -> PrimitiveArray<T> {
             PrimitiveArray::new(ScalarBuffer::new(values, 0, len), nulls)
         }
         match column_type {

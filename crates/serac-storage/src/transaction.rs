@@ -25,9 +25,9 @@
 //! the newest commit it actually read from a version chain: the collector never unlinks what is not durable, so rows without versions
 //! are durable.
 
+use crate::data_table::DataTable;
 use crate::error::Result;
 use crate::gc::GarbageCollector;
-use crate::data_table::DataTable;
 use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
 use crate::undo::{UndoContext, UndoPool};

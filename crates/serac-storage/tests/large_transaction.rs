@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 type Row = (Option<i64>, Option<Vec<u8>>, bool);
 type State = BTreeMap<u64, Row>;
+type Writes = Vec<(u64, Option<Row>)>;
 
 struct NoCatalog;
 impl RecoveryCatalog for NoCatalog {
@@ -27,11 +28,7 @@ impl RecoveryCatalog for NoCatalog {
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     TableSchema {
-        columns: vec![
-            column("a", ColumnType::Int64),
-            column("b", ColumnType::Utf8),
-            column("c", ColumnType::Boolean),
-        ],
+        columns: vec![column("a", ColumnType::Int64), column("b", ColumnType::Utf8), column("c", ColumnType::Boolean)],
     }
 }
 
@@ -43,11 +40,7 @@ fn random_row(rng: &mut StdRng) -> Row {
 }
 
 fn values(row: &Row) -> [Value<'_>; 3] {
-    [
-        row.0.map_or(Value::Null, Value::Int64),
-        row.1.as_deref().map_or(Value::Null, Value::Bytes),
-        Value::Bool(row.2),
-    ]
+    [row.0.map_or(Value::Null, Value::Int64), row.1.as_deref().map_or(Value::Null, Value::Bytes), Value::Bool(row.2)]
 }
 
 fn to_row(buffer: &RowBuffer) -> Row {
@@ -83,7 +76,8 @@ fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
         for selection in selections {
             let ids = reader.row_ids(&selection);
             let columns = reader.columns(&COLUMNS.map(ScanColumn::arrow), &selection).unwrap();
-            let (a, b, c) = (columns[0].as_primitive::<Int64Type>(), columns[1].as_string_view(), columns[2].as_boolean());
+            let (a, b, c) =
+                (columns[0].as_primitive::<Int64Type>(), columns[1].as_string_view(), columns[2].as_boolean());
             for i in 0..ids.len() {
                 let text = b.is_valid(i).then(|| b.value(i).as_bytes().to_vec());
                 let row = (a.is_valid(i).then(|| a.value(i)), text, c.value(i));
@@ -97,7 +91,7 @@ fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
 #[derive(Default)]
 struct Oracle {
     /// Write sets by commit timestamp: row id → new row or none.
-    history: Mutex<BTreeMap<u64, Vec<(u64, Option<Row>)>>>,
+    history: Mutex<BTreeMap<u64, Writes>>,
 }
 
 impl Oracle {
@@ -116,8 +110,13 @@ impl Oracle {
 }
 
 fn open(path: Option<std::path::PathBuf>) -> Arc<Storage> {
-    let options =
-        StorageOptions { path, gc_threads: 0, durability: Durability::Relaxed, log_segment_bytes: 1 << 16, ..Default::default() };
+    let options = StorageOptions {
+        path,
+        gc_threads: 0,
+        durability: Durability::Relaxed,
+        log_segment_bytes: 1 << 16,
+        ..Default::default()
+    };
     Storage::open(options, &mut NoCatalog).unwrap().0
 }
 
@@ -130,7 +129,7 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
         let _latch = commit_latch.lock().unwrap();
         oracle.state_at(snapshot.start())
     };
-    let mut writes: Vec<(u64, Option<Row>)> = Vec::new();
+    let mut writes = Writes::new();
     let mut savepoint: Option<(Savepoint, State, usize)> = None;
     for _ in 0..rng.random_range(1..30) {
         let pick = |rng: &mut StdRng, expected: &State| {
@@ -320,10 +319,17 @@ fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
     for round in 0..200 {
         for &id in &ids {
             let mut txn = storage.begin();
-            table.update(&mut txn, id, &[ColumnId((round % 3 == 0) as u16 * 2)], &[match round % 3 {
-                0 => Value::Bool(true),
-                _ => Value::Int64(round),
-            }]).unwrap();
+            table
+                .update(
+                    &mut txn,
+                    id,
+                    &[ColumnId((round % 3 == 0) as u16 * 2)],
+                    &[match round % 3 {
+                        0 => Value::Bool(true),
+                        _ => Value::Int64(round),
+                    }],
+                )
+                .unwrap();
             txn.commit().unwrap();
         }
         storage.run_gc();

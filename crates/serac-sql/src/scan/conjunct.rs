@@ -66,12 +66,15 @@ fn constant_of(column_type: ColumnType, value: &ScalarValue) -> Option<(Constant
 fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conjunct> {
     let binary = expr.downcast_ref::<BinaryExpr>()?;
     let comparison = comparison_of(*binary.op())?;
-    let (column, literal, comparison) = match (binary.left().downcast_ref::<Column>(), binary.right().downcast_ref::<Literal>()) {
-        (Some(column), Some(literal)) => (column, literal, comparison),
-        _ => {
-            (binary.right().downcast_ref::<Column>()?, binary.left().downcast_ref::<Literal>()?, comparison.flipped())
-        }
-    };
+    let (column, literal, comparison) =
+        match (binary.left().downcast_ref::<Column>(), binary.right().downcast_ref::<Literal>()) {
+            (Some(column), Some(literal)) => (column, literal, comparison),
+            _ => (
+                binary.right().downcast_ref::<Column>()?,
+                binary.left().downcast_ref::<Literal>()?,
+                comparison.flipped(),
+            ),
+        };
     let column_type = schema.columns.get(column.index())?.column_type;
     let (constant, form) = constant_of(column_type, literal.value())?;
     Some(Conjunct { columns: vec![(column.index(), form)], test: Test::Compare(comparison, constant) })

@@ -93,7 +93,9 @@ impl SeracScanExec {
         let conjuncts = self.conjuncts()?;
         let (mut seen, mut left) = (0usize, 0usize);
         for i in 0..blocks.min(SAMPLED_BLOCKS) {
-            let no = BlockNo(((2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(blocks.min(SAMPLED_BLOCKS)))) as u32);
+            let no = BlockNo(
+                ((2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(blocks.min(SAMPLED_BLOCKS)))) as u32,
+            );
             let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { continue };
             seen += reader.visible().len();
             left += filter_block(&mut reader, &conjuncts)?.0.len();
@@ -189,8 +191,7 @@ impl ScanStream {
                 .filter(|&c| !scan.is_row_id(c) && loaded.iter().all(|(known, _)| *known != (c, ColumnForm::Arrow)))
                 .collect();
             let wanted: Vec<ScanColumn> = missing.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect();
-            let arrays =
-                reader.columns(&wanted, &selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
+            let arrays = reader.columns(&wanted, &selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
             let columns = scan
                 .projection
                 .iter()

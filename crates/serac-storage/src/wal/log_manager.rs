@@ -206,14 +206,7 @@ impl LogManager {
         Ok(())
     }
 
-    fn push(
-        &self,
-        state: &mut State,
-        kind: FrameKind,
-        txn_no: u64,
-        commit_ts: Timestamp,
-        redo: Vec<u8>,
-    ) -> Result<()> {
+    fn push(&self, state: &mut State, kind: FrameKind, txn_no: u64, commit_ts: Timestamp, redo: Vec<u8>) -> Result<()> {
         self.make_room(state, redo.len())?;
         let mut last = state.segments.back().expect("there is always a segment").lock();
         let offset = last.assigned;

@@ -49,8 +49,8 @@ impl LogFiles {
             let path = entry.map_err(|e| StorageError::io(format!("cannot read {}", directory.display()), e))?.path();
             let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".wal"));
             if let Some(number) = number.and_then(|n| n.parse().ok()) {
-                let bytes = std::fs::read(&path)
-                    .map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
+                let bytes =
+                    std::fs::read(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
                 segments.push((number, path, bytes));
             }
         }
@@ -67,31 +67,21 @@ impl LogFiles {
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when something durable is damaged and `salvage` is off; whatever `each` returns.
-    pub fn frames<'a>(
-        &'a self,
-        salvage: bool,
-        mut each: impl FnMut(u64, Frame<'a>) -> Result<()>,
-    ) -> Result<LogEnd> {
-        let mut end = LogEnd {
-            last_sequence: 0,
-            last_segment: self.segments.last().map_or(0, |s| s.0),
-            torn: None,
-        };
+    pub fn frames<'a>(&'a self, salvage: bool, mut each: impl FnMut(u64, Frame<'a>) -> Result<()>) -> Result<LogEnd> {
+        let mut end = LogEnd { last_sequence: 0, last_segment: self.segments.last().map_or(0, |s| s.0), torn: None };
         let mut expected: Option<u64> = None;
         for (i, (number, path, bytes)) in self.segments.iter().enumerate() {
             let follows = i == 0 || self.segments[i - 1].0 + 1 == *number;
             let mut at = SEGMENT_HEADER_BYTES;
             let broken = !follows || !is_segment_header(bytes, *number);
-            while !broken {
-                match read_frame(&bytes[at..]) {
-                    Some((frame, length)) if expected.is_none_or(|e| frame.sequence == e) => {
-                        expected = Some(frame.sequence + 1);
-                        end.last_sequence = frame.sequence;
-                        each(*number, frame)?;
-                        at += length;
-                    }
-                    _ => break,
+            while let Some((frame, length)) = (!broken).then(|| bytes.get(at..).and_then(read_frame)).flatten() {
+                if expected.is_some_and(|e| frame.sequence != e) {
+                    break;
                 }
+                expected = Some(frame.sequence + 1);
+                end.last_sequence = frame.sequence;
+                each(*number, frame)?;
+                at += length;
             }
             if !broken && bytes[at.min(bytes.len())..].iter().all(|&b| b == 0) {
                 continue; // the unused rest of a segment
