@@ -1,1 +1,75 @@
-fn main() {}
+//! `serac-bench`: measurements of SeracDB, with peers in the same run where they can be had (`scripts/peers`).
+//!
+//! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
+
+mod micro;
+mod report;
+mod tpch;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser, Debug)]
+#[command(name = "serac-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+    /// One JSON object per row in place of a table.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Benchmark {
+    /// The 22 TPC-H queries in memory, results compared with DuckDB's.
+    Tpch(tpch::TpchArguments),
+    /// Bulk load of lineitem from Arrow batches in memory.
+    Load {
+        /// Scale factor.
+        #[arg(long, default_value_t = 1.0)]
+        sf: f64,
+        /// Compare with DuckDB.
+        #[arg(long)]
+        peer: bool,
+    },
+    /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, against one wide attribute (figure 11 of the paper).
+    Attributes {
+        /// Rows.
+        #[arg(long, default_value_t = 1_000_000)]
+        rows: usize,
+        /// Operations per transaction.
+        #[arg(long, default_value_t = 1)]
+        batch: usize,
+    },
+    /// Durable commits per second with several connections.
+    Commits {
+        /// Seconds per measurement.
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
+    /// Time to open a database, from its log and from a checkpoint.
+    Recovery,
+    /// Memory under a steady update load with a long-running reader, and after it has ended.
+    Gc {
+        /// Seconds.
+        #[arg(long, default_value_t = 6)]
+        seconds: u64,
+    },
+}
+
+fn main() -> Result<(), String> {
+    let arguments = Arguments::parse();
+    let mut report = report::Report::new(arguments.json);
+    match arguments.benchmark {
+        Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
+        Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
+        Benchmark::Attributes { rows, batch } => micro::attributes(rows, batch, &mut report),
+        Benchmark::Commits { seconds } => micro::commits(seconds, &mut report),
+        Benchmark::Recovery => micro::recovery(&mut report),
+        Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
+    }?;
+    report.finish();
+    Ok(())
+}

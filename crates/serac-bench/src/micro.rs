@@ -1,0 +1,265 @@
+//! Measurements of the storage on its own.
+
+use crate::report::Report;
+use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::{
+    ColumnId, ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, RowId, StorageError, TableId, TableSchema, Value,
+};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+struct OneTable(TableSchema);
+
+impl RecoveryCatalog for OneTable {
+    fn restore(&mut self, storage: &Storage, _: &str) -> Result<(), StorageError> {
+        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
+    }
+    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<(), StorageError> {
+        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// An empty folder that goes away at the end.
+struct Folder(PathBuf);
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("target/bench-data/{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn schema(columns: usize, column_type: ColumnType) -> TableSchema {
+    TableSchema {
+        columns: (0..columns).map(|i| ColumnSchema { name: format!("c{i}"), column_type, nullable: true }).collect(),
+    }
+}
+
+fn open(path: Option<PathBuf>, durability: Durability, schema: &TableSchema) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
+    let options = StorageOptions { path, durability, ..Default::default() };
+    let (storage, _) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
+    let table = match storage.table(TableId(1)) {
+        Some(table) => table,
+        None => {
+            let mut txn = storage.begin();
+            txn.log_meta(b"table");
+            let table = storage.create_table(TableId(1), "t", schema.clone()).map_err(text)?;
+            txn.commit().map_err(text)?;
+            table
+        }
+    };
+    Ok((storage, table))
+}
+
+/// Runs `operation` for every number below `count`, `batch` of them per transaction; returns operations per second.
+fn rate(
+    storage: &Storage,
+    count: usize,
+    batch: usize,
+    mut operation: impl FnMut(&mut serac_storage::Transaction, usize) -> Result<(), StorageError>,
+) -> Result<f64, String> {
+    let started = Instant::now();
+    let mut i = 0;
+    while i < count {
+        let mut txn = storage.begin();
+        for _ in 0..batch.min(count - i) {
+            operation(&mut txn, i).map_err(text)?;
+            i += 1;
+        }
+        txn.commit().map_err(text)?;
+    }
+    Ok(count as f64 / started.elapsed().as_secs_f64())
+}
+
+pub fn attributes(rows: usize, batch: usize, report: &mut Report) -> Result<(), String> {
+    for (durability, name) in [(None, "no log"), (Some(Durability::Relaxed), "relaxed")] {
+        for columns in [1, 2, 4, 8, 16, 32, 64] {
+            let schema = schema(columns, ColumnType::Int64);
+            let folder = Folder::new("attributes");
+            let path = durability.map(|_| folder.0.clone());
+            let (storage, table) = open(path, durability.unwrap_or(Durability::Off), &schema)?;
+            let ids: Vec<ColumnId> = (0..columns as u16).map(ColumnId).collect();
+            let mut inserted: Vec<RowId> = Vec::with_capacity(rows);
+            let mut row = vec![Value::Int64(0); columns];
+            let inserts = rate(&storage, rows, batch, |txn, i| {
+                row.fill(Value::Int64(i as i64));
+                inserted.push(table.insert(txn, &row)?);
+                Ok(())
+            })?;
+            let updates = rate(&storage, rows, batch, |txn, i| {
+                row.fill(Value::Int64(-(i as i64)));
+                // A stride that visits every row once, out of order.
+                table.update(txn, inserted[(i * 7_919) % rows], &ids, &row)
+            })?;
+            // The row store: one attribute as wide as all of them.
+            let wide = TableSchema {
+                columns: vec![ColumnSchema { name: "row".into(), column_type: ColumnType::Binary, nullable: false }],
+            };
+            let (wide_storage, wide_table) = open(None, Durability::Off, &wide)?;
+            let bytes = vec![7u8; columns * 8];
+            let wide_inserts = rate(&wide_storage, rows, batch, |txn, _| {
+                wide_table.insert(txn, &[Value::Bytes(&bytes)]).map(|_| ())
+            })?;
+            report.row(&[
+                ("log", json!(name)),
+                ("attributes", json!(columns)),
+                ("inserts/s", json!(inserts)),
+                ("updates/s", json!(updates)),
+                ("row layout inserts/s (no log)", json!(wide_inserts)),
+            ]);
+        }
+    }
+    Ok(())
+}
+
+const SQLITE: &str = r#"
+import sqlite3, sys, threading, time
+path, connections, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+setup = sqlite3.connect(path)
+setup.execute("PRAGMA journal_mode=WAL"); setup.execute("CREATE TABLE t (a INTEGER)"); setup.commit()
+counts = [0] * connections
+end = time.monotonic() + seconds
+def work(i):
+    c = sqlite3.connect(path, timeout=60, isolation_level=None)
+    c.execute("PRAGMA synchronous=FULL")
+    while time.monotonic() < end:
+        c.execute("INSERT INTO t VALUES (1)"); counts[i] += 1
+threads = [threading.Thread(target=work, args=(i,)) for i in range(connections)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(sum(counts) / seconds)
+"#;
+
+pub fn commits(seconds: f64, report: &mut Report) -> Result<(), String> {
+    for connections in [1usize, 8, 64] {
+        let folder = Folder::new("commits");
+        let (storage, table) = open(Some(folder.0.join("serac")), Durability::Full, &schema(1, ColumnType::Int64))?;
+        let (stop, committed) = (AtomicBool::new(false), AtomicU64::new(0));
+        let failed = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..connections)
+                .map(|_| {
+                    scope.spawn(|| -> Result<(), String> {
+                        while !stop.load(Ordering::Relaxed) {
+                            let mut txn = storage.begin();
+                            table.insert(&mut txn, &[Value::Int64(1)]).map_err(text)?;
+                            txn.commit().map_err(text)?.wait().map_err(text)?;
+                            committed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            stop.store(true, Ordering::Relaxed);
+            workers.into_iter().find_map(|w| w.join().expect("no panic").err())
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let ours = committed.into_inner() as f64 / seconds;
+        let syncs = storage.metrics().log_syncs;
+        let sqlite = std::process::Command::new("python3")
+            .args(["-c", SQLITE])
+            .arg(folder.0.join("sqlite.db"))
+            .args([connections.to_string(), seconds.to_string()])
+            .output()
+            .ok()
+            .and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse::<f64>().ok());
+        report.row(&[
+            ("connections", json!(connections)),
+            ("serac commits/s", json!(ours)),
+            ("commits per sync", json!(ours * seconds / syncs as f64)),
+            ("sqlite commits/s", sqlite.map_or(json!("-"), |s| json!(s))),
+        ]);
+    }
+    Ok(())
+}
+
+pub fn recovery(report: &mut Report) -> Result<(), String> {
+    let schema = schema(8, ColumnType::Int64);
+    for rows in [100_000usize, 400_000, 1_600_000] {
+        let folder = Folder::new("recovery");
+        let (storage, table) = open(Some(folder.0.clone()), Durability::Relaxed, &schema)?;
+        rate(&storage, rows, 1, |txn, i| table.insert(txn, &[Value::Int64(i as i64); 8]).map(|_| ()))?;
+        storage.close().map_err(text)?;
+        drop((storage, table));
+        for checkpoint in [false, true] {
+            let started = Instant::now();
+            let options = StorageOptions { path: Some(folder.0.clone()), ..Default::default() };
+            let (storage, found) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
+            let time = started.elapsed().as_secs_f64();
+            let data: u64 = std::fs::read_dir(folder.0.join("data"))
+                .map_err(text)?
+                .filter_map(|e| e.ok()?.metadata().ok().map(|m| m.len()))
+                .sum();
+            report.row(&[
+                ("from", json!(if checkpoint { "checkpoint" } else { "log" })),
+                ("rows", json!(rows)),
+                ("MB", json!(if checkpoint { data } else { found.log_bytes } as f64 / 1e6)),
+                ("transactions replayed", json!(found.transactions_replayed)),
+                ("seconds", json!(time)),
+            ]);
+            if !checkpoint {
+                storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).map_err(text)?;
+            }
+            storage.close().map_err(text)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn gc(seconds: u64, report: &mut Report) -> Result<(), String> {
+    const ROWS: usize = 10_000;
+    let schema = schema(4, ColumnType::Int64);
+    let (storage, table) = open(None, Durability::Off, &schema)?;
+    let mut txn = storage.begin();
+    let ids: Vec<RowId> =
+        (0..ROWS).map(|_| table.insert(&mut txn, &[Value::Int64(0); 4])).collect::<Result<_, _>>().map_err(text)?;
+    txn.commit().map_err(text)?;
+    let mut reader = None;
+    let started = Instant::now();
+    let mut updates = 0usize;
+    for second in 0..3 * seconds {
+        let phase = match second / seconds {
+            0 => "no reader",
+            1 => "long reader",
+            _ => "reader ended",
+        };
+        match second / seconds {
+            1 if reader.is_none() => reader = Some(storage.begin()),
+            2 => reader = None,
+            _ => {}
+        }
+        let until = Duration::from_secs(second + 1);
+        while started.elapsed() < until {
+            for _ in 0..100 {
+                let mut txn = storage.begin();
+                table
+                    .update(&mut txn, ids[(updates * 7_919) % ROWS], &[ColumnId((updates % 4) as u16)], &[Value::Int64(updates as i64)])
+                    .map_err(text)?;
+                txn.commit().map_err(text)?;
+                updates += 1;
+            }
+        }
+        let metrics = storage.metrics();
+        report.row(&[
+            ("second", json!(second + 1)),
+            ("phase", json!(phase)),
+            ("updates so far", json!(updates)),
+            ("undo MB", json!(metrics.undo_bytes as f64 / 1e6)),
+            ("transactions kept", json!(metrics.gc_backlog)),
+        ]);
+    }
+    Ok(())
+}

@@ -1,0 +1,327 @@
+//! TPC-H, beside DuckDB: the same generated data, the two engines in turn, results compared.
+
+use crate::report::{Report, median};
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::parquet::arrow::ArrowWriter;
+use indicatif::ProgressBar;
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_workload::tpch::{QUERIES, TABLES};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+#[derive(clap::Args, Debug)]
+pub struct TpchArguments {
+    /// Scale factor.
+    #[arg(long, default_value_t = 1.0)]
+    sf: f64,
+    /// Threads of a query.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Measured runs of each query, after one warm-up.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Only these queries, as numbers.
+    #[arg(long, value_delimiter = ',')]
+    queries: Vec<usize>,
+    /// Compare with DuckDB ("duckdb").
+    #[arg(long)]
+    peer: Option<String>,
+    /// Print the plans with metrics in place of timings.
+    #[arg(long)]
+    explain: bool,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+struct DuckDb {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl DuckDb {
+    fn start(threads: usize, folder: &Path, tables: &[&str]) -> Result<Self, String> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/duckdb_peer.py");
+        let mut child = Command::new("target/peers/bin/python")
+            .arg(script)
+            .arg(threads.to_string())
+            .arg(folder)
+            .args(tables)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start DuckDB ({e}); run scripts/peers first, and this from the project's folder"))?;
+        let input = child.stdin.take().ok_or("no standard input")?;
+        let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+        let mut peer = Self { child, input, output };
+        let ready = peer.answer()?;
+        eprintln!("peer: DuckDB {}", ready["ready"].as_str().unwrap_or("?"));
+        Ok(peer)
+    }
+    fn answer(&mut self) -> Result<Value, String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(text)?;
+        let answer: Value = serde_json::from_str(&line).map_err(text)?;
+        match answer["error"].as_str() {
+            Some(error) => Err(format!("DuckDB: {error}")),
+            None => Ok(answer),
+        }
+    }
+    fn ask(&mut self, line: &str) -> Result<Value, String> {
+        writeln!(self.input, "{}", line.replace('\n', " ")).map_err(text)?;
+        self.input.flush().map_err(text)?;
+        self.answer()
+    }
+}
+
+impl Drop for DuckDb {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The data as Parquet files, made once.
+fn parquet_files(sf: f64) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(format!("target/bench-data/tpch-{sf}"));
+    std::fs::create_dir_all(&folder).map_err(text)?;
+    for table in TABLES {
+        let path = folder.join(format!("{}.parquet", table.name));
+        if path.exists() {
+            continue;
+        }
+        let temporary = path.with_extension("new");
+        let file = std::fs::File::create(&temporary).map_err(text)?;
+        let mut writer: Option<ArrowWriter<std::fs::File>> = None;
+        let mut file = Some(file);
+        for batch in table.generate(sf, 65_536) {
+            if writer.is_none() {
+                let file = file.take().expect("opened once");
+                writer = Some(ArrowWriter::try_new(file, batch.schema(), None).map_err(text)?);
+            }
+            writer.as_mut().expect("just made").write(&batch).map_err(text)?;
+        }
+        writer.ok_or("an empty table")?.close().map_err(text)?;
+        std::fs::rename(temporary, path).map_err(text)?;
+    }
+    Ok(folder)
+}
+
+fn load_all(db: &SqlDatabase, sf: f64, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
+    let mut session = Session::new(db);
+    let bar = ProgressBar::new(TABLES.iter().map(|t| t.rows(sf)).sum());
+    for table in TABLES {
+        runtime.block_on(session.execute(&table.create_sql(false))).map_err(text)?;
+        let mut txn = db.database().begin();
+        let target = txn.catalog().table("public", table.name).map_err(text)?.clone();
+        for batch in table.generate(sf, 8_192) {
+            txn.insert_batch(&target, &batch).map_err(text)?;
+            bar.inc(batch.num_rows() as u64);
+        }
+        txn.commit().map_err(text)?;
+    }
+    bar.finish_and_clear();
+    db.database().storage().run_gc();
+    Ok(())
+}
+
+fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
+    let Some(StatementResult::Rows { batches, .. }) = results.last() else { return Vec::new() };
+    let options = FormatOptions::default().with_null("None");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> =
+            batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).expect("printable")).collect();
+        rows.extend((0..batch.num_rows()).map(|i| columns.iter().map(|c| c.value(i).to_string()).collect()));
+    }
+    rows
+}
+
+/// Equal text, or equal numbers: exactly, unless one side is not a decimal; then to nine digits of the smaller precision.
+fn same(a: &str, b: &str) -> bool {
+    if a == b {
+        return true;
+    }
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        // Averages and quotients have different types in the two engines, down to six digits after the point.
+        (Ok(a), Ok(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0),
+        _ => false,
+    }
+}
+
+fn compare(query: usize, ours: &[Vec<String>], theirs: &Value) -> Result<(), String> {
+    let empty = Vec::new();
+    let theirs: Vec<Vec<String>> = theirs["rows"]
+        .as_array()
+        .unwrap_or(&empty)
+        .iter()
+        .map(|row| {
+            let row = row.as_array().unwrap_or(&empty);
+            row.iter().map(|v| v.as_str().unwrap_or("None").to_owned()).collect()
+        })
+        .collect();
+    if ours.len() != theirs.len() {
+        return Err(format!("Q{query}: {} rows here, {} there", ours.len(), theirs.len()));
+    }
+    for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+        if a.len() != b.len() || !a.iter().zip(b).all(|(a, b)| same(a, b)) {
+            return Err(format!("Q{query}, row {i}: {a:?} here, {b:?} there"));
+        }
+    }
+    Ok(())
+}
+
+pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String> {
+    if arguments.peer.as_deref().is_some_and(|peer| peer != "duckdb") {
+        return Err("the only peer is duckdb".into());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(arguments.threads)
+        .enable_all()
+        .build()
+        .map_err(text)?;
+    let database = Database::in_memory().map_err(text)?;
+    let options = SqlOptions { threads: Some(arguments.threads), memory_limit: None };
+    let db = SqlDatabase::new(database, &options).map_err(text)?;
+    load_all(&db, arguments.sf, &runtime)?;
+    let mut peer = match arguments.peer {
+        Some(_) => {
+            let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
+            Some(DuckDb::start(arguments.threads, &parquet_files(arguments.sf)?, &names)?)
+        }
+        None => None,
+    };
+    let mut session = Session::new(&db);
+    // On a worker thread, as any server would run it.
+    let mut execute = |sql: String| -> Result<(Vec<StatementResult>, f64), String> {
+        runtime.block_on(async {
+            let started = Instant::now();
+            let results = session.execute(&sql).await.map_err(text)?;
+            Ok((results, started.elapsed().as_secs_f64() * 1e3))
+        })
+    };
+    let (mut logs, mut differences) = ((0.0, 0.0, 0), Vec::new());
+    for (i, query) in QUERIES.iter().enumerate() {
+        let number = i + 1;
+        if !arguments.queries.is_empty() && !arguments.queries.contains(&number) {
+            continue;
+        }
+        if arguments.explain {
+            let (results, _) = execute(format!("EXPLAIN ANALYZE {query}"))?;
+            println!("Q{number}");
+            rows_of(&results).iter().for_each(|row| println!("{}", row.join("\n")));
+            continue;
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for run in 0..=arguments.runs {
+            let (results, time) = execute((*query).to_owned())?;
+            if let Some(peer) = &mut peer {
+                let answer = peer.ask(query)?;
+                if run == 0
+                    && let Err(difference) = compare(number, &rows_of(&results), &answer)
+                {
+                    differences.push(difference);
+                }
+                theirs.push(answer["ms"].as_f64().unwrap_or(f64::NAN));
+            }
+            ours.push(time);
+        }
+        let ours = median(ours.split_off(1));
+        let mut figures = vec![("query", json!(format!("Q{number}"))), ("serac ms", json!(ours))];
+        if !theirs.is_empty() {
+            let theirs = median(theirs.split_off(1));
+            figures.extend([("duckdb ms", json!(theirs)), ("ratio", json!(ours / theirs))]);
+            logs.1 += theirs.ln();
+        }
+        logs.0 += ours.ln();
+        logs.2 += 1;
+        report.row(&figures);
+    }
+    if logs.2 > 0 {
+        let mean = |log: f64| (log / f64::from(logs.2)).exp();
+        let mut figures = vec![("query", json!("geometric mean")), ("serac ms", json!(mean(logs.0)))];
+        if peer.is_some() {
+            figures.extend([("duckdb ms", json!(mean(logs.1))), ("ratio", json!(mean(logs.0) / mean(logs.1)))]);
+        }
+        report.row(&figures);
+    }
+    if peer.is_some() {
+        report.note(match differences.len() {
+            0 => "all results equal DuckDB's".into(),
+            n => format!("{n} results differ:\n{}", differences.join("\n")),
+        });
+    }
+    Ok(())
+}
+
+fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+}
+
+pub fn load(sf: f64, peer: bool, report: &mut Report) -> Result<(), String> {
+    let table = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+    let bar = ProgressBar::new(table.rows(sf));
+    let batches: Vec<RecordBatch> =
+        table.generate(sf, 65_536).inspect(|b| bar.inc(b.num_rows() as u64)).collect();
+    bar.finish_and_clear();
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let arrow_bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+    let runtime = tokio::runtime::Runtime::new().map_err(text)?;
+    let mut times = Vec::new();
+    let mut resident = 0.0;
+    for run in 0..3 {
+        let db = SqlDatabase::new(Database::in_memory().map_err(text)?, &SqlOptions::default()).map_err(text)?;
+        runtime.block_on(Session::new(&db).execute(&table.create_sql(false))).map_err(text)?;
+        let before = resident_bytes();
+        let started = Instant::now();
+        let mut txn = db.database().begin();
+        let target = txn.catalog().table("public", table.name).map_err(text)?.clone();
+        for batch in &batches {
+            txn.insert_batch(&target, batch).map_err(text)?;
+        }
+        txn.commit().map_err(text)?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        if run == 0 {
+            resident = resident_bytes() - before;
+        }
+    }
+    let ours = median(times);
+    report.row(&[
+        ("engine", json!("SeracDB")),
+        ("rows", json!(rows)),
+        ("ms", json!(ours)),
+        ("resident / Arrow", json!(resident / arrow_bytes as f64)),
+    ]);
+    if peer {
+        let path = std::env::current_dir().map_err(text)?.join("target/bench-data/lineitem.arrow");
+        std::fs::create_dir_all("target/bench-data").map_err(text)?;
+        let file = std::fs::File::create(&path).map_err(text)?;
+        let mut writer = arrow::ipc::writer::FileWriter::try_new_buffered(file, &batches[0].schema()).map_err(text)?;
+        for batch in &batches {
+            writer.write(batch).map_err(text)?;
+        }
+        writer.finish().map_err(text)?;
+        drop(writer);
+        let mut duck = DuckDb::start(2, Path::new("."), &[])?;
+        let times = (0..3)
+            .map(|_| duck.ask(&format!("load {}", path.display())).map(|a| a["ms"].as_f64().unwrap_or(f64::NAN)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let theirs = median(times);
+        report.row(&[
+            ("engine", json!("DuckDB")),
+            ("rows", json!(rows)),
+            ("ms", json!(theirs)),
+            ("resident / Arrow", json!("-")),
+        ]);
+        report.note(format!("ratio {:.2}", ours / theirs));
+    }
+    Ok(())
+}
