@@ -33,7 +33,7 @@ for line in sys.stdin:
             answer = {"ms": (time.perf_counter() - start) * 1e3}
         else:
             start = time.perf_counter()
-            result = connection.execute(line).fetch_arrow_table()
+            result = connection.sql(line).to_arrow_table()
             elapsed = (time.perf_counter() - start) * 1e3
             rows = [list(row.values()) for row in result.to_pylist()]
             answer = {"ms": elapsed, "rows": [[text(value) for value in row] for row in rows]}

@@ -3,7 +3,8 @@
 use crate::report::Report;
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::{
-    ColumnId, ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, RowId, StorageError, TableId, TableSchema, Value,
+    ColumnId, ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, RowId, StorageError, TableId,
+    TableSchema, Value,
 };
 use serde_json::json;
 use std::path::PathBuf;
@@ -47,7 +48,11 @@ fn schema(columns: usize, column_type: ColumnType) -> TableSchema {
     }
 }
 
-fn open(path: Option<PathBuf>, durability: Durability, schema: &TableSchema) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
+fn open(
+    path: Option<PathBuf>,
+    durability: Durability,
+    schema: &TableSchema,
+) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
     let options = StorageOptions { path, durability, ..Default::default() };
     let (storage, _) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
     let table = match storage.table(TableId(1)) {
@@ -109,9 +114,8 @@ pub fn attributes(rows: usize, batch: usize, report: &mut Report) -> Result<(), 
             };
             let (wide_storage, wide_table) = open(None, Durability::Off, &wide)?;
             let bytes = vec![7u8; columns * 8];
-            let wide_inserts = rate(&wide_storage, rows, batch, |txn, _| {
-                wide_table.insert(txn, &[Value::Bytes(&bytes)]).map(|_| ())
-            })?;
+            let wide_inserts =
+                rate(&wide_storage, rows, batch, |txn, _| wide_table.insert(txn, &[Value::Bytes(&bytes)]).map(|_| ()))?;
             report.row(&[
                 ("log", json!(name)),
                 ("attributes", json!(columns)),
@@ -246,7 +250,12 @@ pub fn gc(seconds: u64, report: &mut Report) -> Result<(), String> {
             for _ in 0..100 {
                 let mut txn = storage.begin();
                 table
-                    .update(&mut txn, ids[(updates * 7_919) % ROWS], &[ColumnId((updates % 4) as u16)], &[Value::Int64(updates as i64)])
+                    .update(
+                        &mut txn,
+                        ids[(updates * 7_919) % ROWS],
+                        &[ColumnId((updates % 4) as u16)],
+                        &[Value::Int64(updates as i64)],
+                    )
                     .map_err(text)?;
                 txn.commit().map_err(text)?;
                 updates += 1;

@@ -13,7 +13,10 @@ pub struct Report {
 /// What this is measured on.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).map_or("unknown CPU", |l| l.trim_start_matches(['\t', ' ', ':']));
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .map_or("unknown CPU", |l| l.trim_start_matches(['\t', ' ', ':']));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("SeracDB {} on {model}, {cores} cores", env!("CARGO_PKG_VERSION"))
 }

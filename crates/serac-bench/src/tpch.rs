@@ -57,7 +57,9 @@ impl DuckDb {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|e| format!("cannot start DuckDB ({e}); run scripts/peers first, and this from the project's folder"))?;
+            .map_err(|e| {
+                format!("cannot start DuckDB ({e}); run scripts/peers first, and this from the project's folder")
+            })?;
         let input = child.stdin.take().ok_or("no standard input")?;
         let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
         let mut peer = Self { child, input, output };
@@ -269,8 +271,7 @@ fn resident_bytes() -> f64 {
 pub fn load(sf: f64, peer: bool, report: &mut Report) -> Result<(), String> {
     let table = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
     let bar = ProgressBar::new(table.rows(sf));
-    let batches: Vec<RecordBatch> =
-        table.generate(sf, 65_536).inspect(|b| bar.inc(b.num_rows() as u64)).collect();
+    let batches: Vec<RecordBatch> = table.generate(sf, 65_536).inspect(|b| bar.inc(b.num_rows() as u64)).collect();
     bar.finish_and_clear();
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let arrow_bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
