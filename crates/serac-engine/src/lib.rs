@@ -11,6 +11,7 @@ mod error;
 mod foreign_key;
 mod lock;
 pub mod sequence;
+pub mod statistics;
 mod table;
 mod transaction;
 pub mod values;

@@ -2,6 +2,7 @@
 
 use crate::definition::{KeyDefinition, TableDefinition};
 use crate::lock::TableLock;
+use crate::statistics::{StatisticsCache, TableStatistics};
 use parking_lot::Mutex;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key;
@@ -60,6 +61,7 @@ pub struct Table {
     pub indexes: Vec<Arc<TableIndex>>,
     pub(crate) lock: Arc<TableLock>,
     pub(crate) parent_pins: Arc<ParentPins>,
+    statistics: Arc<StatisticsCache>,
 }
 
 impl Table {
@@ -70,7 +72,14 @@ impl Table {
             .iter()
             .map(|key| Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() }))
             .collect();
-        Self { definition, data, indexes, lock: Arc::default(), parent_pins: Arc::default() }
+        Self {
+            definition,
+            data,
+            indexes,
+            lock: Arc::default(),
+            parent_pins: Arc::default(),
+            statistics: Arc::default(),
+        }
     }
     /// The same table under a changed definition whose columns and keys are where they were.
     pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
@@ -88,7 +97,12 @@ impl Table {
             data: self.data.clone(),
             lock: self.lock.clone(),
             parent_pins: self.parent_pins.clone(),
+            statistics: self.statistics.clone(),
         }
+    }
+    /// Estimates for planning.
+    pub fn statistics(&self, snapshot: &Snapshot) -> Arc<TableStatistics> {
+        self.statistics.get(&self.data, snapshot)
     }
     /// The unqualified name.
     pub fn name(&self) -> &str {

@@ -23,13 +23,15 @@ use crate::transaction::{Action, TransactionManager};
 use crate::undo::{UndoContext, UndoKind, UndoRecord};
 use crossbeam_epoch as epoch;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const PRUNING_LATCHES: usize = 256;
 /// Finished transactions that a run takes from the queue at a time.
 const BATCH: usize = 1024;
+/// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
+const OVERRUN: usize = 16_384;
 
 /// A context that the collector owns.
 #[derive(Debug, Clone, Copy)]
@@ -55,11 +57,12 @@ pub struct GcStats {
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
 #[derive(Debug)]
 pub struct GarbageCollector {
-    incoming: Mutex<Vec<ContextPtr>>,
+    incoming: Mutex<VecDeque<ContextPtr>>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     latches: Vec<Mutex<()>>,
     backlog: AtomicUsize,
+    unprocessed: AtomicUsize,
     unlinked_total: AtomicU64,
 }
 
@@ -78,6 +81,7 @@ impl Default for GarbageCollector {
             deferred: Mutex::default(),
             latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
             backlog: AtomicUsize::new(0),
+            unprocessed: AtomicUsize::new(0),
             unlinked_total: AtomicU64::new(0),
         }
     }
@@ -87,7 +91,8 @@ impl GarbageCollector {
     /// Takes over the undo records of a finished transaction.
     pub(crate) fn submit(&self, context: Box<UndoContext>) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.incoming.lock().push(ContextPtr(Box::into_raw(context)));
+        self.incoming.lock().push_back(ContextPtr(Box::into_raw(context)));
+        self.unprocessed.fetch_add(1, Ordering::Relaxed);
     }
     /// Runs `action` once no snapshot older than `timestamp` is alive.
     pub(crate) fn defer(&self, timestamp: Timestamp, action: Action) {
@@ -97,6 +102,10 @@ impl GarbageCollector {
     /// Finished transactions and deferred actions that wait for a run or for the watermark.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
+    }
+    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.unprocessed.load(Ordering::Relaxed) > OVERRUN
     }
     /// Records unlinked since the start.
     pub fn unlinked_total(&self) -> u64 {
@@ -112,15 +121,19 @@ impl GarbageCollector {
         let horizon = Horizon { starts, clock, watermark };
         let mut stats = GcStats { watermark, ..GcStats::default() };
 
-        loop {
+        // No more than was there at the start: what comes later is better judged by a later horizon.
+        let mut budget = self.incoming.lock().len();
+        while budget > 0 {
             let batch: Vec<ContextPtr> = {
                 let mut incoming = self.incoming.lock();
-                let from = incoming.len().saturating_sub(BATCH);
-                incoming.drain(from..).collect()
+                let take = incoming.len().min(BATCH);
+                incoming.drain(..take).collect()
             };
             if batch.is_empty() {
                 break;
             }
+            budget = budget.saturating_sub(batch.len());
+            self.unprocessed.fetch_sub(batch.len(), Ordering::Relaxed);
             for context in batch {
                 self.process(context, &horizon, &mut stats, true);
             }

@@ -393,6 +393,9 @@ impl Transaction {
         if let Some(undo) = self.undo.take() {
             manager.gc.submit(undo);
         }
+        if manager.gc.is_overrun() {
+            manager.gc.run_once(&manager);
+        }
         Ok(CommitTicket { timestamp, log })
     }
 

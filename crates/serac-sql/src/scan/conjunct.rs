@@ -9,7 +9,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use serac_operators::select::{Comparison, positions_of, select};
 use serac_storage::{ColumnForm, ColumnType, TableSchema};
@@ -33,7 +33,14 @@ enum Test {
 pub(super) struct Conjunct {
     pub(super) columns: Vec<(usize, ColumnForm)>,
     test: Test,
+    /// A filter that a join or a top-k found at run time. It only saves work: whoever found it applies it again.
+    optional: bool,
+    rows_in: usize,
+    rows_out: usize,
 }
+
+/// Rows after which an optional filter must have shown its use.
+const TRIAL_ROWS: usize = 32_768;
 
 fn comparison_of(operator: Operator) -> Option<Comparison> {
     Some(match operator {
@@ -77,7 +84,13 @@ fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conj
         };
     let column_type = schema.columns.get(column.index())?.column_type;
     let (constant, form) = constant_of(column_type, literal.value())?;
-    Some(Conjunct { columns: vec![(column.index(), form)], test: Test::Compare(comparison, constant) })
+    Some(Conjunct {
+        columns: vec![(column.index(), form)],
+        test: Test::Compare(comparison, constant),
+        optional: false,
+        rows_in: 0,
+        rows_out: 0,
+    })
 }
 
 impl Conjunct {
@@ -86,6 +99,7 @@ impl Conjunct {
         if let Some(compare) = compare_of(schema, expr) {
             return Ok(compare);
         }
+        let optional = expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_some();
         let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         columns.sort_unstable();
         columns.dedup();
@@ -103,11 +117,16 @@ impl Conjunct {
             .data;
         let schema = Arc::new(arrow.project(&columns)?);
         let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
-        Ok(Self { columns, test: Test::Expression { expr, schema } })
+        Ok(Self { columns, test: Test::Expression { expr, schema }, optional, rows_in: 0, rows_out: 0 })
+    }
+
+    /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
     /// The positions, among `rows` rows, at which the conjunct holds; none if it holds for all.
-    pub(super) fn select(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
+    pub(super) fn select(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
         let positions = match &self.test {
             Test::Compare(comparison, constant) => {
                 let (array, c) = (&arrays[0], *comparison);
@@ -126,6 +145,7 @@ impl Conjunct {
                 let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
                 let outcome = expr.evaluate(&batch)?;
                 if let datafusion::logical_expr::ColumnarValue::Scalar(ScalarValue::Boolean(value)) = outcome {
+                    // A filter that is not known yet says "true": that is no trial.
                     return Ok((value != Some(true)).then(Vec::new));
                 }
                 let outcome = outcome.into_array(rows)?;
@@ -133,6 +153,8 @@ impl Conjunct {
                 positions_of(outcome.values(), outcome.nulls())
             }
         };
+        self.rows_in += rows;
+        self.rows_out += positions.len();
         Ok((positions.len() < rows).then_some(positions))
     }
 }

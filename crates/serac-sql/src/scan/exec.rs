@@ -23,6 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use serac_engine::Table;
+use serac_engine::statistics::TableStatistics;
 use serac_storage::{BlockNo, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot};
 use std::fmt;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub struct SeracScanExec {
     filters: Vec<Arc<dyn PhysicalExpr>>,
     limit: Option<usize>,
     estimated_rows: usize,
+    statistics: Arc<TableStatistics>,
     next_block: Arc<AtomicU32>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -66,6 +68,7 @@ impl SeracScanExec {
         let properties = properties(&full_schema, &projection, partitions.min(blocks).max(1))?;
         let mut scan = Self {
             estimated_rows: table.data.approximate_rows() as usize,
+            statistics: table.statistics(&snapshot),
             table,
             snapshot,
             full_schema,
@@ -90,7 +93,7 @@ impl SeracScanExec {
         if self.filters.is_empty() || blocks == 0 {
             return Ok(());
         }
-        let conjuncts = self.conjuncts()?;
+        let mut conjuncts = self.conjuncts()?;
         let (mut seen, mut left) = (0usize, 0usize);
         for i in 0..blocks.min(SAMPLED_BLOCKS) {
             let no = BlockNo(
@@ -98,12 +101,22 @@ impl SeracScanExec {
             );
             let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { continue };
             seen += reader.visible().len();
-            left += filter_block(&mut reader, &conjuncts)?.0.len();
+            left += filter_block(&mut reader, &mut conjuncts)?.0.len();
         }
         if seen > 0 {
             self.estimated_rows = (self.estimated_rows as f64 * left as f64 / seen as f64).ceil() as usize;
         }
         Ok(())
+    }
+
+    fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
+        let mut statistics = ColumnStatistics::new_unknown();
+        let distinct = self.statistics.distinct.get(column).copied().flatten();
+        let key = self.table.definition.keys.iter().any(|key| key.unique && key.columns == [column]);
+        if let Some(distinct) = if key { Some(rows as u64) } else { distinct } {
+            statistics.distinct_count = Precision::Inexact((distinct as usize).min(rows));
+        }
+        statistics
     }
 
     fn is_row_id(&self, column: usize) -> bool {
@@ -131,10 +144,10 @@ fn load(reader: &mut BlockReader<'_>, column: (usize, ColumnForm), selection: &S
 }
 
 /// The rows of the block that all conjuncts leave, and the columns that were read on the way.
-fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &[Conjunct]) -> Result<(Selection, Loaded)> {
+fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &mut [Conjunct]) -> Result<(Selection, Loaded)> {
     let mut selection = reader.visible().clone();
     let mut loaded: Loaded = Vec::new();
-    for conjunct in conjuncts {
+    for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
         let mut arrays = Vec::with_capacity(conjunct.columns.len());
         for &column in &conjunct.columns {
             let array = match loaded.iter().find(|(known, _)| *known == column) {
@@ -181,7 +194,7 @@ impl ScanStream {
     fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
         let scan = &self.scan;
         let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
-        let (selection, loaded) = filter_block(&mut reader, &self.conjuncts)?;
+        let (selection, loaded) = filter_block(&mut reader, &mut self.conjuncts)?;
         let mut batch = None;
         if !selection.is_empty() {
             let missing: Vec<usize> = scan
@@ -340,7 +353,7 @@ impl ExecutionPlan for SeracScanExec {
         Ok(Arc::new(Statistics {
             num_rows: Precision::Inexact(rows),
             total_byte_size: Precision::Inexact(rows * row_bytes),
-            column_statistics: vec![ColumnStatistics::new_unknown(); schema.fields().len()],
+            column_statistics: self.projection.iter().map(|&c| self.column_statistics(c, rows)).collect(),
         }))
     }
 

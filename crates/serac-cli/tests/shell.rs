@@ -1,0 +1,115 @@
+//! The built binary, used as a person or a script would.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn serac(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that fails early does not read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn modes_show_the_same_rows() {
+    let sql = "SELECT 1 AS n, 'a,\"b' AS t, CAST(NULL AS INTEGER) AS x";
+    let show = |mode: &str| text(&serac(&["--mode", mode, "-c", sql], "").stdout);
+    assert_eq!(show("csv"), "n,t,x\n1,\"a,\"\"b\",\n");
+    assert_eq!(show("json"), "[{\"n\": 1, \"t\": \"a,\\\"b\", \"x\": null}]\n");
+    assert!(show("markdown").starts_with("| n"));
+    let table = show("table");
+    assert!(table.contains("NULL") && table.ends_with("(1 row)\n"), "{table}");
+}
+
+#[test]
+fn a_script_stops_at_the_first_error_and_says_where() {
+    let script = "SELECT 1 AS a;\nSELEC 2;\nSELECT 3 AS b;";
+    let output = serac(&["--mode", "csv"], script);
+    assert!(!output.status.success());
+    assert_eq!(text(&output.stdout), "a\n1\n");
+    let error = text(&output.stderr);
+    assert!(error.contains("ERROR 42601") && error.contains("LINE 1: SELEC 2") && error.contains('^'), "{error}");
+    let output = serac(&["--mode", "csv", "--continue-on-error"], script);
+    assert_eq!(text(&output.stdout), "a\n1\nb\n3\n");
+}
+
+#[test]
+fn a_database_is_there_again_and_open_only_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let path = path.to_str().unwrap();
+    let script = "CREATE TABLE t (id SERIAL PRIMARY KEY, v TEXT); INSERT INTO t (v) VALUES ('x'), ('y');";
+    let output = serac(&[path], script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = serac(&[path, "--mode", "csv", "-c", "SELECT * FROM t ORDER BY id;", "-c", "\\d t"], "");
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with("id,v\n1,x\n2,y\n"), "{shown}");
+    assert!(shown.contains("PRIMARY KEY (id)"), "{shown}");
+
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args([path, "--mode", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The holder keeps the database open for as long as its input is; it has it once the lock names it.
+    let lock = std::path::Path::new(path).join("LOCK");
+    while std::fs::read_to_string(&lock).unwrap_or_default() != holder.id().to_string() {
+        std::thread::yield_now();
+    }
+    let output = serac(&[path, "-c", "SELECT 1"], "");
+    assert!(!output.status.success());
+    let error = text(&output.stderr);
+    assert!(error.contains(&format!("open in another process (pid {})", holder.id())), "{error}");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
+
+#[test]
+fn files_are_copied_out_and_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut script = String::from(
+        "CREATE TABLE t (a INTEGER, b NUMERIC(8,2), c TEXT, d DATE);\n\
+         INSERT INTO t VALUES (1, 1.25, 'one, \"quoted\"', '2024-01-31'), (2, NULL, NULL, NULL);\n",
+    );
+    for format in ["csv", "parquet", "arrow"] {
+        let path = file(&format!("t.{format}"));
+        script += &format!("COPY (SELECT * FROM t ORDER BY a) TO '{path}' WITH (HEADER true);\n");
+        script += &format!("CREATE TABLE {format}_t AS SELECT * FROM t WHERE false;\n");
+        script += &format!("\\copy {format}_t FROM '{path}' WITH (HEADER true)\n");
+        script += &format!("SELECT * FROM {format}_t ORDER BY a;\n");
+    }
+    let output = serac(&["--mode", "csv"], &script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = "a,b,c,d\n1,1.25,\"one, \"\"quoted\"\"\",2024-01-31\n2,,,\n";
+    assert_eq!(text(&output.stdout), rows.repeat(3));
+
+    std::fs::write(file("bad.csv"), "1,2,x,2024-01-01\nnope,2,x,2024-01-01\n").unwrap();
+    let bad = file("bad.csv");
+    let script = format!(
+        "CREATE TABLE t (a INTEGER, b NUMERIC(8,2), c TEXT, d DATE); COPY t FROM '{bad}'; SELECT count(*) AS n FROM t;"
+    );
+    let output = serac(&["--mode", "csv", "--continue-on-error"], &script);
+    assert_eq!(text(&output.stdout), "n\n0\n", "nothing of a failed COPY is there");
+    let error = text(&output.stderr);
+    assert!(error.contains("22P02") && error.contains("bad.csv"), "{error}");
+}
+
+#[test]
+fn the_demonstration_runs_and_finds_consistent_snapshots() {
+    let output = serac(&["demo", "--sf", "0.01"], "");
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("Q22") && shown.contains(": 0 orders without lines"), "{shown}");
+}
