@@ -204,7 +204,8 @@ impl Storage {
         let log_files = LogFiles::read(&log_folder)?;
         report.log_bytes = log_files.bytes();
         let mut parts: HashMap<u64, Vec<u8>> = HashMap::new();
-        let mut segments: BTreeMap<u64, u64> = BTreeMap::new();
+        // Every segment, also one without a frame: what is not known is never dropped and would leave a gap.
+        let mut segments: BTreeMap<u64, u64> = log_files.numbers().map(|number| (number, 0)).collect();
         let checkpoint_ts = newest;
         let end = log_files.frames(options.salvage, |segment, frame| {
             let newest_in_segment = segments.entry(segment).or_default();

@@ -334,15 +334,9 @@ impl LogManager {
     pub(crate) fn truncate_before(&self, checkpoint: Timestamp) -> Result<()> {
         let mut state = self.state.lock();
         let oldest_part = state.open_parts.values().copied().min().unwrap_or(u64::MAX);
-        let mut dropped = Vec::new();
-        state.old_segments.retain(|&(number, newest)| {
-            let keep = newest > checkpoint.0;
-            if !keep {
-                dropped.push(number);
-            }
-            keep
-        });
-        // The oldest first, without gaps; a kept old segment keeps all after it.
+        // From the oldest on: a segment that is kept keeps all after it, so that no gap arises.
+        let unneeded = state.old_segments.iter().take_while(|(_, newest)| *newest <= checkpoint.0).count();
+        let mut dropped: Vec<u64> = state.old_segments.drain(..unneeded).map(|(number, _)| number).collect();
         if state.old_segments.is_empty() {
             let oldest_queued = state.queue.first().map_or(usize::MAX, |q| q.segment);
             while state.segments.len() > 1 && !state.writing && state.first_index < oldest_queued {
@@ -355,10 +349,6 @@ impl LogManager {
                 state.segments.pop_front();
                 state.first_index += 1;
             }
-        } else {
-            // Segments must go from the oldest on: put back what lies behind a kept one.
-            let kept = state.old_segments[0].0;
-            dropped.retain(|&number| number < kept);
         }
         drop(state);
         for number in dropped {

@@ -58,6 +58,11 @@ impl LogFiles {
         Ok(Self { segments })
     }
 
+    /// The segments' numbers, ascending.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.segments.iter().map(|s| s.0)
+    }
+
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|s| s.2.len() as u64).sum()
