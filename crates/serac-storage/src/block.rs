@@ -5,7 +5,6 @@
 //! seen torn. Which values are true for whom is the version column's business, described in [`crate::data_table`]; this module only
 //! promises that no access is undefined.
 
-use crate::error::{Result, StorageError};
 use crate::heap::{BlockHeap, View};
 use crate::ids::{BLOCK_BYTES, ColumnId, Slot};
 use crate::layout::BlockLayout;
@@ -222,29 +221,23 @@ impl Block {
 
     /// The cell for `value` in `column`; bytes that do not fit a view are appended to the heap.
     ///
-    /// # Errors
-    /// [`StorageError::InvalidInput`] when the value's variant does not fit the column's physical type.
+    /// # Panics
+    /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
     #[inline]
-    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Result<Cell> {
-        let physical = self.layout.column(column).physical;
-        let bits = match (physical, value) {
-            (_, Value::Null) => return Ok(Cell::NULL),
-            (PhysicalType::Bit, Value::Bool(v)) => *v as u128,
-            (PhysicalType::Fixed(2), Value::Int16(v)) => *v as u16 as u128,
-            (PhysicalType::Fixed(4), Value::Int32(v)) => *v as u32 as u128,
-            (PhysicalType::Fixed(4), Value::Float32(v)) => v.to_bits() as u128,
-            (PhysicalType::Fixed(8), Value::Int64(v)) => *v as u64 as u128,
-            (PhysicalType::Fixed(8), Value::Float64(v)) => v.to_bits() as u128,
-            (PhysicalType::Fixed(16), Value::Int128(v)) => *v as u128,
-            (PhysicalType::View, Value::Bytes(v)) => self.heap.append(v)?,
-            (physical, value) => {
-                return Err(StorageError::InvalidInput(format!(
-                    "{value:?} does not fit column {} of physical type {physical:?}",
-                    column.0
-                )));
-            }
+    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Cell {
+        let bits = match *value {
+            Value::Null => return Cell::NULL,
+            Value::Bool(v) => v as u128,
+            Value::Int16(v) => v as u16 as u128,
+            Value::Int32(v) => v as u32 as u128,
+            Value::Float32(v) => v.to_bits() as u128,
+            Value::Int64(v) => v as u64 as u128,
+            Value::Float64(v) => v.to_bits() as u128,
+            Value::Int128(v) => v as u128,
+            Value::Bytes(v) => self.heap.append(v),
         };
-        Ok(Cell { null: false, bits })
+        debug_assert!(self.layout.check_value(column, value).is_ok());
+        Cell { null: false, bits }
     }
 
     /// The bytes that a view of this block names.
@@ -317,7 +310,7 @@ mod tests {
             ];
             for (i, value) in values.iter().enumerate() {
                 let column = ColumnId(i as u16);
-                let cell = block.make_cell(column, value).unwrap();
+                let cell = block.make_cell(column, value);
                 block.write_cell(column, slot, cell);
                 assert_eq!(block.read_cell(column, slot), cell);
                 block.write_cell(column, slot, Cell::NULL);
@@ -325,7 +318,7 @@ mod tests {
                 block.write_cell(column, slot, cell);
             }
         }
-        assert!(block.make_cell(ColumnId(0), &Value::Int32(1)).is_err());
+        assert!(block.layout().check_value(ColumnId(0), &Value::Int32(1)).is_err());
         assert!(!block.is_present(last));
         block.set_present(last, true);
         assert!(block.is_present(last) && !block.is_present(Slot(last.0 - 1)));

@@ -5,7 +5,8 @@
 //! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
 //! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
 //! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
-//! the whole history since it began.
+//! the whole history since it began. Two kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
+//! meanwhile (A-B-A), and what is not durable, so that a reader always meets the timestamp of the version it reads and waits for that.
 //!
 //! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
 //! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
@@ -118,7 +119,7 @@ impl GarbageCollector {
         let durable = manager.durable().0;
         let (starts, clock) = manager.active_starts();
         let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        let horizon = Horizon { starts, clock, watermark };
+        let horizon = Horizon { starts, settled: clock.min(durable), watermark };
         let mut stats = GcStats { watermark, ..GcStats::default() };
 
         // No more than was there at the start: what comes later is better judged by a later horizon.
@@ -242,7 +243,8 @@ impl GarbageCollector {
 /// Who was running when the pass began.
 struct Horizon {
     starts: Vec<u64>,
-    clock: u64,
+    /// Published and durable up to here.
+    settled: u64,
     watermark: u64,
 }
 
@@ -305,25 +307,23 @@ impl Horizon {
         self.prune_intervals(head, gone);
     }
 
-    /// Takes records out of the middle of a chain (see the module).
+    /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
     fn prune_intervals<'a>(&self, head: &std::sync::atomic::AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
+        // Acquire: pairs with the installing compare-and-swap.
         let mut current = head.load(Ordering::Acquire);
         // SAFETY: as in `prune_chain`.
         while let Some(record) = unsafe { current.as_ref() } {
             chain.push(record);
             current = record.next();
         }
-        if chain.len() < 2 {
-            return;
-        }
         let mut keep = vec![true; chain.len()];
         let mut interval = usize::MAX;
         let mut covered: Vec<u16> = Vec::new();
         let (mut covers_presence, mut covers_all) = (false, false);
-        for (i, record) in chain.iter().enumerate().rev() {
+        for (i, record) in chain.iter().enumerate().skip(1).rev() {
             let timestamp = record.timestamp();
-            if !timestamp.is_committed() || timestamp.0 > self.clock {
+            if !timestamp.is_committed() || timestamp.0 > self.settled {
                 break;
             }
             let readers = self.readers_before(timestamp.0);
@@ -344,25 +344,16 @@ impl Horizon {
                 covers_all |= record.kind() == UndoKind::Insert;
             }
         }
-        // Unlink from the newest on, so that each kept record is pointed past what follows it.
-        let mut newer: Option<&UndoRecord> = None;
-        for (i, record) in chain.iter().enumerate() {
-            if keep[i] {
-                newer = Some(record);
-                continue;
-            }
-            let next = record.next();
+        // From the newest on, so that each kept record is pointed past what follows it.
+        let mut newer = None;
+        for (record, keep) in chain.into_iter().zip(keep) {
             match newer {
-                Some(newer) => newer.set_next(next),
-                None => {
-                    let this = ptr::from_ref::<UndoRecord>(record).cast_mut();
-                    // AcqRel, and giving up on failure: a writer has just installed a newer record in front.
-                    if head.compare_exchange(this, next, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                        return;
-                    }
+                Some(newer) if !keep => {
+                    UndoRecord::set_next(newer, record.next());
+                    gone.push(record);
                 }
+                _ => newer = Some(record),
             }
-            gone.push(record);
         }
     }
 }
