@@ -7,6 +7,7 @@
 use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
 use crate::error::{Result, SqlError};
 use crate::functions::functions;
+use crate::scan::KeyFilterPushdown;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
@@ -200,6 +201,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
+            .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));

@@ -12,6 +12,7 @@ use crate::racy::racy_copy;
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
+use arrow_buffer::{ArrowNativeType, MutableBuffer};
 use std::alloc;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -192,6 +193,37 @@ impl Block {
             }
         };
         Cell { null, bits }
+    }
+
+    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in `slots` to `out`, as they are; see the module.
+    pub(crate) fn gather(&self, column: ColumnId, slots: &[u32], out: &mut MutableBuffer) {
+        #[inline]
+        fn run<T: ArrowNativeType>(slots: &[u32], out: &mut MutableBuffer, load: impl Fn(usize) -> T) {
+            out.extend(slots.iter().map(|&slot| load(slot as usize)));
+        }
+        let layout = *self.layout.column(column);
+        slots.iter().max().into_iter().for_each(|&slot| self.check(Slot(slot)));
+        let values = self.at(layout.value_offset);
+        // SAFETY: the column has an aligned value for every slot, and the greatest slot was checked. Relaxed: see `bit`.
+        unsafe {
+            match layout.physical {
+                PhysicalType::Bit => unreachable!("bits are gathered one by one"),
+                PhysicalType::Fixed(2) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU16>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(4) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU32>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(8) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU64>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(_) | PhysicalType::View => run(slots, out, |i| {
+                    let halves = values.cast::<AtomicU64>().add(2 * i);
+                    let low = (*halves).load(Ordering::Relaxed) as u128;
+                    (low | ((*halves.add(1)).load(Ordering::Relaxed) as u128) << 64) as i128
+                }),
+            }
+        }
     }
 
     /// Writes a cell in place. The caller has installed a version (or owns the slot alone).

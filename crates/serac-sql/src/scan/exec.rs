@@ -3,6 +3,7 @@
 //! Partitions share one cursor over the block numbers, so that threads balance by themselves.
 
 use super::conjunct::Conjunct;
+use super::key_filter::KeyFilter;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -31,6 +32,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Blocks looked at without output before the task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
+/// Blocks after which the conjuncts are put in order anew.
+const BLOCKS_PER_ORDER: u32 = 8;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
 const SAMPLED_BLOCKS: u32 = 3;
 
@@ -45,6 +48,8 @@ pub struct SeracScanExec {
     projection: Vec<usize>,
     /// Conjuncts over `full_schema`.
     filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Columns whose values must be among the keys of a join.
+    key_filters: Vec<(usize, Arc<KeyFilter>)>,
     limit: Option<usize>,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
@@ -74,6 +79,7 @@ impl SeracScanExec {
             full_schema,
             projection,
             filters,
+            key_filters: Vec::new(),
             limit,
             next_block: Arc::default(),
             properties,
@@ -84,7 +90,27 @@ impl SeracScanExec {
     }
 
     fn conjuncts(&self) -> Result<Vec<Conjunct>> {
-        self.filters.iter().map(|f| Conjunct::new(self.table.data.schema(), &self.full_schema, f)).collect()
+        let filters = self.filters.iter().map(|f| Conjunct::new(self.table.data.schema(), &self.full_schema, f));
+        let keys = self.key_filters.iter().map(|(column, filter)| Ok(Conjunct::keys(*column, filter.clone())));
+        filters.chain(keys).collect()
+    }
+
+    pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.filters
+    }
+    pub(super) fn full_schema(&self) -> &SchemaRef {
+        &self.full_schema
+    }
+    /// The scan with key filters on some columns in place of the dynamic filter `id`.
+    pub(super) fn with_key_filters(
+        &self,
+        id: u64,
+        key_filters: impl IntoIterator<Item = (usize, Arc<KeyFilter>)>,
+    ) -> Self {
+        let mut scan = self.clone();
+        scan.filters.retain(|filter| filter.expression_id() != Some(id));
+        scan.key_filters.extend(key_filters);
+        scan
     }
 
     /// Runs the filters over a few blocks.
@@ -183,6 +209,7 @@ struct ScanStream {
     coalescer: BatchCoalescer,
     remaining: usize,
     finished: bool,
+    blocks_read: u32,
     baseline: BaselineMetrics,
     blocks_bulk: Count,
     blocks_patched: Count,
@@ -246,6 +273,11 @@ impl ScanStream {
                 self.coalescer.finish_buffered_batch()?;
                 continue;
             }
+            self.blocks_read += 1;
+            if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
+                // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
+                self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+            }
             if let Some(mut batch) = self.read(BlockNo(no))? {
                 if batch.num_rows() > self.remaining {
                     batch = batch.slice(0, self.remaining);
@@ -268,6 +300,11 @@ impl DisplayAs for SeracScanExec {
         if !self.filters.is_empty() {
             let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
             write!(f, ", filters=[{}]", filters.join(" AND "))?;
+        }
+        if !self.key_filters.is_empty() {
+            let names: Vec<_> =
+                self.key_filters.iter().map(|(c, _)| self.full_schema.field(*c).name().as_str()).collect();
+            write!(f, ", key_filters=[{}]", names.join(", "))?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -312,6 +349,7 @@ impl ExecutionPlan for SeracScanExec {
                 .with_biggest_coalesce_batch_size(Some(context.session_config().batch_size() / 2)),
             remaining: self.limit.unwrap_or(usize::MAX),
             finished: false,
+            blocks_read: 0,
             baseline: BaselineMetrics::new(&self.metrics, partition),
             blocks_bulk: counter("blocks_bulk"),
             blocks_patched: counter("blocks_patched"),

@@ -5,7 +5,9 @@
 
 mod conjunct;
 mod exec;
+mod key_filter;
 mod provider;
 
 pub use exec::SeracScanExec;
+pub use key_filter::KeyFilterPushdown;
 pub use provider::{ROW_ID_COLUMN, SeracTable, fetch_rows};
