@@ -55,13 +55,18 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// An empty block.
+    /// An empty block. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
     pub fn new(layout: Arc<BlockLayout>) -> Self {
         let memory_layout = Self::memory_layout();
         // SAFETY: the size is not zero.
         let memory = unsafe { alloc::alloc_zeroed(memory_layout) };
+        let memory = NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(memory_layout));
+        for column in layout.columns() {
+            // SAFETY: the layout's regions fit the block, which nobody else has yet.
+            unsafe { memory.as_ptr().add(column.validity_offset).write_bytes(u8::MAX, layout.bitmap_bytes()) };
+        }
         Self {
-            memory: NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(memory_layout)),
+            memory,
             layout,
             heap: BlockHeap::default(),
             versioned: AtomicU32::new(0),
@@ -135,6 +140,10 @@ impl Block {
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
         let mask = 1 << (slot.0 % 64);
+        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction would stall the writes around it.
+        if (word.load(Ordering::Relaxed) & mask != 0) == value {
+            return;
+        }
         // Relaxed: as in `bit`; read-modify-write because neighbouring slots belong to other writers.
         if value {
             word.fetch_or(mask, Ordering::Relaxed);

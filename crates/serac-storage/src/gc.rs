@@ -21,7 +21,7 @@
 use crate::data_table::DataTable;
 use crate::ids::{RowId, Timestamp};
 use crate::transaction::{Action, TransactionManager};
-use crate::undo::{UndoContext, UndoKind, UndoRecord};
+use crate::undo::{UndoContext, UndoKind, UndoPool, UndoRecord};
 use crossbeam_epoch as epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,12 +58,15 @@ pub struct GcStats {
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
 #[derive(Debug)]
 pub struct GarbageCollector {
-    incoming: Mutex<VecDeque<ContextPtr>>,
+    /// Finished transactions with their timestamps, in about the order of these.
+    incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     latches: Vec<Mutex<()>>,
     backlog: AtomicUsize,
     unprocessed: AtomicUsize,
+    /// Timestamp of the transaction at which the last run had to stop taking from the queue.
+    stalled_at: AtomicU64,
     unlinked_total: AtomicU64,
 }
 
@@ -83,6 +86,7 @@ impl Default for GarbageCollector {
             latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
             backlog: AtomicUsize::new(0),
             unprocessed: AtomicUsize::new(0),
+            stalled_at: AtomicU64::new(0),
             unlinked_total: AtomicU64::new(0),
         }
     }
@@ -92,7 +96,8 @@ impl GarbageCollector {
     /// Takes over the undo records of a finished transaction.
     pub(crate) fn submit(&self, context: Box<UndoContext>) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.incoming.lock().push_back(ContextPtr(Box::into_raw(context)));
+        let timestamp = context.timestamp().0;
+        self.incoming.lock().push_back((timestamp, ContextPtr(Box::into_raw(context))));
         self.unprocessed.fetch_add(1, Ordering::Relaxed);
     }
     /// Runs `action` once no snapshot older than `timestamp` is alive.
@@ -104,9 +109,11 @@ impl GarbageCollector {
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
-    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand.
-    pub(crate) fn is_overrun(&self) -> bool {
+    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand, unless they only wait for
+    /// the log.
+    pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) > OVERRUN
+            && self.stalled_at.load(Ordering::Relaxed) <= manager.durable().0
     }
     /// Records unlinked since the start.
     pub fn unlinked_total(&self) -> u64 {
@@ -122,20 +129,19 @@ impl GarbageCollector {
         let horizon = Horizon { starts, settled: clock.min(durable), watermark };
         let mut stats = GcStats { watermark, ..GcStats::default() };
 
-        // No more than was there at the start: what comes later is better judged by a later horizon.
-        let mut budget = self.incoming.lock().len();
-        while budget > 0 {
-            let batch: Vec<ContextPtr> = {
+        // Up to the first that is not settled: nothing can be taken off for it yet, nor for what finished after it.
+        loop {
+            let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
-                let take = incoming.len().min(BATCH);
+                let take = incoming.iter().take(BATCH).take_while(|(ts, _)| *ts <= horizon.settled).count();
+                self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
                 incoming.drain(..take).collect()
             };
             if batch.is_empty() {
                 break;
             }
-            budget = budget.saturating_sub(batch.len());
             self.unprocessed.fetch_sub(batch.len(), Ordering::Relaxed);
-            for context in batch {
+            for (_, context) in batch {
                 self.process(context, &horizon, &mut stats, true);
             }
         }
@@ -181,6 +187,11 @@ impl GarbageCollector {
             }
         }
         if first_time {
+            if undo.is_unreachable() {
+                // The common case: pruned at once, so nobody else has heard of it.
+                self.give_up(context, stats);
+                return;
+            }
             self.waiting.lock().insert(undo.timestamp().0, context);
         }
         if undo.release() {
@@ -201,11 +212,16 @@ impl GarbageCollector {
             }
             waiting.remove(&timestamp);
         }
+        self.give_up(context, stats);
+    }
+
+    /// Sends a context that nothing reaches back to the pool, an epoch from now.
+    fn give_up(&self, context: ContextPtr, stats: &mut GcStats) {
         stats.retired += 1;
         self.backlog.fetch_sub(1, Ordering::Relaxed);
         let guard = epoch::pin();
         // SAFETY: no chain reaches the context's records any more; readers that are still in the middle of one have pinned an epoch.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw({ context }.0.cast_mut()))) };
+        unsafe { guard.defer_unchecked(move || UndoPool::recycle(Box::from_raw({ context }.0.cast_mut()))) };
     }
 
     fn prune(&self, table: &DataTable, row: RowId, kind: UndoKind, horizon: &Horizon, stats: &mut GcStats) {

@@ -111,6 +111,10 @@ impl BlockLayout {
     pub fn allocation_offset(&self) -> usize {
         self.allocation_offset
     }
+    /// Bytes of a bitmap with a bit for every slot.
+    pub fn bitmap_bytes(&self) -> usize {
+        bitmap_bytes(self.slot_count as usize)
+    }
     /// Bytes of the block that the layout uses.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes

@@ -16,6 +16,7 @@ use crate::value::Value;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::DataType;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A redo buffer longer than this is handed to the log before the commit.
@@ -32,6 +33,13 @@ const TRUNCATE: u8 = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct RedoMark(u64);
 
+thread_local! {
+    /// The buffer of the thread's last transaction, for its next one.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+/// A longer buffer is not kept.
+const LARGEST_SPARE_BYTES: usize = 64 << 10;
+
 /// The redo of one running transaction that the log does not have yet.
 #[derive(Debug)]
 pub struct RedoBuffer {
@@ -43,7 +51,7 @@ pub struct RedoBuffer {
 impl RedoBuffer {
     /// An empty buffer; a disabled one (no log) records nothing.
     pub fn new(enabled: bool) -> Self {
-        Self { enabled, bytes: Vec::new(), handed_over: 0 }
+        Self { enabled, bytes: if enabled { SPARE.take() } else { Vec::new() }, handed_over: 0 }
     }
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
@@ -60,8 +68,9 @@ impl RedoBuffer {
         self.handed_over += self.bytes.len() as u64;
         std::mem::take(&mut self.bytes)
     }
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+    /// What the log does not have yet.
+    pub(crate) fn pending(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
     }
     /// The present position.
     pub fn mark(&self) -> RedoMark {
@@ -80,9 +89,10 @@ impl RedoBuffer {
     }
 
     fn row_head(&mut self, kind: u8, table: TableId, row: RowId) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(&table.0.to_le_bytes());
-        self.bytes.extend_from_slice(&row.as_u64().to_le_bytes());
+        let mut head = [kind; 13];
+        head[1..5].copy_from_slice(&table.0.to_le_bytes());
+        head[5..].copy_from_slice(&row.as_u64().to_le_bytes());
+        self.bytes.extend_from_slice(&head);
     }
     fn value(&mut self, value: &Value<'_>) {
         let out = &mut self.bytes;
@@ -149,6 +159,15 @@ impl RedoBuffer {
             self.bytes.push(META);
             self.bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
             self.bytes.extend_from_slice(payload);
+        }
+    }
+}
+
+impl Drop for RedoBuffer {
+    fn drop(&mut self) {
+        if self.enabled && self.bytes.capacity() <= LARGEST_SPARE_BYTES {
+            self.bytes.clear();
+            SPARE.set(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -284,7 +303,7 @@ mod tests {
         redo.meta(b"ddl");
         redo.truncate(mark);
         redo.update(table, row, &[ColumnId(3)], &[Value::Float64(0.5)]);
-        log.extend(redo.take());
+        log.append(redo.pending());
         let operations = read_operations(&log).unwrap();
         assert_eq!(operations.len(), 2);
         assert!(matches!(&operations[0], RedoOperation::Insert { values, .. } if values[2] == Value::Bytes(b"abc")));

@@ -483,6 +483,8 @@ impl Storage {
                 let _ = thread.join();
             }
         }
+        // What has become unneeded since the collectors stopped.
+        self.run_gc();
         self.lock.lock().take();
         result
     }
