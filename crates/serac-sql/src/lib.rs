@@ -7,6 +7,7 @@ mod ddl;
 mod dml;
 mod error;
 mod functions;
+mod optimizer;
 pub mod scan;
 mod session;
 mod types;

@@ -7,6 +7,7 @@
 use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
 use crate::error::{Result, SqlError};
 use crate::functions::functions;
+use crate::optimizer::JoinOrder;
 use crate::scan::KeyFilterPushdown;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -16,6 +17,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
@@ -197,10 +199,15 @@ impl Session {
             state: OnceLock::new(),
             sequence_values: Default::default(),
         });
+        let mut rules = Optimizer::new().rules;
+        // Joins are ordered once filters have reached the tables, and before projections come between them.
+        let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
+        rules.insert(projections, Arc::new(JoinOrder));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
+            .with_optimizer_rules(rules)
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .build();
         let ctx = SessionContext::new_with_state(state);

@@ -35,7 +35,7 @@ const BLOCKS_PER_TURN: usize = 16;
 /// Blocks after which the conjuncts are put in order anew.
 const BLOCKS_PER_ORDER: u32 = 8;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
-const SAMPLED_BLOCKS: u32 = 3;
+const SAMPLED_BLOCKS: u64 = 3;
 
 /// Reads a table's blocks; see the module.
 #[derive(Debug, Clone)]
@@ -66,13 +66,14 @@ impl SeracScanExec {
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
+        estimated_rows: f64,
         limit: Option<usize>,
         partitions: usize,
     ) -> Result<Self> {
         let blocks = table.data.block_count() as usize;
         let properties = properties(&full_schema, &projection, partitions.min(blocks).max(1))?;
-        let mut scan = Self {
-            estimated_rows: table.data.approximate_rows() as usize,
+        Ok(Self {
+            estimated_rows: estimated_rows.ceil() as usize,
             statistics: table.statistics(&snapshot),
             table,
             snapshot,
@@ -84,15 +85,13 @@ impl SeracScanExec {
             next_block: Arc::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
-        };
-        scan.estimate()?;
-        Ok(scan)
+        })
     }
 
     fn conjuncts(&self) -> Result<Vec<Conjunct>> {
-        let filters = self.filters.iter().map(|f| Conjunct::new(self.table.data.schema(), &self.full_schema, f));
-        let keys = self.key_filters.iter().map(|(column, filter)| Ok(Conjunct::keys(*column, filter.clone())));
-        filters.chain(keys).collect()
+        let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &self.filters)?;
+        conjuncts.extend(self.key_filters.iter().map(|(column, filter)| Conjunct::keys(*column, filter.clone())));
+        Ok(conjuncts)
     }
 
     pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
@@ -111,28 +110,6 @@ impl SeracScanExec {
         scan.filters.retain(|filter| filter.expression_id() != Some(id));
         scan.key_filters.extend(key_filters);
         scan
-    }
-
-    /// Runs the filters over a few blocks.
-    fn estimate(&mut self) -> Result<()> {
-        let blocks = self.table.data.block_count();
-        if self.filters.is_empty() || blocks == 0 {
-            return Ok(());
-        }
-        let mut conjuncts = self.conjuncts()?;
-        let (mut seen, mut left) = (0usize, 0usize);
-        for i in 0..blocks.min(SAMPLED_BLOCKS) {
-            let no = BlockNo(
-                ((2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(blocks.min(SAMPLED_BLOCKS)))) as u32,
-            );
-            let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { continue };
-            seen += reader.visible().len();
-            left += filter_block(&mut reader, &mut conjuncts)?.0.len();
-        }
-        if seen > 0 {
-            self.estimated_rows = (self.estimated_rows as f64 * left as f64 / seen as f64).ceil() as usize;
-        }
-        Ok(())
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
@@ -158,6 +135,30 @@ fn properties(full_schema: &SchemaRef, projection: &[usize], partitions: usize) 
         EmissionType::Incremental,
         Boundedness::Bounded,
     )))
+}
+
+/// The conjuncts for expressions over a table's columns.
+pub(super) fn conjuncts_of(
+    table: &Table,
+    full_schema: &SchemaRef,
+    filters: &[Arc<dyn PhysicalExpr>],
+) -> Result<Vec<Conjunct>> {
+    filters.iter().map(|filter| Conjunct::new(table.data.schema(), full_schema, filter)).collect()
+}
+
+/// The share of rows that the conjuncts leave, from a few blocks.
+pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut [Conjunct]) -> Result<f64> {
+    let blocks = u64::from(table.data.block_count());
+    let sampled = blocks.min(SAMPLED_BLOCKS);
+    let (mut seen, mut left) = (0usize, 0usize);
+    for i in 0..sampled {
+        let no = BlockNo(((2 * i + 1) * blocks / (2 * sampled)) as u32);
+        let Some(mut reader) = table.data.read_block(snapshot, no) else { continue };
+        seen += reader.visible().len();
+        left += filter_block(&mut reader, conjuncts)?.0.len();
+    }
+    // That no row of the sample is left does not mean that none is.
+    Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
 }
 
 /// Columns already read, for the rows of the current selection.
