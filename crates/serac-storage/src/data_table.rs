@@ -183,7 +183,9 @@ impl DataTable {
             }
             let _grow = self.grow.lock();
             if head.load(Ordering::Acquire) == no {
-                let new = self.blocks.push(Arc::new(Block::new(self.layout.clone())))?;
+                // The latch keeps the number free.
+                let block = Block::new(self.layout.clone(), BlockNo(self.blocks.len()));
+                let new = self.blocks.push(Arc::new(block))?;
                 head.store(new.0, Ordering::Release);
             }
         }
@@ -298,6 +300,7 @@ impl DataTable {
         assert_eq!(columns.len(), values.len(), "one value per column");
         self.check_values(columns.iter().copied(), values)?;
         let block = self.locate(row)?;
+        columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
         self.install(txn, block, row, UndoKind::Update, columns)?;
         for (&column, value) in columns.iter().zip(values) {
             block.write_cell(column, row.slot(), block.make_cell(column, value));
@@ -496,10 +499,10 @@ impl DataTable {
     }
 
     fn new_append_block(self: &Arc<Self>, txn: &mut Transaction) -> Result<BlockNo> {
-        let block = Arc::new(Block::new(self.layout.clone()));
         let _grow = self.grow.lock();
         // Marked before anybody can reach it; the record's row names the block, so the number is fixed under the latch.
         let no = BlockNo(self.blocks.len());
+        let block = Arc::new(Block::new(self.layout.clone(), no));
         let record =
             txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
         // Release: pairs with the readers' Acquire.
@@ -539,7 +542,7 @@ impl DataTable {
     // ---- recovery: single rows put where they were, no versions, nobody else there
 
     pub(crate) fn recover_block(&self, no: BlockNo) -> &Block {
-        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone())))
+        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone(), no)))
     }
     fn recover_slot(&self, row: RowId) -> Result<&Block> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
