@@ -2,8 +2,11 @@
 //!
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
+mod commits;
 mod micro;
+mod postgres;
 mod report;
+mod setup;
 mod tpch;
 
 use clap::{Parser, Subcommand};
@@ -43,7 +46,7 @@ enum Benchmark {
         #[arg(long, default_value_t = 1)]
         batch: usize,
     },
-    /// Durable commits per second with several connections.
+    /// Durable commits per second with several connections, beside SQLite and PostgreSQL 15.
     Commits {
         /// Seconds per measurement.
         #[arg(long, default_value_t = 3.0)]
@@ -66,7 +69,7 @@ fn main() -> Result<(), String> {
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes { rows, batch } => micro::attributes(rows, batch, &mut report),
-        Benchmark::Commits { seconds } => micro::commits(seconds, &mut report),
+        Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
     }?;

@@ -1,92 +1,11 @@
 //! Measurements of the storage on its own.
 
 use crate::report::Report;
+use crate::setup::{Folder, OneTable, open, rate, schema, text};
 use serac_storage::storage::{Storage, StorageOptions};
-use serac_storage::{
-    ColumnId, ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, RowId, StorageError, TableId,
-    TableSchema, Value,
-};
+use serac_storage::{ColumnId, ColumnSchema, ColumnType, Durability, RowId, TableId, TableSchema, Value};
 use serde_json::json;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-struct OneTable(TableSchema);
-
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<(), StorageError> {
-        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<(), StorageError> {
-        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-/// An empty folder that goes away at the end.
-struct Folder(PathBuf);
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(format!("target/bench-data/{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn schema(columns: usize, column_type: ColumnType) -> TableSchema {
-    TableSchema {
-        columns: (0..columns).map(|i| ColumnSchema { name: format!("c{i}"), column_type, nullable: true }).collect(),
-    }
-}
-
-fn open(
-    path: Option<PathBuf>,
-    durability: Durability,
-    schema: &TableSchema,
-) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
-    let options = StorageOptions { path, durability, ..Default::default() };
-    let (storage, _) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
-    let table = match storage.table(TableId(1)) {
-        Some(table) => table,
-        None => {
-            let mut txn = storage.begin();
-            txn.log_meta(b"table");
-            let table = storage.create_table(TableId(1), "t", schema.clone()).map_err(text)?;
-            txn.commit().map_err(text)?;
-            table
-        }
-    };
-    Ok((storage, table))
-}
-
-/// Runs `operation` for every number below `count`, `batch` of them per transaction; returns operations per second.
-fn rate(
-    storage: &Storage,
-    count: usize,
-    batch: usize,
-    mut operation: impl FnMut(&mut serac_storage::Transaction, usize) -> Result<(), StorageError>,
-) -> Result<f64, String> {
-    let started = Instant::now();
-    let mut i = 0;
-    while i < count {
-        let mut txn = storage.begin();
-        for _ in 0..batch.min(count - i) {
-            operation(&mut txn, i).map_err(text)?;
-            i += 1;
-        }
-        txn.commit().map_err(text)?;
-    }
-    Ok(count as f64 / started.elapsed().as_secs_f64())
-}
 
 pub fn attributes(rows: usize, batch: usize, report: &mut Report) -> Result<(), String> {
     for (durability, name) in [(None, "no log"), (Some(Durability::Relaxed), "relaxed")] {
@@ -124,68 +43,6 @@ pub fn attributes(rows: usize, batch: usize, report: &mut Report) -> Result<(), 
                 ("row layout inserts/s (no log)", json!(wide_inserts)),
             ]);
         }
-    }
-    Ok(())
-}
-
-const SQLITE: &str = r#"
-import sqlite3, sys, threading, time
-path, connections, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-setup = sqlite3.connect(path)
-setup.execute("PRAGMA journal_mode=WAL"); setup.execute("CREATE TABLE t (a INTEGER)"); setup.commit()
-counts = [0] * connections
-end = time.monotonic() + seconds
-def work(i):
-    c = sqlite3.connect(path, timeout=60, isolation_level=None)
-    c.execute("PRAGMA synchronous=FULL")
-    while time.monotonic() < end:
-        c.execute("INSERT INTO t VALUES (1)"); counts[i] += 1
-threads = [threading.Thread(target=work, args=(i,)) for i in range(connections)]
-[t.start() for t in threads]; [t.join() for t in threads]
-print(sum(counts) / seconds)
-"#;
-
-pub fn commits(seconds: f64, report: &mut Report) -> Result<(), String> {
-    for connections in [1usize, 8, 64] {
-        let folder = Folder::new("commits");
-        let (storage, table) = open(Some(folder.0.join("serac")), Durability::Full, &schema(1, ColumnType::Int64))?;
-        let (stop, committed) = (AtomicBool::new(false), AtomicU64::new(0));
-        let failed = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..connections)
-                .map(|_| {
-                    scope.spawn(|| -> Result<(), String> {
-                        while !stop.load(Ordering::Relaxed) {
-                            let mut txn = storage.begin();
-                            table.insert(&mut txn, &[Value::Int64(1)]).map_err(text)?;
-                            txn.commit().map_err(text)?.wait().map_err(text)?;
-                            committed.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-            stop.store(true, Ordering::Relaxed);
-            workers.into_iter().find_map(|w| w.join().expect("no panic").err())
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let ours = committed.into_inner() as f64 / seconds;
-        let syncs = storage.metrics().log_syncs;
-        let sqlite = std::process::Command::new("python3")
-            .args(["-c", SQLITE])
-            .arg(folder.0.join("sqlite.db"))
-            .args([connections.to_string(), seconds.to_string()])
-            .output()
-            .ok()
-            .and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse::<f64>().ok());
-        report.row(&[
-            ("connections", json!(connections)),
-            ("serac commits/s", json!(ours)),
-            ("commits per sync", json!(ours * seconds / syncs as f64)),
-            ("sqlite commits/s", sqlite.map_or(json!("-"), |s| json!(s))),
-        ]);
     }
     Ok(())
 }
