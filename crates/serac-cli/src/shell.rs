@@ -365,8 +365,8 @@ impl Shell {
                 for key in &definition.foreign_keys {
                     let columns = names(&key.columns, definition);
                     text.push_str(&format!(
-                        "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {}\n",
-                        key.name, key.parent_table
+                        "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {} ON DELETE {} ON UPDATE {}\n",
+                        key.name, key.parent_table, key.on_delete, key.on_update
                     ));
                 }
                 return Ok(text);

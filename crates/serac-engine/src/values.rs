@@ -47,6 +47,41 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
     }
 }
 
+/// A value that outlives the row it was read from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OwnedValue {
+    /// Of fixed width.
+    Fixed(Value<'static>),
+    /// Of any length.
+    Bytes(Box<[u8]>),
+}
+
+impl OwnedValue {
+    /// The value, borrowed.
+    pub fn as_value(&self) -> Value<'_> {
+        match self {
+            Self::Fixed(value) => *value,
+            Self::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+}
+
+impl From<&Value<'_>> for OwnedValue {
+    fn from(value: &Value<'_>) -> Self {
+        Self::Fixed(match *value {
+            Value::Bytes(bytes) => return Self::Bytes(bytes.into()),
+            Value::Null => Value::Null,
+            Value::Bool(v) => Value::Bool(v),
+            Value::Int16(v) => Value::Int16(v),
+            Value::Int32(v) => Value::Int32(v),
+            Value::Int64(v) => Value::Int64(v),
+            Value::Int128(v) => Value::Int128(v),
+            Value::Float32(v) => Value::Float32(v),
+            Value::Float64(v) => Value::Float64(v),
+        })
+    }
+}
+
 /// A value as a person reads it in an error message.
 pub fn display(value: &Value<'_>) -> String {
     match value {

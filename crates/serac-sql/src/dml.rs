@@ -4,16 +4,14 @@
 //! filters are DataFusion's in every shape. The target stands in the query under a name of its own, with its row ids.
 
 use crate::error::{Result, SqlError};
+use crate::expressions;
 use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
-use datafusion::arrow::array::{
-    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
-};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
-use datafusion::common::DFSchema;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
@@ -21,7 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::values::value_at;
-use serac_engine::{EngineError, Table, TableIndex};
+use serac_engine::{Table, TableIndex};
 use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,35 +87,18 @@ impl Session {
 
     /// Evaluates an SQL expression for every row of `batch`.
     pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        let state = self.ctx.state();
-        let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-        let expr = state.create_logical_expr(sql, &schema)?;
-        let expr = state.create_physical_expr(expr, &schema)?;
-        Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+        expressions::evaluate(&self.ctx.state(), sql, batch)
     }
-
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
-        match &definition.default {
-            None => Ok(new_null_array(&definition.sql_type.column_type.arrow(), rows)),
-            Some(default) => {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-                assign(&self.evaluate(default, &empty)?, definition.sql_type, &definition.name)
-            }
-        }
+        expressions::column_default(&self.ctx.state(), definition, rows)
     }
-
     /// Checks the table's CHECK constraints on whole rows.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
-        for check in &table.definition.checks {
-            let outcome = self.evaluate(&check.expression, rows)?;
-            let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
-            if violated {
-                return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());
-            }
+        if table.definition.checks.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        expressions::check_rows(&self.ctx.state(), table, rows)
     }
 
     async fn returning(

@@ -6,6 +6,7 @@ mod copy;
 mod ddl;
 mod dml;
 mod error;
+mod expressions;
 mod functions;
 pub mod scan;
 mod session;

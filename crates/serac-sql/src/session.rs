@@ -6,6 +6,7 @@
 
 use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
 use crate::error::{Result, SqlError};
+use crate::expressions::SessionExpressions;
 use crate::functions::functions;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -267,10 +268,6 @@ impl Session {
         let result = self.guarded(statement).await;
         self.shared.temporary.write().clear();
         let running = self.running.as_mut().expect("it runs on");
-        let result = match result {
-            Ok(result) => running.txn.check_statement_end().map(|()| result).map_err(SqlError::from),
-            Err(error) => Err(error),
-        };
         match (result, savepoint) {
             (Ok(result), Some(_)) => Ok(result),
             (Ok(result), None) => self.commit().await.map(|()| result),
@@ -291,7 +288,12 @@ impl Session {
         let cancel = self.cancel.0.clone();
         let cancelled = cancel.notified();
         let timeout = self.statement_timeout;
-        let run = AssertUnwindSafe(self.run(statement)).catch_unwind();
+        let run = AssertUnwindSafe(async {
+            let result = self.run(statement).await?;
+            self.running.as_mut().expect("it runs").txn.check_statement_end()?;
+            Ok(result)
+        })
+        .catch_unwind();
         let time_out = async {
             match timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
@@ -311,7 +313,8 @@ impl Session {
     // ---- transactions
 
     fn begin(&mut self, explicit: bool, read_only: bool) {
-        let txn = self.shared.database.begin();
+        let mut txn = self.shared.database.begin();
+        txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
         self.running = Some(Running { txn, explicit, failed: false, read_only, savepoints: Vec::new() });
     }
     /// Lets queries see what the transaction sees now.
