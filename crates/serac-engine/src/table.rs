@@ -33,6 +33,11 @@ impl TableIndex {
         let (wanted, has_null) = key::encode(values);
         if has_null { Vec::new() } else { self.lookup_key(data, snapshot, &wanted) }
     }
+    /// How many rows have, in some snapshot, this key.
+    pub fn candidates(&self, values: &[Value<'_>]) -> usize {
+        let (wanted, has_null) = key::encode(values);
+        if has_null { 0 } else { self.entries.rows(&wanted).len() }
+    }
     /// The rows that have this encoded key in `snapshot`.
     pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Vec<RowId> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());

@@ -1,6 +1,7 @@
 //! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
 
 use super::exec::SeracScanExec;
+use super::lookup::{KeyLookup, SeracLookupExec};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -91,6 +92,11 @@ impl TableProvider for SeracTable {
         for filter in filters {
             let filter = state.create_physical_expr(filter.clone(), &df_schema)?;
             conjuncts.extend(split_conjunction(&filter).into_iter().cloned());
+        }
+        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
+            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            return Ok(Arc::new(lookup));
         }
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
