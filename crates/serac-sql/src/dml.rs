@@ -115,7 +115,7 @@ impl Session {
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let frame = self.frame_of(&format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias))).await?;
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        Ok(StatementResult::Rows { schema, batches: frame.collect().await? })
+        Ok(StatementResult::Rows { schema, batches: self.collect(frame).await? })
     }
 
     // ---- INSERT
@@ -155,7 +155,7 @@ impl Session {
                     return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
                 }
                 targets.truncate(given);
-                frame.collect().await?
+                self.collect(frame).await?
             }
         };
         if let Some(column) = targets.iter().map(|&t| &table.definition.columns[t]).find(|c| c.always_generated) {
@@ -351,7 +351,7 @@ impl Session {
         frame: datafusion::dataframe::DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        let found = concat_batches(&schema, &frame.collect().await?)?;
+        let found = concat_batches(&schema, &self.collect(frame).await?)?;
         let ids = found.column(0).as_primitive::<UInt64Type>();
         // A row that joins with several others is changed once, by any of them.
         let mut seen = HashSet::new();

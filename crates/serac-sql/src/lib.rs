@@ -8,10 +8,17 @@ mod dml;
 mod error;
 mod expressions;
 mod functions;
+mod limits;
+mod query;
+mod row_stream;
 pub mod scan;
 mod session;
+mod settings;
 mod types;
 
+pub use copy::CopyProgress;
 pub use error::{Result, SqlError};
-pub use session::{CancelHandle, Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse};
+pub use limits::CancelHandle;
+pub use row_stream::{RowStream, StatementStream};
+pub use session::{Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse, reads_stdin};
 pub use types::format_uuid;

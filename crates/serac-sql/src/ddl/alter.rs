@@ -104,7 +104,7 @@ impl Session {
 
     async fn has_rows(&self, table: &TableDefinition, condition: &str) -> Result<bool> {
         let query = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", qualified(&table.schema, &table.name));
-        let found = self.frame_of(&query).await?.collect().await?;
+        let found = self.collect(self.frame_of(&query).await?).await?;
         Ok(found.iter().any(|b| b.num_rows() > 0))
     }
 
@@ -124,7 +124,7 @@ impl Session {
         self.txn()?.lock_table(schema, name)?;
         // Values first, outside of the engine's borrow: one per row, because a default may differ from row to row.
         let count = self.frame_of(&format!("SELECT count(*) FROM {}", qualified(schema, name))).await?;
-        let count = count.collect().await?[0].column(0).as_primitive::<Int64Type>().value(0);
+        let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
         let values = self.column_default(&column, count as usize)?;
         let taken = std::cell::Cell::new(0);

@@ -142,7 +142,7 @@ impl Session {
                         }),
                     }
                 }
-                Some(frame.collect().await?)
+                Some(self.collect(frame).await?)
             }
         };
         for sequence in builder.sequences {
