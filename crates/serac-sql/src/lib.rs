@@ -9,6 +9,7 @@ mod error;
 mod expressions;
 mod functions;
 mod limits;
+mod merge;
 mod query;
 mod row_stream;
 pub mod scan;

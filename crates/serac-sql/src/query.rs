@@ -134,6 +134,7 @@ impl Session {
         let query = match *statement {
             Statement::Update(update) => self.update_query(&update)?.0,
             Statement::Delete(delete) => self.delete_query(&delete)?.0,
+            Statement::Merge(merge) => self.merge_query(&merge)?,
             Statement::Insert(insert) => match insert.source {
                 Some(source) => source.to_string(),
                 None => "SELECT 1".into(),

@@ -411,6 +411,10 @@ impl Session {
         }
         Ok(&mut running.txn)
     }
+    /// The transaction that writes to a table.
+    pub(crate) fn txn_of(&mut self, _table: &Table) -> Result<&mut Transaction> {
+        self.txn()
+    }
     pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let (schema, name) = resolve(name)?;
         let view = self.shared.view().expect("a statement is running");
@@ -519,6 +523,7 @@ impl Session {
             Statement::Insert(insert) => self.insert(insert).await,
             Statement::Update(update) => self.update(update).await,
             Statement::Delete(delete) => self.delete(delete).await,
+            Statement::Merge(merge) => self.merge(merge).await,
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 if !legacy_options.is_empty() {
                     return Err(SqlError::unsupported("the old syntax of COPY options; write WITH (…)"));
