@@ -1,6 +1,7 @@
 //! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
 
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
+use super::lookup::{KeyLookup, SeracLookupExec};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -93,6 +94,9 @@ impl SeracTable {
         if let Some(known) = self.estimates.lock().get(&key) {
             return *known;
         }
+        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            return lookup.candidates() as f64;
+        }
         let context = PhysicalPlanningContext::default();
         let physical =
             |filter: Expr, schema: &DFSchema| create_physical_expr(&filter, schema, &ExecutionProps::new(), &context);
@@ -150,6 +154,11 @@ impl TableProvider for SeracTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let conjuncts = self.conjuncts(filters, |filter, schema| state.create_physical_expr(filter, schema))?;
+        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
+            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            return Ok(Arc::new(lookup));
+        }
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
             self.snapshot.clone(),
