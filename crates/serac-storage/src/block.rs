@@ -9,7 +9,7 @@ use crate::block_memory::BlockMemory;
 use crate::heap::{BlockHeap, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
-use crate::racy::racy_copy;
+use crate::racy::{prefetch, racy_copy};
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
@@ -167,20 +167,13 @@ impl Block {
     /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their misses should not wait for each other.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let layout = self.layout.column(column);
-            let width = match layout.physical {
-                PhysicalType::Bit => 0,
-                PhysicalType::Fixed(width) => usize::from(width),
-                PhysicalType::View => 16,
-            };
-            // SAFETY: a prefetch touches nothing; the address is inside the block all the same.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.at(layout.value_offset + width * slot.0 as usize).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (column, slot);
+        let layout = self.layout.column(column);
+        let width = match layout.physical {
+            PhysicalType::Bit => 0,
+            PhysicalType::Fixed(width) => usize::from(width),
+            PhysicalType::View => 16,
+        };
+        prefetch(self.at(layout.value_offset + width * slot.0 as usize));
     }
 
     /// Reads a cell; see the module for what it may be.
