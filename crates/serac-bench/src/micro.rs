@@ -3,49 +3,9 @@
 use crate::report::Report;
 use crate::setup::{Folder, OneTable, open, rate, schema, text};
 use serac_storage::storage::{Storage, StorageOptions};
-use serac_storage::{ColumnId, ColumnSchema, ColumnType, Durability, RowId, TableId, TableSchema, Value};
+use serac_storage::{ColumnId, ColumnType, Durability, RowId, TableId, Value};
 use serde_json::json;
 use std::time::{Duration, Instant};
-
-pub fn attributes(rows: usize, batch: usize, report: &mut Report) -> Result<(), String> {
-    for (durability, name) in [(None, "no log"), (Some(Durability::Relaxed), "relaxed")] {
-        for columns in [1, 2, 4, 8, 16, 32, 64] {
-            let schema = schema(columns, ColumnType::Int64);
-            let folder = Folder::new("attributes");
-            let path = durability.map(|_| folder.0.clone());
-            let (storage, table) = open(path, durability.unwrap_or(Durability::Off), &schema)?;
-            let ids: Vec<ColumnId> = (0..columns as u16).map(ColumnId).collect();
-            let mut inserted: Vec<RowId> = Vec::with_capacity(rows);
-            let mut row = vec![Value::Int64(0); columns];
-            let inserts = rate(&storage, rows, batch, |txn, i| {
-                row.fill(Value::Int64(i as i64));
-                inserted.push(table.insert(txn, &row)?);
-                Ok(())
-            })?;
-            let updates = rate(&storage, rows, batch, |txn, i| {
-                row.fill(Value::Int64(-(i as i64)));
-                // A stride that visits every row once, out of order.
-                table.update(txn, inserted[(i * 7_919) % rows], &ids, &row)
-            })?;
-            // The row store: one attribute as wide as all of them.
-            let wide = TableSchema {
-                columns: vec![ColumnSchema { name: "row".into(), column_type: ColumnType::Binary, nullable: false }],
-            };
-            let (wide_storage, wide_table) = open(None, Durability::Off, &wide)?;
-            let bytes = vec![7u8; columns * 8];
-            let wide_inserts =
-                rate(&wide_storage, rows, batch, |txn, _| wide_table.insert(txn, &[Value::Bytes(&bytes)]).map(|_| ()))?;
-            report.row(&[
-                ("log", json!(name)),
-                ("attributes", json!(columns)),
-                ("inserts/s", json!(inserts)),
-                ("updates/s", json!(updates)),
-                ("row layout inserts/s (no log)", json!(wide_inserts)),
-            ]);
-        }
-    }
-    Ok(())
-}
 
 pub fn recovery(report: &mut Report) -> Result<(), String> {
     let schema = schema(8, ColumnType::Int64);

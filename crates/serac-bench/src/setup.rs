@@ -86,3 +86,9 @@ pub fn rate(
     }
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }
+
+/// Bytes of this process in memory.
+pub fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+}
