@@ -24,6 +24,8 @@ pub mod checkpoint;
 pub mod data_table;
 pub mod error;
 pub mod file_system;
+pub mod freeze;
+pub mod frozen;
 pub mod gc;
 pub mod heap;
 pub mod ids;
