@@ -329,7 +329,13 @@ impl Shell {
             _ => {
                 let name = argument.trim_end_matches(';');
                 let (schema, short) = name.split_once('.').unwrap_or(("public", name));
-                let table = catalog.table(schema, short).map_err(|e| e.to_string())?;
+                let temporary = self.session.temporary_catalog().filter(|_| schema == "pg_temp" || !name.contains('.'));
+                let temporary = temporary.and_then(|catalog| catalog.table("pg_temp", short).ok().cloned());
+                let table = match temporary {
+                    Some(table) => table,
+                    None => catalog.table(schema, short).map_err(|e| e.to_string())?.clone(),
+                };
+                let schema = &table.definition.schema;
                 let definition = &table.definition;
                 out.set_header(["column", "type", "nullable", "default"]);
                 for c in &definition.columns {

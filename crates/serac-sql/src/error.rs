@@ -157,7 +157,11 @@ impl From<&DataFusionError> for SqlError {
             },
             DataFusionError::Plan(m) if m.starts_with("table '") && m.contains("not found") => {
                 let name = m.split('\'').nth(1).unwrap_or_default();
-                let short = name.strip_prefix("serac.public.").or_else(|| name.strip_prefix("serac.")).unwrap_or(name);
+                let short = name.strip_prefix("serac.pg_search_path.");
+                let short = short
+                    .or_else(|| name.strip_prefix("serac.public."))
+                    .or_else(|| name.strip_prefix("serac."))
+                    .unwrap_or(name);
                 Self::new("42P01", format!("relation \"{short}\" does not exist"))
             }
             DataFusionError::Plan(m) if m.contains("Invalid function") => {

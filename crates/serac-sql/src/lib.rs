@@ -15,6 +15,7 @@ mod row_stream;
 pub mod scan;
 mod session;
 mod settings;
+mod transactions;
 mod types;
 
 pub use copy::CopyProgress;

@@ -151,7 +151,7 @@ impl Session {
             }
             let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, name, rows))?;
             self.check_rows(&table, &complete).map_err(|e| at_row(e, name, rows))?;
-            self.txn()?.insert_batch(&table, &complete)?;
+            self.txn_of(&table)?.insert_batch(&table, &complete)?;
             rows += batch.num_rows() as u64;
             progress.rows.store(rows, Ordering::Relaxed);
             tokio::task::yield_now().await; // cancellation is seen between batches
