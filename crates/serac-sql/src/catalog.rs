@@ -1,5 +1,6 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
+use crate::error::SqlError;
 use crate::scan::SeracTable;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
@@ -121,7 +122,8 @@ impl SchemaProvider for TransactionSchema {
         let state = self.shared.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
         let state = state.read().clone();
-        let mut plan = state.create_logical_plan(&definition.query).await?;
+        let plan = state.create_logical_plan(&definition.query).await;
+        let mut plan = plan.map_err(|e| DataFusionError::External(Box::new(SqlError::from(e).unplaced())))?;
         if !definition.columns.is_empty() {
             let columns = plan.schema().columns();
             let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));

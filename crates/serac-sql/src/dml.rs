@@ -35,9 +35,7 @@ pub(crate) fn is_default(expr: &Expr) -> bool {
 }
 
 pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
-    table.definition.column(name).ok_or_else(|| {
-        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name()))
-    })
+    table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
 }
 
 /// The table's columns, all nullable.
@@ -144,7 +142,9 @@ impl Session {
             let column = column.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
             let at = column_of(&table, &column)?;
             if targets.contains(&at) {
-                return Err(SqlError::new("42701", format!("column \"{column}\" specified more than once")));
+                return Err(
+                    SqlError::new("42701", format!("column \"{column}\" specified more than once")).named(column)
+                );
             }
             targets.push(at);
         }

@@ -9,6 +9,7 @@ mod error;
 mod expressions;
 mod functions;
 mod limits;
+mod locate;
 mod merge;
 mod query;
 mod row_stream;

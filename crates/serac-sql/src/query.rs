@@ -85,7 +85,7 @@ impl Session {
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
         match parse(sql)?.pop() {
-            Some(Statement::Query(query)) => self.frame(*query).await,
+            Some(Statement::Query(query)) => self.frame(*query).await.map_err(SqlError::unplaced),
             _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
         }
     }
@@ -144,6 +144,6 @@ impl Session {
         let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
         let explain =
             Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
-        self.query(explain).await
+        self.query(explain).await.map_err(SqlError::unplaced)
     }
 }

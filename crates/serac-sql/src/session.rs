@@ -183,6 +183,7 @@ impl Session {
         let options = config.options_mut();
         options.sql_parser.dialect = Dialect::PostgreSQL;
         options.sql_parser.parse_float_as_decimal = true;
+        options.sql_parser.collect_spans = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
         if let Some(limit) = db.memory_limit {
@@ -244,8 +245,8 @@ impl Session {
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
-        for statement in parse(sql)? {
-            results.push(self.execute_statement(statement).await?);
+        for (i, statement) in parse(sql)?.into_iter().enumerate() {
+            results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
         }
         Ok(results)
     }
@@ -384,7 +385,8 @@ impl Session {
             }
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
-                Box::pin(self.run(statement)).await
+                // Its text is another statement's.
+                Box::pin(self.run(statement)).await.map_err(SqlError::unplaced)
             }
             other => {
                 let result = self.run_command(other).await?;

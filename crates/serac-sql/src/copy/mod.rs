@@ -132,9 +132,7 @@ impl Session {
         for column in columns {
             let column = fold(column);
             let at = table.definition.column(&column);
-            targets.push(at.ok_or_else(|| {
-                SqlError::new("42703", format!("column \"{column}\" of relation \"{}\" does not exist", table.name()))
-            })?);
+            targets.push(at.ok_or_else(|| SqlError::no_column(&column, table.name()))?);
         }
         if targets.is_empty() {
             targets = (0..table.definition.columns.len()).collect();

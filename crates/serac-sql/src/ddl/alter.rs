@@ -6,7 +6,7 @@ use crate::session::{Session, fold, quote, resolve};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr, RenameTableNameKind, TableConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, RenameTableNameKind, TableConstraint,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{CheckDefinition, TableDefinition};
@@ -138,7 +138,7 @@ impl Session {
     async fn alter_column(&mut self, table: &TableDefinition, column: &str, op: &AlterColumnOperation) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let Some(at) = table.column(column) else {
-            return Err(SqlError::new("42703", format!("column \"{column}\" of relation \"{name}\" does not exist")));
+            return Err(SqlError::no_column(column, name));
         };
         match op {
             AlterColumnOperation::SetNotNull => self.set_not_null(table, at).await?,
@@ -151,8 +151,7 @@ impl Session {
             AlterColumnOperation::SetDefault { value } => {
                 let mut definition = table.columns[at].clone();
                 definition.default = Some(value.to_string());
-                // A constant is tried out; anything else is only planned, for it may have effects.
-                self.column_default(&definition, usize::from(matches!(value, Expr::Value(_))))?;
+                self.check_default(&definition)?;
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
             AlterColumnOperation::DropDefault => {

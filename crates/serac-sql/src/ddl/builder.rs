@@ -33,9 +33,9 @@ pub(super) struct TableBuilder {
 pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item = String>) -> Result<Vec<usize>> {
     names
         .map(|name| {
-            definition
-                .column(&name)
-                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
+            definition.column(&name).ok_or_else(|| {
+                SqlError::new("42703", format!("column \"{name}\" named in key does not exist")).named(&name)
+            })
         })
         .collect()
 }

@@ -12,7 +12,8 @@ use crate::types::sql_type;
 use builder::{TableBuilder, columns_of, index_columns, sequence};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, CreateTable, CreateView, ObjectName, ObjectType, OnCommit, SchemaName, Statement, visit_relations,
+    CreateIndex, CreateTable, CreateView, Expr, ObjectName, ObjectType, OnCommit, SchemaName, Statement,
+    visit_relations,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
@@ -176,6 +177,9 @@ impl Session {
         for check in &builder.definition.checks {
             self.check_expression(&builder.definition, &check.expression)?;
         }
+        for column in &builder.definition.columns {
+            self.check_default(column)?;
+        }
         let table = self.txn_for(&schema)?.create_table(builder.definition)?;
         let Some(batches) = source else { return done("CREATE TABLE") };
         let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
@@ -186,6 +190,15 @@ impl Session {
             rows += batch.num_rows() as u64;
         }
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
+    }
+
+    /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
+    fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
+        if let Some(default) = &column.default {
+            let constant = matches!(parse_expression(default)?, Expr::Value(_));
+            self.column_default(column, usize::from(constant))?;
+        }
+        Ok(())
     }
 
     /// A CHECK expression must be plannable and boolean.
