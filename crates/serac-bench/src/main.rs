@@ -2,8 +2,12 @@
 //!
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
+mod attributes;
+mod commits;
 mod micro;
+mod postgres;
 mod report;
+mod setup;
 mod tpch;
 
 use clap::{Parser, Subcommand};
@@ -34,16 +38,9 @@ enum Benchmark {
         #[arg(long)]
         peer: bool,
     },
-    /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, against one wide attribute (figure 11 of the paper).
-    Attributes {
-        /// Rows.
-        #[arg(long, default_value_t = 1_000_000)]
-        rows: usize,
-        /// Operations per transaction.
-        #[arg(long, default_value_t = 1)]
-        batch: usize,
-    },
-    /// Durable commits per second with several connections.
+    /// Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in row layout (figure 11 of the paper).
+    Attributes(attributes::AttributesArguments),
+    /// Durable commits per second with several connections, beside SQLite and PostgreSQL 15.
     Commits {
         /// Seconds per measurement.
         #[arg(long, default_value_t = 3.0)]
@@ -65,8 +62,8 @@ fn main() -> Result<(), String> {
     match arguments.benchmark {
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
-        Benchmark::Attributes { rows, batch } => micro::attributes(rows, batch, &mut report),
-        Benchmark::Commits { seconds } => micro::commits(seconds, &mut report),
+        Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
+        Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
     }?;

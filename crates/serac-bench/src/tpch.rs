@@ -1,6 +1,7 @@
 //! TPC-H, beside DuckDB: the same generated data, the two engines in turn, results compared.
 
 use crate::report::{Report, median};
+use crate::setup::{resident_bytes, text};
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::parquet::arrow::ArrowWriter;
@@ -34,10 +35,6 @@ pub struct TpchArguments {
     /// Print the plans with metrics in place of timings.
     #[arg(long)]
     explain: bool,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 struct DuckDb {
@@ -261,11 +258,6 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
         });
     }
     Ok(())
-}
-
-fn resident_bytes() -> f64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
 }
 
 pub fn load(sf: f64, peer: bool, report: &mut Report) -> Result<(), String> {

@@ -11,6 +11,7 @@ mod functions;
 mod limits;
 mod locate;
 mod merge;
+mod optimizer;
 mod query;
 mod row_stream;
 pub mod scan;

@@ -9,8 +9,10 @@ use crate::copy::CopyStreams;
 use crate::error::{Result, SqlError};
 use crate::functions::functions;
 use crate::limits::{CancelHandle, Limits};
+use crate::optimizer::JoinOrder;
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
+use crate::scan::KeyFilterPushdown;
 use crate::transactions::{Mark, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,6 +20,7 @@ use datafusion::config::Dialect;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -199,10 +202,16 @@ impl Session {
             state: OnceLock::new(),
             sequence_values: Default::default(),
         });
+        let mut rules = Optimizer::new().rules;
+        // Joins are ordered once filters have reached the tables, and before projections come between them.
+        let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
+        rules.insert(projections, Arc::new(JoinOrder));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
+            .with_optimizer_rules(rules)
+            .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));

@@ -114,6 +114,11 @@ impl KeyLookup {
             .min_by_key(|lookup| lookup.candidates)
     }
 
+    /// Rows to look at, at the most.
+    pub(super) fn candidates(&self) -> usize {
+        self.candidates
+    }
+
     /// The rows that have one of the keys in `snapshot`, each once.
     fn rows(&self, table: &Table, snapshot: &Snapshot) -> Vec<RowId> {
         let found: BTreeSet<RowId> =

@@ -5,9 +5,11 @@
 
 mod conjunct;
 mod exec;
+mod key_filter;
 mod lookup;
 mod provider;
 
 pub use exec::SeracScanExec;
+pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;
 pub use provider::{ROW_ID_COLUMN, SeracTable, fetch_rows};

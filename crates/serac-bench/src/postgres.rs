@@ -1,0 +1,240 @@
+//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket only, and `pgbench` as its client.
+//!
+//! PostgreSQL refuses to run as root. A benchmark that runs as root starts it as the user `postgres`, or `nobody` where there is none.
+
+use crate::setup::text;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const MAJOR_VERSION: &str = "15";
+/// Where packages put PostgreSQL 15's programs, `PATH` aside.
+const FOLDERS: [&str; 3] = ["/usr/lib/postgresql/15/bin", "/usr/pgsql-15/bin", "/opt/homebrew/opt/postgresql@15/bin"];
+const PROGRAMS: [&str; 5] = ["initdb", "postgres", "pg_isready", "psql", "pgbench"];
+const DATABASE_USER: &str = "serac";
+/// Starting and stopping may take this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The programs of PostgreSQL 15.
+pub struct Installation {
+    programs: PathBuf,
+    version: String,
+}
+
+impl Installation {
+    /// Finds the programs, if all of them are installed.
+    pub fn find() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        FOLDERS.iter().map(PathBuf::from).chain(std::env::split_paths(&path)).find_map(|programs| {
+            if !PROGRAMS.iter().all(|program| programs.join(program).is_file()) {
+                return None;
+            }
+            let output = Command::new(programs.join("postgres")).arg("--version").output().ok()?;
+            // "postgres (PostgreSQL) 15.8 (Debian …)"
+            let words = String::from_utf8(output.stdout).ok()?;
+            let version = words.split_whitespace().nth(2)?.to_owned();
+            (version.split('.').next() == Some(MAJOR_VERSION)).then_some(Self { programs, version })
+        })
+    }
+}
+
+/// Numbers of a user and its group.
+#[derive(Clone, Copy)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// Whom the server runs as: nobody special, unless this process is root.
+    fn for_server() -> Result<Option<Self>, String> {
+        // SAFETY: the call cannot fail and touches no memory.
+        if unsafe { libc::geteuid() } != 0 {
+            return Ok(None);
+        }
+        let users = fs::read_to_string("/etc/passwd").map_err(text)?;
+        let find = |name: &str| {
+            let fields: Vec<&str> = users
+                .lines()
+                .map(|line| line.split(':'))
+                .find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.collect()))?;
+            Some(Self { uid: fields.get(1)?.parse().ok()?, gid: fields.get(2)?.parse().ok()? })
+        };
+        let user = find("postgres").or_else(|| find("nobody"));
+        user.map(Some).ok_or_else(|| "PostgreSQL does not run as root, and there is no user postgres or nobody".into())
+    }
+}
+
+/// A temporary database cluster. Its folders go away at the end.
+pub struct Cluster {
+    installation: Installation,
+    user: Option<User>,
+    data: PathBuf,
+    /// Sockets have short paths, so they have a folder of their own.
+    sockets: PathBuf,
+}
+
+impl Cluster {
+    /// Makes a cluster in `folder`.
+    pub fn create(installation: Installation, folder: &Path) -> Result<Self, String> {
+        let user = User::for_server()?;
+        let folder = folder.canonicalize().map_err(text)?;
+        let sockets = std::env::temp_dir().join(format!("serac-bench-{}", std::process::id()));
+        let cluster = Self { installation, user, data: folder.join("postgres"), sockets };
+        for folder in [&cluster.data, &cluster.sockets] {
+            fs::create_dir_all(folder).map_err(text)?;
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(text)?;
+            if let Some(User { uid, gid }) = user {
+                chown(folder, Some(uid), Some(gid)).map_err(text)?;
+            }
+        }
+        let mut initdb = cluster.command("initdb");
+        initdb.arg("-D").arg(&cluster.data).args([
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "-U",
+            DATABASE_USER,
+        ]);
+        succeeded("initdb", initdb.output().map_err(text)?)?;
+        Ok(cluster)
+    }
+
+    /// "PostgreSQL 15.8".
+    pub fn version(&self) -> String {
+        format!("PostgreSQL {}", self.installation.version)
+    }
+
+    /// A program of the installation, to be run as the cluster's user and without settings of the caller's.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.installation.programs.join(program));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+            command.env_remove(name);
+        }
+        // The user may have no access to the present folder.
+        command.current_dir("/").stdin(Stdio::null());
+        if let Some(User { uid, gid }) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// A client program, told where the server is.
+    fn client(&self, program: &str) -> Command {
+        let mut command = self.command(program);
+        command.arg("-h").arg(&self.sockets).args(["-p", "5432", "-U", DATABASE_USER]);
+        command
+    }
+
+    /// Starts the server: everything as PostgreSQL has it by default, every commit synced.
+    pub fn start(&self) -> Result<Server<'_>, String> {
+        let log = fs::File::create(self.sockets.join("log")).map_err(text)?;
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(&self.data);
+        let sockets = format!("unix_socket_directories={}", self.sockets.display());
+        for setting in ["listen_addresses=", "port=5432", "fsync=on", "synchronous_commit=on", &sockets] {
+            command.args(["-c", setting]);
+        }
+        command.stdout(log.try_clone().map_err(text)?).stderr(log);
+        #[cfg(target_os = "linux")]
+        // SAFETY: between fork and exec only a system call is made. It lets the server stop when this process dies.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGINT) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let mut server = Server { cluster: self, process: command.spawn().map_err(text)? };
+        server.wait_until_ready()?;
+        let mut psql = self.client("psql");
+        psql.args(["-q", "-d", "postgres", "-c", "CREATE TABLE IF NOT EXISTS t (a BIGINT)"]);
+        succeeded("psql", psql.output().map_err(text)?)?;
+        Ok(server)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.data);
+        let _ = fs::remove_dir_all(&self.sockets);
+    }
+}
+
+/// The output of a program that ended well, or what it said.
+fn succeeded(program: &str, output: Output) -> Result<String, String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} failed ({}): {}", output.status, said.trim()))
+}
+
+/// A running server. It is stopped when this goes.
+pub struct Server<'a> {
+    cluster: &'a Cluster,
+    process: Child,
+}
+
+impl Server<'_> {
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if self.cluster.client("pg_isready").arg("-q").status().map_err(text)?.success() {
+                return Ok(());
+            }
+            let ended = self.process.try_wait().map_err(text)?;
+            if ended.is_some() || Instant::now() > deadline {
+                let log = fs::read_to_string(self.cluster.sockets.join("log")).unwrap_or_default();
+                return Err(format!("PostgreSQL does not start: {}", log.trim()));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Inserts rows, each in a transaction of its own, through prepared statements on `connections` connections.
+    pub fn commits_per_second(&self, connections: usize, time: Duration) -> Result<f64, String> {
+        let script = self.cluster.sockets.join("insert.sql");
+        fs::write(&script, "INSERT INTO t VALUES (1);\n").map_err(text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).map_err(text)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(connections);
+        let mut pgbench = self.cluster.client("pgbench");
+        pgbench
+            .args(["--no-vacuum", "--protocol=prepared"])
+            .arg("--file")
+            .arg(&script)
+            .arg(format!("--client={connections}"))
+            .arg(format!("--jobs={threads}"))
+            .arg(format!("--time={}", time.as_secs_f64().ceil().max(1.0)))
+            .arg("postgres");
+        let output = succeeded("pgbench", pgbench.output().map_err(text)?)?;
+        // "tps = 1234.567890 (without initial connection time)"
+        output
+            .lines()
+            .find_map(|line| line.strip_prefix("tps = ")?.split_whitespace().next()?.parse().ok())
+            .ok_or_else(|| format!("pgbench gave no rate: {output}"))
+    }
+}
+
+impl Drop for Server<'_> {
+    /// A fast shutdown; if that hangs, an immediate one. Both let the server end its own processes.
+    fn drop(&mut self) {
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            // SAFETY: the process is this one's child and has not been waited for, so the number is still its own.
+            unsafe { libc::kill(self.process.id() as libc::pid_t, signal) };
+            let deadline = Instant::now() + PATIENCE;
+            while Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        if !matches!(self.process.try_wait(), Ok(None)) {
+            return;
+        }
+        eprintln!("PostgreSQL (process {}) does not stop", self.process.id());
+    }
+}

@@ -1,0 +1,94 @@
+//! What the measurements of the storage share: a table in a storage, a folder that goes away, a loop of transactions.
+
+use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::{
+    ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, StorageError, TableId, TableSchema,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The catalog of a storage with one table.
+pub struct OneTable(pub TableSchema);
+
+impl RecoveryCatalog for OneTable {
+    fn restore(&mut self, storage: &Storage, _: &str) -> Result<(), StorageError> {
+        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
+    }
+    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<(), StorageError> {
+        storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
+    }
+}
+
+pub fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A folder name of this process's that is free, and whose folder goes away at the end.
+pub struct Folder(pub PathBuf);
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("target/bench-data/{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Nullable columns c0, c1, … of one type.
+pub fn schema(columns: usize, column_type: ColumnType) -> TableSchema {
+    TableSchema {
+        columns: (0..columns).map(|i| ColumnSchema { name: format!("c{i}"), column_type, nullable: true }).collect(),
+    }
+}
+
+/// Opens a storage of one table, in a folder or in memory.
+pub fn open(
+    path: Option<PathBuf>,
+    durability: Durability,
+    schema: &TableSchema,
+) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
+    let options = StorageOptions { path, durability, ..Default::default() };
+    let (storage, _) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
+    let table = match storage.table(TableId(1)) {
+        Some(table) => table,
+        None => {
+            let mut txn = storage.begin();
+            txn.log_meta(b"table");
+            let table = storage.create_table(TableId(1), "t", schema.clone()).map_err(text)?;
+            txn.commit().map_err(text)?;
+            table
+        }
+    };
+    Ok((storage, table))
+}
+
+/// Runs `operation` for every number below `count`, `batch` of them per transaction; returns operations per second.
+pub fn rate(
+    storage: &Storage,
+    count: usize,
+    batch: usize,
+    mut operation: impl FnMut(&mut serac_storage::Transaction, usize) -> Result<(), StorageError>,
+) -> Result<f64, String> {
+    let started = Instant::now();
+    let mut i = 0;
+    while i < count {
+        let mut txn = storage.begin();
+        for _ in 0..batch.min(count - i) {
+            operation(&mut txn, i).map_err(text)?;
+            i += 1;
+        }
+        txn.commit().map_err(text)?;
+    }
+    Ok(count as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Bytes of this process in memory.
+pub fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+}

@@ -1,0 +1,164 @@
+//! The tables of the storm, and reading them.
+//!
+//! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction, says what was done: "id version children" of a
+//! parent, or "id version gone". Of the thread that runs DDL it says what the catalog is like afterwards ([`describe`]).
+
+use serac_engine::definition::{
+    ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
+};
+use serac_engine::{Database, Result, Table, Transaction};
+use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+pub const SCHEMA: &str = "public";
+pub const WRITERS: i64 = 3;
+/// The number of the thread that runs DDL.
+pub const DDL_THREAD: i64 = WRITERS;
+/// Tables whose rows only DDL transactions change have names that begin so.
+pub const SCRATCH: &str = "scratch_";
+
+pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
+    ColumnDefinition {
+        name: name.into(),
+        sql_type: column_type.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+    }
+}
+
+pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
+    KeyDefinition { name: name.into(), columns: columns.into(), unique, primary, constraint: primary }
+}
+
+/// A table with its first columns as primary key.
+pub fn definition(name: &str, columns: &[(&str, ColumnType)], primary: &[usize]) -> TableDefinition {
+    let columns = columns.iter().map(|(name, column_type)| column(name, *column_type)).collect();
+    let mut definition = TableDefinition::new(SCHEMA, name, columns);
+    definition.keys.push(key(&format!("{name}_pkey"), primary, true, true));
+    definition
+}
+
+pub fn references(name: &str, column: usize, parent: &str) -> ForeignKeyDefinition {
+    ForeignKeyDefinition {
+        name: name.into(),
+        columns: vec![column],
+        parent_schema: SCHEMA.into(),
+        parent_table: parent.into(),
+        parent_columns: vec![0],
+        on_delete: Default::default(),
+        on_update: Default::default(),
+    }
+}
+
+pub fn sequence(name: &str) -> SequenceDefinition {
+    SequenceDefinition { id: 0, name: name.into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None }
+}
+
+/// Makes the tables, if they are not there.
+pub fn create(db: &Database) -> Result<()> {
+    let mut txn = db.begin();
+    if txn.catalog().table(SCHEMA, "ledger").is_ok() {
+        return Ok(());
+    }
+    let (int, text) = (ColumnType::Int64, ColumnType::Utf8);
+    let mut parent = definition("parent", &[("id", int), ("code", text), ("version", int), ("children", int)], &[0]);
+    parent.keys.push(key("parent_code_key", &[1], true, false));
+    txn.create_table(parent)?;
+    let mut child = definition("child", &[("id", int), ("parent", int), ("text", text)], &[0]);
+    child.foreign_keys.push(references("child_parent_fkey", 1, "parent"));
+    txn.create_table(child)?;
+    txn.create_table(definition("ledger", &[("thread", int), ("number", int), ("what", text)], &[0, 1]))?;
+    txn.create_sequence(SCHEMA, sequence("parent_id"))?;
+    txn.create_sequence(SCHEMA, sequence("child_id"))?;
+    txn.commit()?.wait()?;
+    Ok(())
+}
+
+pub fn table(txn: &Transaction, name: &str) -> Arc<Table> {
+    txn.catalog().table(SCHEMA, name).expect("the table is there").clone()
+}
+
+/// A value that outlives its row.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Datum {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+impl Datum {
+    fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Int64(v) => Self::Int(v),
+            Value::Bytes(v) => Self::Text(String::from_utf8(v.to_vec()).expect("text is UTF-8")),
+            other => panic!("no column has such values: {other:?}"),
+        }
+    }
+    pub fn value(&self) -> Value<'_> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Int(v) => Value::Int64(*v),
+            Self::Text(v) => Value::Bytes(v.as_bytes()),
+        }
+    }
+    pub fn int(&self) -> i64 {
+        let Self::Int(v) = self else { panic!("{self:?} is not a number") };
+        *v
+    }
+    pub fn text(&self) -> &str {
+        let Self::Text(v) = self else { panic!("{self:?} is not a text") };
+        v
+    }
+}
+
+pub fn read(txn: &Transaction, table: &Table, row: RowId) -> Option<Vec<Datum>> {
+    let mut buffer = RowBuffer::default();
+    txn.read_row(table, row, &mut buffer).then(|| buffer.values().into_iter().map(Datum::of).collect())
+}
+
+/// All rows, by a scan.
+pub fn scan(txn: &Transaction, table: &Table) -> BTreeMap<RowId, Vec<Datum>> {
+    let mut rows = BTreeMap::new();
+    for no in 0..table.data.block_count() {
+        let Some(reader) = table.data.read_block(txn.snapshot(), BlockNo(no)) else { continue };
+        for &id in reader.row_ids(reader.visible()).values() {
+            let row = RowId::from_u64(id);
+            rows.insert(row, read(txn, table, row).expect("a visible row can be read"));
+        }
+    }
+    rows
+}
+
+pub fn count(txn: &Transaction, table: &Table) -> usize {
+    (0..table.data.block_count())
+        .filter_map(|no| table.data.read_block(txn.snapshot(), BlockNo(no)))
+        .map(|reader| reader.visible().len())
+        .sum()
+}
+
+/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch tables have, and sequences.
+pub fn describe(txn: &Transaction) -> String {
+    let mut out = String::new();
+    for table in txn.catalog().tables() {
+        let definition = &table.definition;
+        let columns: Vec<_> = definition.columns.iter().map(|c| format!("{} {}", c.name, c.sql_type)).collect();
+        write!(out, "{}({})", definition.name, columns.join(", ")).expect("a string takes all");
+        for key in &definition.keys {
+            let kind = if key.unique { "unique" } else { "index" };
+            write!(out, " {} {kind} {:?}", key.name, key.columns).expect("a string takes all");
+        }
+        for key in &definition.foreign_keys {
+            write!(out, " {} {:?} to {}", key.name, key.columns, key.parent_table).expect("a string takes all");
+        }
+        if definition.name.starts_with(SCRATCH) {
+            write!(out, " of {} rows", count(txn, table)).expect("a string takes all");
+        }
+        out.push_str("; ");
+    }
+    let schema = txn.catalog().schema(SCHEMA).expect("it is always there");
+    out + &schema.sequences.keys().cloned().collect::<Vec<_>>().join(" ")
+}
