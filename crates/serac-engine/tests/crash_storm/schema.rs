@@ -3,7 +3,6 @@
 //! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction, says what was done: "id version children" of a
 //! parent, or "id version gone". Of the thread that runs DDL it says what the catalog is like afterwards ([`describe`]).
 
-use serac_engine::definition::ReferentialAction;
 use serac_engine::definition::{
     ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
 };
@@ -49,8 +48,8 @@ pub fn references(name: &str, column: usize, parent: &str) -> ForeignKeyDefiniti
         parent_schema: SCHEMA.into(),
         parent_table: parent.into(),
         parent_columns: vec![0],
-        on_delete: ReferentialAction::NoAction,
-        on_update: ReferentialAction::NoAction,
+        on_delete: Default::default(),
+        on_update: Default::default(),
     }
 }
 
