@@ -43,9 +43,10 @@ pub mod wal;
 
 pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
+pub use frozen::Zone;
 pub use ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 pub use row_buffer::RowBuffer;
-pub use scan::{BlockReader, ColumnForm, ScanColumn, Selection};
+pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};
 pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};
 pub use transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use types::{ColumnSchema, ColumnType, TableSchema};
