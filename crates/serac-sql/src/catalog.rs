@@ -1,6 +1,7 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::error::SqlError;
+use crate::maintenance::{BLOCKS_VIEW, blocks_view};
 use crate::scan::SeracTable;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
@@ -118,7 +119,9 @@ impl SchemaProvider for TransactionSchema {
         if let Some(table) = schema.tables.get(name) {
             return Ok(Some(Arc::new(SeracTable::new(table.clone(), snapshot, false))));
         }
-        let Some(definition) = schema.views.get(name).cloned() else { return Ok(None) };
+        let Some(definition) = schema.views.get(name).cloned() else {
+            return if name == BLOCKS_VIEW { blocks_view(&view).map(Some) } else { Ok(None) };
+        };
         let state = self.shared.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
         let state = state.read().clone();
@@ -135,7 +138,8 @@ impl SchemaProvider for TransactionSchema {
     fn table_exist(&self, name: &str) -> bool {
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
-        self.shared.lent.read().contains_key(name)
+        name == BLOCKS_VIEW
+            || self.shared.lent.read().contains_key(name)
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
 }

@@ -10,6 +10,7 @@ mod expressions;
 mod functions;
 mod limits;
 mod locate;
+mod maintenance;
 mod merge;
 mod optimizer;
 mod query;

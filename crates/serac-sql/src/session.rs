@@ -9,6 +9,7 @@ use crate::copy::CopyStreams;
 use crate::error::{Result, SqlError};
 use crate::functions::functions;
 use crate::limits::{CancelHandle, Limits};
+use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
@@ -25,6 +26,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::TryStreamExt;
 use serac_engine::{DEFAULT_SCHEMA, Database};
 use std::collections::HashMap;
@@ -163,7 +165,18 @@ pub(crate) fn quote(name: &str) -> String {
 /// # Errors
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    Ok(Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?.parse_statements()?)
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?;
+    let mut statements = Vec::new();
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token_ref().token == Token::EOF {
+            return Ok(statements);
+        }
+        statements.push(parse_statement(&mut parser)?);
+        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
+            return Ok(parser.expected("end of statement", parser.peek_token())?);
+        }
+    }
 }
 
 /// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.

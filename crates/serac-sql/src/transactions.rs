@@ -150,6 +150,9 @@ impl Session {
 
     /// Statements about transactions, which run outside of any statement's own.
     pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
+        if let Some(result) = self.maintain(statement).await {
+            return Some(result);
+        }
         let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");
         let done = |tag: &str| Ok(StatementResult::command(tag));
         Some(match statement {

@@ -161,13 +161,15 @@ impl FrozenBlock {
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
     }
+    /// Bytes of the gathered heaps.
+    pub fn heap_bytes(&self) -> usize {
+        self.columns.iter().flat_map(|column| &column.heap).map(Buffer::capacity).sum()
+    }
     /// Bytes of all buffers.
     pub fn bytes(&self) -> usize {
-        let of = |column: &FrozenColumn| {
-            let heap: usize = column.heap.iter().map(Buffer::capacity).sum();
-            column.values.len() + heap + column.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
-        };
-        self.columns.iter().map(of).sum()
+        let of =
+            |column: &FrozenColumn| column.values.len() + column.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len());
+        self.heap_bytes() + self.columns.iter().map(of).sum::<usize>()
     }
 
     /// Reads a cell; the slot must lie below the limit.
