@@ -2,6 +2,7 @@
 
 mod demo;
 mod output;
+mod script;
 mod shell;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -136,12 +137,26 @@ async fn load(db: &SqlDatabase, table: &str, header: bool, files: &[PathBuf]) ->
         bar.set_message(file.file_name().unwrap_or_default().to_string_lossy().into_owned());
         let path = file.to_string_lossy().replace('\'', "''");
         let options = if header { " WITH (HEADER true)" } else { "" };
-        let result = session.execute(&format!("COPY {table} FROM '{path}'{options}")).await;
+        let size = file.metadata().map_or(0, |m| m.len());
+        let (before, progress) = (bar.position(), session.copy_progress());
+        let copy = format!("COPY {table} FROM '{path}'{options}");
+        let copy = session.execute(&copy);
+        tokio::pin!(copy);
+        let mut ticks = tokio::time::interval(output::CopyBar::TICK);
+        let result = loop {
+            tokio::select! {
+                result = &mut copy => break result,
+                _ = ticks.tick() => {
+                    let (done, total) = progress.input();
+                    bar.set_position(before + (size as f64 * done as f64 / total.max(1) as f64) as u64);
+                }
+            }
+        };
         match result.map_err(|e| e.to_string())?.pop() {
             Some(serac_sql::StatementResult::Command { rows: n, .. }) => rows += n,
             _ => unreachable!("COPY is a command"),
         }
-        bar.inc(file.metadata().map_or(0, |m| m.len()));
+        bar.set_position(before + size);
     }
     session.execute("COMMIT").await.map_err(|e| e.to_string())?;
     bar.finish_and_clear();

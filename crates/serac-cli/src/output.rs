@@ -6,7 +6,10 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use serac_sql::CopyProgress;
 use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Rows that table and markdown modes show at the most.
 const SHOWN_ROWS: usize = 1_000;
@@ -55,17 +58,9 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
     }
 }
 
-fn rows_of(batches: &[RecordBatch], null: &'static str, limit: usize) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        let batch = batch.slice(0, batch.num_rows().min(limit - rows.len()));
-        let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, null)).collect();
-        rows.extend((0..batch.num_rows()).map(|i| columns.iter().map(|c| c[i].clone()).collect()));
-        if rows.len() >= limit {
-            break;
-        }
-    }
-    rows
+fn rows_of(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> {
+    let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, null)).collect();
+    (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
 }
 
 fn csv_field(text: &str) -> String {
@@ -99,63 +94,100 @@ fn json_value(array: &ArrayRef, row: usize, text: &str) -> String {
     quoted + "\""
 }
 
-/// The rows as text, ending with a newline.
-pub fn format_rows(schema: &SchemaRef, batches: &[RecordBatch], mode: Mode) -> String {
-    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-    let total: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let mut out = String::new();
-    match mode {
-        Mode::Csv => {
-            let header: Vec<String> = names.iter().map(|n| csv_field(n)).collect();
-            let _ = writeln!(out, "{}", header.join(","));
-            for row in rows_of(batches, "", usize::MAX) {
-                let row: Vec<String> = row.iter().map(|f| csv_field(f)).collect();
-                let _ = writeln!(out, "{}", row.join(","));
-            }
-        }
-        Mode::Json => {
-            let mut objects = Vec::with_capacity(total);
-            for batch in batches {
-                let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, "")).collect();
-                objects.extend((0..batch.num_rows()).map(|row| {
-                    let fields = names.iter().zip(batch.columns()).zip(&columns).map(|((name, array), texts)| {
-                        format!("{}: {}", serde_json::Value::from(*name), json_value(array, row, &texts[row]))
-                    });
-                    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
-                }));
-            }
-            let _ = writeln!(out, "[{}]", objects.join(",\n "));
-        }
-        Mode::Expanded => {
-            let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
-            for (i, row) in rows_of(batches, "NULL", SHOWN_ROWS).iter().enumerate() {
-                let _ = writeln!(out, "-[ row {} ]{}", i + 1, "-".repeat(width));
-                for (name, value) in names.iter().zip(row) {
-                    let _ = writeln!(out, "{name:width$} | {value}");
-                }
-            }
-            out.push_str(&footer(total));
-        }
-        Mode::Table | Mode::Markdown => {
-            let mut table = Table::new();
-            table.load_style(if mode == Mode::Markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_BORDERS_ONLY });
-            table.set_content_arrangement(ContentArrangement::Disabled);
-            table.set_header(names);
-            for (i, field) in schema.fields().iter().enumerate() {
-                if field.data_type().is_numeric()
-                    && let Some(column) = table.column_mut(i)
-                {
-                    column.set_cell_alignment(CellAlignment::Right);
-                }
-            }
-            table.add_rows(rows_of(batches, "NULL", SHOWN_ROWS));
-            let _ = writeln!(out, "{table}");
-            if mode == Mode::Table {
-                out.push_str(&footer(total));
-            }
+/// Writes rows as they come: the modes for programs write all at once, those for people the first rows at the end.
+pub struct RowsWriter {
+    schema: SchemaRef,
+    mode: Mode,
+    /// The first rows, in the modes for people.
+    shown: Vec<Vec<String>>,
+    total: usize,
+}
+
+impl RowsWriter {
+    /// A writer of rows with these columns.
+    pub fn new(schema: SchemaRef, mode: Mode) -> Self {
+        Self { schema, mode, shown: Vec::new(), total: 0 }
+    }
+    fn names(&self) -> Vec<&str> {
+        self.schema.fields().iter().map(|f| f.name().as_str()).collect()
+    }
+    /// What stands before the first row.
+    pub fn start(&self) -> String {
+        match self.mode {
+            Mode::Csv => self.names().into_iter().map(csv_field).collect::<Vec<_>>().join(",") + "\n",
+            Mode::Json => "[".into(),
+            _ => String::new(),
         }
     }
-    out
+    /// The text of some rows.
+    pub fn rows(&mut self, batch: &RecordBatch) -> String {
+        let mut out = String::new();
+        match self.mode {
+            Mode::Csv => {
+                for row in rows_of(batch, "") {
+                    let row: Vec<String> = row.iter().map(|f| csv_field(f)).collect();
+                    let _ = writeln!(out, "{}", row.join(","));
+                }
+            }
+            Mode::Json => {
+                let (names, columns) = (self.names(), batch.columns());
+                let texts: Vec<Vec<String>> = columns.iter().map(|c| text_of(c, "")).collect();
+                for row in 0..batch.num_rows() {
+                    let fields = names.iter().zip(columns).zip(&texts).map(|((name, array), texts)| {
+                        format!("{}: {}", serde_json::Value::from(*name), json_value(array, row, &texts[row]))
+                    });
+                    let separator = if self.total + row > 0 { ",\n " } else { "" };
+                    let _ = write!(out, "{separator}{{{}}}", fields.collect::<Vec<_>>().join(", "));
+                }
+            }
+            _ => {
+                let batch = batch.slice(0, batch.num_rows().min(SHOWN_ROWS - self.shown.len()));
+                self.shown.extend(rows_of(&batch, "NULL"));
+            }
+        }
+        self.total += batch.num_rows();
+        out
+    }
+
+    /// What stands after the last row, ending with a newline.
+    pub fn finish(self) -> String {
+        let mut out = String::new();
+        match self.mode {
+            Mode::Csv => {}
+            Mode::Json => out.push_str("]\n"),
+            Mode::Expanded => {
+                let names = self.names();
+                let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+                for (i, row) in self.shown.iter().enumerate() {
+                    let _ = writeln!(out, "-[ row {} ]{}", i + 1, "-".repeat(width));
+                    for (name, value) in names.iter().zip(row) {
+                        let _ = writeln!(out, "{name:width$} | {value}");
+                    }
+                }
+                out.push_str(&footer(self.total));
+            }
+            Mode::Table | Mode::Markdown => {
+                let markdown = self.mode == Mode::Markdown;
+                let mut table = Table::new();
+                table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_BORDERS_ONLY });
+                table.set_content_arrangement(ContentArrangement::Disabled);
+                table.set_header(self.names());
+                for (i, field) in self.schema.fields().iter().enumerate() {
+                    if field.data_type().is_numeric()
+                        && let Some(column) = table.column_mut(i)
+                    {
+                        column.set_cell_alignment(CellAlignment::Right);
+                    }
+                }
+                table.add_rows(self.shown);
+                let _ = writeln!(out, "{table}");
+                if !markdown {
+                    out.push_str(&footer(self.total));
+                }
+            }
+        }
+        out
+    }
 }
 
 fn footer(total: usize) -> String {
@@ -173,4 +205,43 @@ pub fn progress_bar(total: u64, message: &str) -> ProgressBar {
     bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
     bar.set_message(message.to_owned());
     bar
+}
+
+/// Shows how far a COPY is, once it takes a while.
+pub struct CopyBar {
+    progress: Arc<CopyProgress>,
+    started: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl CopyBar {
+    /// Time between two looks.
+    pub const TICK: Duration = Duration::from_millis(100);
+    /// Shorter copies show nothing.
+    const PATIENCE: Duration = Duration::from_millis(500);
+
+    /// For a COPY that starts now.
+    pub fn new(progress: Arc<CopyProgress>) -> Self {
+        Self { progress, started: Instant::now(), bar: None }
+    }
+    /// Shows the present state.
+    pub fn tick(&mut self) {
+        if self.started.elapsed() < Self::PATIENCE {
+            return;
+        }
+        let (done, total) = self.progress.input();
+        let bar = self
+            .bar
+            .get_or_insert_with(|| if total > 0 { progress_bar(total, "copying") } else { ProgressBar::new_spinner() });
+        bar.set_position(done);
+        bar.set_message(format!("{} rows", self.progress.rows()));
+    }
+}
+
+impl Drop for CopyBar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }

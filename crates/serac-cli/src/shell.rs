@@ -1,12 +1,13 @@
 //! The shell: statements and backslash commands, from a terminal, a file or a pipe.
 
-use crate::output::{Mode, format_rows};
+use crate::output::{CopyBar, Mode, RowsWriter};
+use crate::script::Script;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
-use serac_sql::{Session, SqlDatabase, SqlError, StatementResult, TransactionStatus};
-use std::io::{IsTerminal, Read, Write};
+use serac_sql::{CancelHandle, Session, SqlDatabase, SqlError, StatementStream, TransactionStatus, reads_stdin};
+use std::io::{Cursor, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -24,6 +25,30 @@ struct Shell {
     timing: bool,
     continue_on_error: bool,
     output: Option<std::fs::File>,
+    /// Whether COPY … FROM STDIN reads the process's standard input; otherwise its data follows in the script.
+    free_stdin: bool,
+}
+
+/// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then.
+async fn cancellable<T>(work: impl Future<Output = T>, cancel: &CancelHandle, mut tick: impl FnMut()) -> T {
+    tokio::pin!(work);
+    let mut ticks = tokio::time::interval(CopyBar::TICK);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            _ = tokio::signal::ctrl_c() => cancel.cancel(),
+            _ = ticks.tick() => tick(),
+        }
+    }
+}
+
+/// False where nobody reads any more (head, less), which is no error of ours.
+fn write_to(output: &mut Option<std::fs::File>, text: &str) -> bool {
+    let result = match output {
+        Some(file) => file.write_all(text.as_bytes()),
+        None => std::io::stdout().write_all(text.as_bytes()),
+    };
+    result.is_ok()
 }
 
 const KEYWORDS: &[&str] = &[
@@ -75,7 +100,7 @@ const HELP: &str = "\
 \\timing          show how long statements take
 \\mode MODE       table, csv, json, markdown, expanded
 \\x               expanded on or off
-\\copy …          COPY, as in SQL
+\\copy …          COPY, as in SQL; FROM STDIN reads what follows, up to a line \\.
 \\i FILE          run a file
 \\o [FILE]        write results to a file
 \\metrics         figures of the database
@@ -83,52 +108,6 @@ const HELP: &str = "\
 \\q               quit
 Statements end with a semicolon. Ctrl-C cancels what runs.
 ";
-
-/// Splits off complete statements and backslash lines; what is left is incomplete.
-pub fn split(script: &str) -> (Vec<String>, String) {
-    let mut parts = Vec::new();
-    let mut start = 0;
-    let bytes = script.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &script[at..];
-        match bytes[at] {
-            b'\\' if script[start..at].trim().is_empty() => {
-                let end = rest.find('\n').map_or(script.len(), |n| at + n);
-                parts.push(script[at..end].trim().to_owned());
-                at = end;
-                start = end;
-            }
-            quote @ (b'\'' | b'"') => {
-                at += 1 + script[at + 1..].find(quote as char).unwrap_or(script.len() - at - 1) + 1;
-                at = at.min(bytes.len());
-            }
-            b'-' if rest.starts_with("--") => at += rest.find('\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with("/*") => at += rest.find("*/").map_or(rest.len(), |n| n + 2),
-            b'$' => {
-                let tag_end = rest[1..].find('$').map(|n| n + 2);
-                let tag = tag_end.map(|n| &rest[..n]).filter(|t| t[1..t.len() - 1].chars().all(char::is_alphanumeric));
-                match tag.and_then(|t| rest[t.len()..].find(t).map(|n| n + 2 * t.len())) {
-                    Some(length) => at += length,
-                    None => at += 1,
-                }
-            }
-            b';' => {
-                let statement = script[start..at].trim();
-                if !statement.is_empty() {
-                    parts.push(statement.to_owned());
-                }
-                at += 1;
-                start = at;
-            }
-            _ => at += rest.chars().next().map_or(1, char::len_utf8),
-        }
-    }
-    let only_comments =
-        |text: &str| text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"));
-    let left = script[start..].to_owned();
-    (parts, if only_comments(&left) { String::new() } else { left })
-}
 
 #[derive(Helper, Hinter, Highlighter)]
 struct ShellHelper {
@@ -151,8 +130,9 @@ impl Completer for ShellHelper {
 
 impl Validator for ShellHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let (_, left) = split(context.input());
-        Ok(if left.trim().is_empty() { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+        let mut script = Script::new(context.input());
+        while script.next_complete().is_some() {}
+        Ok(if script.is_incomplete() { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
     }
 }
 
@@ -171,37 +151,42 @@ fn show_error(error: &SqlError, sql: &str) -> String {
 
 impl Shell {
     fn write(&mut self, text: &str) {
-        let result = match &mut self.output {
-            Some(file) => file.write_all(text.as_bytes()),
-            None => std::io::stdout().write_all(text.as_bytes()),
-        };
-        // A reader that went away (head, less) is no error of ours.
-        let _ = result;
+        write_to(&mut self.output, text);
     }
 
     async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
+        let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
         for statement in serac_sql::parse(sql)? {
             let started = Instant::now();
             let cancel = self.session.cancel_handle();
-            let result = {
-                let run = self.session.execute_statement(statement);
-                tokio::pin!(run);
-                loop {
-                    tokio::select! {
-                        result = &mut run => break result,
-                        _ = tokio::signal::ctrl_c() => cancel.cancel(),
+            let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));
+            if copies {
+                let file = self.output.as_ref().and_then(|file| file.try_clone().ok());
+                self.session.set_copy_output(match file {
+                    Some(file) => Box::new(file),
+                    None => Box::new(std::io::stdout()),
+                });
+            }
+            let tick = || {
+                if let Some(bar) = &mut bar {
+                    bar.tick();
+                }
+            };
+            let people = self.mode == Mode::Table || self.mode == Mode::Expanded;
+            match cancellable(self.session.stream_statement(statement), &cancel, tick).await? {
+                StatementStream::Rows(mut rows) => {
+                    let mut writer = RowsWriter::new(rows.schema().clone(), self.mode);
+                    let mut wanted = write_to(&mut self.output, &writer.start());
+                    while wanted && let Some(batch) = cancellable(rows.next(), &cancel, || {}).await? {
+                        wanted = write_to(&mut self.output, &writer.rows(&batch));
                     }
+                    write_to(&mut self.output, &writer.finish());
                 }
-            }?;
-            match result {
-                StatementResult::Rows { schema, batches } => {
-                    let text = format_rows(&schema, &batches, self.mode);
-                    self.write(&text);
+                StatementStream::Command { tag, .. } if people => {
+                    drop(bar);
+                    write_to(&mut self.output, &format!("{tag}\n"));
                 }
-                StatementResult::Command { tag, .. } if self.mode == Mode::Table || self.mode == Mode::Expanded => {
-                    self.write(&format!("{tag}\n"));
-                }
-                StatementResult::Command { .. } => {}
+                StatementStream::Command { .. } => {}
             }
             if self.timing {
                 let time = started.elapsed().as_secs_f64() * 1e3;
@@ -211,17 +196,26 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs statements and commands; false if the shell shall end.
-    async fn run_parts(&mut self, parts: &[String]) -> Result<bool, ()> {
-        for part in parts {
+    /// Runs a whole script; Ok(false) if it said \q.
+    async fn script(&mut self, script: &str) -> Result<bool, ()> {
+        let mut script = Script::new(script);
+        while let Some(part) = script.next() {
+            let sql = part.strip_prefix("\\copy").map_or(part.clone(), |rest| format!("COPY{rest}"));
+            if reads_stdin(sql.trim_end_matches(';')) {
+                let data: Box<dyn Read + Send> = match self.free_stdin {
+                    true => Box::new(std::io::stdin()),
+                    false => Box::new(Cursor::new(script.data().as_bytes().to_vec())),
+                };
+                self.session.set_copy_input(data);
+            }
             let result = if part.starts_with('\\') {
-                match self.command(part).await {
+                match self.command(&part).await {
                     Ok(true) => Ok(()),
                     Ok(false) => return Ok(false),
                     Err(message) => Err(message),
                 }
             } else {
-                self.sql(part).await.map_err(|error| show_error(&error, part))
+                self.sql(&part).await.map_err(|error| show_error(&error, &part))
             };
             if let Err(message) = result {
                 eprintln!("{message}");
@@ -365,23 +359,14 @@ impl Shell {
                 for key in &definition.foreign_keys {
                     let columns = names(&key.columns, definition);
                     text.push_str(&format!(
-                        "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {}\n",
-                        key.name, key.parent_table
+                        "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {} ON DELETE {} ON UPDATE {}\n",
+                        key.name, key.parent_table, key.on_delete, key.on_update
                     ));
                 }
                 return Ok(text);
             }
         }
         Ok(format!("{out}\n"))
-    }
-
-    /// Runs a whole script; Ok(false) if it said \q.
-    async fn script(&mut self, script: &str) -> Result<bool, ()> {
-        let (mut parts, left) = split(script);
-        if !left.trim().is_empty() {
-            parts.push(left);
-        }
-        self.run_parts(&parts).await
     }
 
     async fn interactive(&mut self, path: Option<&PathBuf>) -> Result<(), String> {
@@ -407,7 +392,17 @@ impl Shell {
                 TransactionStatus::Failed => "serac!> ",
             };
             match tokio::task::block_in_place(|| editor.readline(prompt)) {
-                Ok(line) => {
+                Ok(mut line) => {
+                    if let Some(last) = last_part(&line).filter(|last| reads_stdin(last)) {
+                        println!("Enter the data for {last}; end it with a line \\.");
+                        line.push('\n');
+                        while let Ok(data) = tokio::task::block_in_place(|| editor.readline("data> "))
+                            && data.trim_end() != "\\."
+                        {
+                            line.push_str(&data);
+                            line.push('\n');
+                        }
+                    }
                     if !self.script(&line).await.unwrap_or(true) {
                         break;
                     }
@@ -422,6 +417,12 @@ impl Shell {
         }
         Ok(())
     }
+}
+
+/// The last statement of what was typed.
+fn last_part(line: &str) -> Option<String> {
+    let mut script = Script::new(line);
+    std::iter::from_fn(|| script.next_complete()).last()
 }
 
 fn metrics(session: &Session) -> String {
@@ -459,6 +460,7 @@ pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> 
         timing: false,
         continue_on_error: options.continue_on_error,
         output: None,
+        free_stdin: false,
     };
     let failed = |result: Result<bool, ()>| result.map_err(|()| String::new());
     if options.commands.is_empty() && options.files.is_empty() {
@@ -469,26 +471,14 @@ pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> 
         std::io::stdin().read_to_string(&mut script).map_err(|e| e.to_string())?;
         failed(shell.script(&script).await)?;
     }
+    shell.free_stdin = true;
     for command in &options.commands {
         failed(shell.script(command).await)?;
     }
+    shell.free_stdin = false;
     for file in &options.files {
         let script = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         failed(shell.script(&script).await)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split;
-
-    #[test]
-    fn scripts_are_split_at_semicolons_outside_of_quotes_and_comments() {
-        let (parts, left) = split("select ';', \";\"; -- no; end\nselect 2 /* ; */;\\dt\nselect $$;$$; select 3");
-        assert_eq!(parts, ["select ';', \";\"", "-- no; end\nselect 2 /* ; */", "\\dt", "select $$;$$"]);
-        assert_eq!(left.trim(), "select 3");
-        assert_eq!(split("-- only a comment\n").1, "");
-        assert_eq!(split("select 'open").1, "select 'open");
-    }
 }

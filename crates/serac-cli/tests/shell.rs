@@ -107,6 +107,67 @@ fn files_are_copied_out_and_in() {
 }
 
 #[test]
+fn copies_read_and_write_the_standard_streams() {
+    let table = "CREATE TABLE t (a INTEGER, b TEXT);\n";
+    // In a script, the data follows the statement.
+    let script = format!(
+        "{table}COPY t FROM STDIN;\n1,one\n2,\"two; 'quoted'\"\n\\.\nCOPY t (b) FROM STDIN WITH (HEADER true, DELIMITER '|');\nb\nthree\n\\.\n\
+         COPY (SELECT * FROM t ORDER BY b) TO STDOUT WITH (HEADER true, NULL '-');\nSELECT count(*) AS n FROM t;"
+    );
+    let output = serac(&["--mode", "csv"], &script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "a,b\n1,one\n-,three\n2,two; 'quoted'\nn\n3\n");
+    // With -c, it is the standard input.
+    let arguments = ["--mode", "csv", "-c", table, "-c", "\\copy t FROM STDIN", "-c", "SELECT a FROM t WHERE b = 'x'"];
+    let lines: String = (0..100_000).map(|n| format!("{n},{}\n", if n == 77 { "x" } else { "y" })).collect();
+    let output = serac(&arguments, &lines);
+    assert_eq!(text(&output.stdout), "a\n77\n", "{}", text(&output.stderr));
+    // A malformed line is an error with its place, and nothing of it is there.
+    let script = format!("{table}COPY t FROM STDIN;\n1,one\nx,two\n\\.\nSELECT count(*) AS n FROM t;");
+    let output = serac(&["--mode", "csv", "--continue-on-error"], &script);
+    assert_eq!(text(&output.stdout), "n\n0\n");
+    assert!(text(&output.stderr).contains("22P02") && text(&output.stderr).contains("STDIN"));
+}
+
+#[test]
+fn arrow_goes_through_pipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.arrows");
+    let make = "COPY (SELECT value AS a, 'v' || value AS b FROM generate_series(1, 20000) AS g (value)) TO STDOUT WITH (FORMAT arrow)";
+    let output = serac(&["--mode", "csv", "-c", make], "");
+    std::fs::write(&path, &output.stdout).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args([
+            "--mode",
+            "csv",
+            "-c",
+            "CREATE TABLE t (a BIGINT, b TEXT)",
+            "-c",
+            "COPY t FROM STDIN WITH (FORMAT arrow)",
+        ])
+        .args(["-c", "SELECT count(*) AS n, sum(a) AS s, max(b) AS m FROM t"])
+        .stdin(std::fs::File::open(&path).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(text(&child.stdout), "n,s,m\n20000,200010000,v9999\n", "{}", text(&child.stderr));
+}
+
+#[test]
+fn a_large_result_is_written_as_it_comes() {
+    // More rows than memory would hold; the reader goes away after the first lines.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(["--mode", "csv", "-c", "SELECT value AS n FROM generate_series(1, 1000000000000) AS g (value)"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let first: Vec<String> = lines.by_ref().take(4).map(Result::unwrap).collect();
+    assert_eq!(first, ["n", "1", "2", "3"]);
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn the_demonstration_runs_and_finds_consistent_snapshots() {
     let output = serac(&["demo", "--sf", "0.01"], "");
     let shown = text(&output.stdout);

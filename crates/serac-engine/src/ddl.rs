@@ -4,12 +4,11 @@
 //! table they have. The table is locked against writers until the end of the transaction.
 
 use crate::catalog::{Catalog, Schema};
-use crate::definition::{
-    CheckDefinition, ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition,
-};
+use crate::constraint_ddl::index_foreign_keys;
+use crate::definition::{ColumnDefinition, SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::sequence::Sequence;
-use crate::table::{Table, TableIndex};
+use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use serac_storage::{BlockNo, ColumnId, ScanColumn, StorageError, TableId};
@@ -90,51 +89,11 @@ impl Transaction {
             }
         }
         for i in 0..definition.foreign_keys.len() {
-            let foreign_key = &definition.foreign_keys[i];
-            let own = foreign_key.parent_schema == definition.schema && foreign_key.parent_table == definition.name;
-            let parent = if own {
-                definition.clone()
-            } else {
-                self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?.definition.clone()
-            };
-            let (columns, parent_columns) = (&foreign_key.columns, &foreign_key.parent_columns);
-            let key = parent.keys.iter().find(|key| {
-                key.unique
-                    && key.columns.len() == parent_columns.len()
-                    && key.columns.iter().all(|c| parent_columns.contains(c))
-            });
-            let Some(key) = key.filter(|_| columns.len() == parent_columns.len()) else {
-                return Err(EngineError::InvalidDefinition(format!(
-                    "there is no unique constraint matching given keys for referenced table \"{}\"",
-                    parent.name
-                )));
-            };
-            for (&c, &p) in columns.iter().zip(parent_columns) {
-                let (c, p) = (&definition.columns[c], &parent.columns[p]);
-                if c.sql_type.column_type != p.sql_type.column_type {
-                    return Err(EngineError::InvalidDefinition(format!(
-                        "key columns \"{}\" and \"{}\" are of incompatible types: {} and {}",
-                        c.name, p.name, c.sql_type, p.sql_type
-                    )));
-                }
-            }
-            // In the order of the parent's key, so that both ends encode alike.
-            let ordered: Vec<usize> = key
-                .columns
-                .iter()
-                .map(|p| columns[parent_columns.iter().position(|c| c == p).expect("it matches")])
-                .collect();
-            let parent_columns = key.columns.clone();
-            let foreign_key = &mut definition.foreign_keys[i];
-            foreign_key.columns = ordered;
-            foreign_key.parent_columns = parent_columns;
-            if definition.keys.iter().all(|k| k.columns != definition.foreign_keys[i].columns) {
-                let foreign_key = &definition.foreign_keys[i];
-                let name = format!("{}_idx", foreign_key.name);
-                let columns = foreign_key.columns.clone();
-                definition.keys.push(KeyDefinition { name, columns, unique: false, primary: false, constraint: true });
-            }
+            let foreign_key = self.complete_foreign_key(&definition, definition.foreign_keys[i].clone())?;
+            self.lock_parent(&definition, &foreign_key)?;
+            definition.foreign_keys[i] = foreign_key;
         }
+        index_foreign_keys(&mut definition);
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
@@ -143,7 +102,7 @@ impl Transaction {
         Ok(table)
     }
 
-    fn put_table(&mut self, table: Arc<Table>) -> Result<()> {
+    pub(crate) fn put_table(&mut self, table: Arc<Table>) -> Result<()> {
         self.change_catalog(|catalog| {
             catalog.schema_mut(&table.definition.schema)?.tables.insert(table.definition.name.clone(), table);
             Ok(())
@@ -200,7 +159,7 @@ impl Transaction {
     }
 
     /// Changes the definition of a table whose columns and keys stay where they are.
-    fn redefine(
+    pub(crate) fn redefine(
         &mut self,
         schema: &str,
         name: &str,
@@ -292,21 +251,6 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// ALTER TABLE … ADD CHECK (the caller has checked the rows).
-    ///
-    /// # Errors
-    /// [`EngineError::Exists`].
-    pub fn add_check(&mut self, schema: &str, name: &str, check: CheckDefinition) -> Result<()> {
-        self.redefine(schema, name, |_, definition| {
-            if definition.checks.iter().any(|c| c.name == check.name) {
-                return exists("constraint", check.name);
-            }
-            definition.checks.push(check);
-            Ok(())
-        })
-        .map(|_| ())
-    }
-
     /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
     fn rewrite(
         &mut self,
@@ -314,7 +258,7 @@ impl Transaction {
         mut definition: TableDefinition,
         convert: impl Fn(&RecordBatch) -> Result<Vec<ArrayRef>>,
     ) -> Result<()> {
-        self.lock_for_ddl(table)?;
+        self.lock_rows_for_ddl(table)?;
         self.drop_data_later(table.definition.id);
         definition.id = TableId(self.next_id());
         let schema = definition.storage_schema();
@@ -421,81 +365,13 @@ impl Transaction {
                 dependent: format!("a foreign key of table \"{}\"", child.name()),
             });
         }
-        self.lock_for_ddl(&table)?;
+        self.lock_rows_for_ddl(&table)?;
         self.drop_data_later(table.definition.id);
         let mut definition = table.definition.clone();
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
         self.put_table(Arc::new(Table::new(definition, data)))
-    }
-
-    /// CREATE [UNIQUE] INDEX, or a constraint's index on a table with rows.
-    ///
-    /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::Unique`] when the rows are not unique.
-    pub fn create_index(&mut self, schema: &str, table: &str, key: KeyDefinition) -> Result<()> {
-        let old = self.catalog.table(schema, table)?.clone();
-        self.lock_for_ddl(&old)?;
-        let taken =
-            self.catalog.schema(schema)?.tables.values().any(|t| t.definition.keys.iter().any(|k| k.name == key.name));
-        if taken {
-            return exists("relation", key.name);
-        }
-        let mut definition = old.definition.clone();
-        definition.keys.push(key.clone());
-        let index = Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() });
-        let mut new = old.redefined(definition);
-        *new.indexes.last_mut().expect("one was added") = index.clone();
-        let new = Arc::new(new);
-        new.fill_index(&index, self.snapshot());
-        if key.unique {
-            self.check_all_unique(&new, &index)?;
-        }
-        self.put_table(new)
-    }
-
-    fn check_all_unique(&self, table: &Arc<Table>, index: &TableIndex) -> Result<()> {
-        let mut buffer = serac_storage::RowBuffer::default();
-        let snapshot = self.snapshot();
-        for no in 0..table.data.block_count() {
-            let Some(reader) = table.data.read_block(snapshot, BlockNo(no)) else { continue };
-            for &row in reader.row_ids(reader.visible()).values() {
-                self.read_row(table, serac_storage::RowId::from_u64(row), &mut buffer);
-                let values = buffer.values();
-                let (key, has_null) = index.key_of(&values);
-                if !has_null && index.entries.rows(&key).len() > 1 {
-                    return Err(self.duplicate(table, index, &values));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// DROP INDEX.
-    ///
-    /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Dependent`] for a constraint's index.
-    pub fn drop_index(&mut self, schema: &str, name: &str) -> Result<()> {
-        let found = self
-            .catalog
-            .schema(schema)?
-            .tables
-            .values()
-            .find_map(|t| t.definition.keys.iter().find(|k| k.name == name).map(|k| (t.clone(), k.constraint)));
-        let Some((table, constraint)) = found else { return missing("index", name) };
-        if constraint {
-            return Err(EngineError::Dependent {
-                what: format!("index \"{name}\""),
-                dependent: format!("a constraint of table \"{}\"", table.name()),
-            });
-        }
-        let table_name = table.name().to_owned();
-        self.redefine(schema, &table_name, |_, definition| {
-            definition.keys.retain(|k| k.name != name);
-            Ok(())
-        })
-        .map(|_| ())
     }
 
     /// CREATE [OR REPLACE] VIEW.

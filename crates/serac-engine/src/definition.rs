@@ -84,6 +84,34 @@ pub struct CheckDefinition {
     pub expression: String,
 }
 
+/// What becomes of the children when a parent's key goes or changes (ON DELETE, ON UPDATE).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ReferentialAction {
+    /// The statement fails, unless no child or another parent with the key is left at its end.
+    #[default]
+    NoAction,
+    /// The statement fails, unless no child is left at its end.
+    Restrict,
+    /// Children go with their parent, or take its new key.
+    Cascade,
+    /// Children's columns become NULL.
+    SetNull,
+    /// Children's columns take their defaults.
+    SetDefault,
+}
+
+impl fmt::Display for ReferentialAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAction => "NO ACTION",
+            Self::Restrict => "RESTRICT",
+            Self::Cascade => "CASCADE",
+            Self::SetNull => "SET NULL",
+            Self::SetDefault => "SET DEFAULT",
+        })
+    }
+}
+
 /// FOREIGN KEY … REFERENCES …, checked at the end of each statement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ForeignKeyDefinition {
@@ -97,6 +125,12 @@ pub struct ForeignKeyDefinition {
     pub parent_table: String,
     /// Positions of the parent's columns.
     pub parent_columns: Vec<usize>,
+    /// ON DELETE.
+    #[serde(default)]
+    pub on_delete: ReferentialAction,
+    /// ON UPDATE.
+    #[serde(default)]
+    pub on_update: ReferentialAction,
 }
 
 /// A table.

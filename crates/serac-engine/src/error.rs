@@ -66,6 +66,12 @@ pub enum EngineError {
         /// Which key.
         detail: String,
     },
+    /// A foreign key that references columns without a unique key.
+    #[error("there is no unique constraint matching given keys for referenced table \"{table}\"")]
+    ForeignKeyTarget {
+        /// The referenced table.
+        table: String,
+    },
     /// A CHECK constraint does not hold.
     #[error("new row for relation \"{table}\" violates check constraint \"{constraint}\"")]
     Check {
@@ -83,6 +89,14 @@ pub enum EngineError {
     /// A sequence ran out.
     #[error("nextval: reached the end of sequence \"{0}\"")]
     SequenceExhausted(String),
+    /// An SQL text of a definition (a default, a check) could not be evaluated.
+    #[error("{message}")]
+    Expression {
+        /// The SQLSTATE of what went wrong.
+        sqlstate: &'static str,
+        /// What went wrong.
+        message: String,
+    },
     /// The definition makes no sense.
     #[error("{0}")]
     InvalidDefinition(String),
@@ -116,15 +130,18 @@ impl EngineError {
             Self::Exists { kind, .. } => match *kind {
                 "column" => "42701",
                 "schema" => "42P06",
+                "constraint" => "42710",
                 _ => "42P07",
             },
             Self::Dependent { .. } => "2BP01",
             Self::NotNull { .. } => "23502",
             Self::Unique { .. } => "23505",
             Self::ForeignKey { .. } => "23503",
+            Self::ForeignKeyTarget { .. } => "42830",
             Self::Check { .. } => "23514",
             Self::TooLong { .. } => "22001",
             Self::SequenceExhausted(_) => "2200H",
+            Self::Expression { sqlstate, .. } => sqlstate,
             Self::InvalidDefinition(_) => "42P16",
             Self::Unsupported(_) => "0A000",
         }

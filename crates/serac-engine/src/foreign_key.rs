@@ -1,4 +1,4 @@
-//! Foreign keys, checked at the end of each statement (NO ACTION).
+//! Foreign keys, checked at the end of each statement, after its referential actions ([`crate::referential_action`]).
 //!
 //! A new child's parent must exist in its newest state; a parent that goes must leave no child behind. Under snapshot isolation neither
 //! would see a concurrent transaction's other half, so both announce themselves: a child *pins* its parent row until its transaction ends, and a
@@ -6,10 +6,12 @@
 //! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
 //! do not disturb each other.
 
+use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
+use crate::referential_action::PendingAction;
 use crate::table::Table;
 use crate::transaction::Transaction;
-use crate::values::display;
+use crate::values::{OwnedValue, display};
 use serac_index::ordered::key;
 use serac_storage::{LatestState, RowBuffer, RowId, Value};
 use std::sync::Arc;
@@ -19,8 +21,8 @@ use std::sync::Arc;
 pub(crate) enum PendingForeignKey {
     /// A child's key: there must be a parent.
     Child { table: Arc<Table>, foreign_key: usize, key: Vec<u8>, shown: String },
-    /// A parent's key that is gone: there must be no child, or another parent.
-    Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, key: Vec<u8>, shown: String },
+    /// A parent's key that is gone: there must be no child, or (unless `restrict`) another parent.
+    Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, restrict: bool, key: Vec<u8>, shown: String },
 }
 
 fn key_of(row: &[Value<'_>], columns: &[usize]) -> (Vec<u8>, bool, String) {
@@ -55,13 +57,32 @@ impl Transaction {
             self.catalog.children_of(&parent.definition).map(|(child, i)| (child.clone(), i)).collect();
         let mut gone = false;
         for (child, i) in children {
-            let columns = &child.definition.foreign_keys[i].parent_columns;
+            let definition = &child.definition.foreign_keys[i];
+            let columns = &definition.parent_columns;
             let (key, has_null, shown) = key_of(before, columns);
             if has_null || after.is_some_and(|after| key_of(after, columns).0 == key) {
                 continue;
             }
             gone = true;
-            self.pending.push(PendingForeignKey::Parent { parent: parent.clone(), child, foreign_key: i, key, shown });
+            let action = if after.is_some() { definition.on_update } else { definition.on_delete };
+            match action {
+                ReferentialAction::NoAction | ReferentialAction::Restrict => {
+                    let restrict = action == ReferentialAction::Restrict;
+                    let parent = parent.clone();
+                    self.pending.push(PendingForeignKey::Parent {
+                        parent,
+                        child,
+                        foreign_key: i,
+                        restrict,
+                        key,
+                        shown,
+                    });
+                }
+                _ => {
+                    let new_key = after.map(|after| columns.iter().map(|&c| OwnedValue::from(&after[c])).collect());
+                    self.actions.push(PendingAction { child, foreign_key: i, action, key, new_key });
+                }
+            }
         }
         if gone {
             let start = self.snapshot().start().0;
@@ -107,18 +128,22 @@ impl Transaction {
         }));
     }
 
-    /// Runs the checks that wait for the end of the statement.
+    /// Runs the referential actions and the checks that wait for the end of the statement.
     ///
     /// # Errors
     /// [`EngineError::ForeignKey`], or a conflict.
     pub fn check_statement_end(&mut self) -> Result<()> {
+        self.run_actions()?;
         for check in std::mem::take(&mut self.pending) {
             match check {
                 PendingForeignKey::Child { table, foreign_key, key, shown } => {
                     self.check_child(&table, foreign_key, &key, &shown)?;
                 }
-                PendingForeignKey::Parent { parent, child, foreign_key, key, shown } => {
-                    self.check_parent(&parent, &child, foreign_key, &key, &shown)?;
+                PendingForeignKey::Parent { parent, child, foreign_key, restrict, key, shown } => {
+                    let replaced = !restrict && self.has_parent(&parent, &child, foreign_key, &key)?;
+                    if !replaced {
+                        self.check_no_child(&parent, &child, foreign_key, &key, &shown)?;
+                    }
                 }
             }
         }
@@ -139,27 +164,38 @@ impl Transaction {
         if self.find_latest(table, &definition.columns, wanted)?.is_none() {
             return Ok(());
         }
+        Err(self.missing_parent(table, &definition, shown))
+    }
+
+    pub(crate) fn missing_parent(&self, table: &Table, definition: &ForeignKeyDefinition, shown: &str) -> EngineError {
         let names: Vec<_> = definition.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
-        Err(EngineError::ForeignKey {
+        EngineError::ForeignKey {
             operation: "insert or update",
             table: table.name().into(),
             constraint: definition.name.clone(),
-            detail: format!("Key ({})=({shown}) is not present in table \"{}\".", names.join(", "), parent.name()),
-        })
+            detail: format!(
+                "Key ({})=({shown}) is not present in table \"{}\".",
+                names.join(", "),
+                definition.parent_table
+            ),
+        }
     }
 
-    fn check_parent(
-        &mut self,
-        parent: &Arc<Table>,
-        child: &Arc<Table>,
+    fn has_parent(&self, parent: &Table, child: &Table, foreign_key: usize, wanted: &[u8]) -> Result<bool> {
+        let columns = &child.definition.foreign_keys[foreign_key].parent_columns;
+        Ok(self.find_latest(parent, columns, wanted)?.is_some())
+    }
+
+    fn check_no_child(
+        &self,
+        parent: &Table,
+        child: &Table,
         foreign_key: usize,
         wanted: &[u8],
         shown: &str,
     ) -> Result<()> {
         let definition = &child.definition.foreign_keys[foreign_key];
-        if self.find_latest(parent, &definition.parent_columns, wanted)?.is_some()
-            || self.find_latest(child, &definition.columns, wanted)?.is_none()
-        {
+        if self.find_latest(child, &definition.columns, wanted)?.is_none() {
             return Ok(());
         }
         let names: Vec<_> =
@@ -177,12 +213,8 @@ impl Transaction {
     }
 
     /// A row whose newest state has `wanted` in `columns` (in this order), found through the index on them.
-    fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
-        let index = table
-            .indexes
-            .iter()
-            .find(|index| index.definition.columns == columns)
-            .expect("both ends of a foreign key have an index");
+    pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
+        let index = table.index_for_key(columns);
         let (ids, mut buffer) = (index.column_ids(), RowBuffer::default());
         for row in index.entries.rows(wanted) {
             match table.data.read_latest(self.snapshot(), row, &ids, &mut buffer) {

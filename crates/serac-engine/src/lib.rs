@@ -4,20 +4,25 @@
 //! indexes, and changes the catalog. Knows no SQL: defaults, checks and views are texts that it keeps.
 
 pub mod catalog;
+mod constraint_ddl;
 mod database;
 mod ddl;
 pub mod definition;
 mod error;
+mod expressions;
 mod foreign_key;
 mod lock;
+mod referential_action;
 pub mod sequence;
 pub mod statistics;
 mod table;
 mod transaction;
 pub mod values;
+mod write;
 
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
 pub use database::Database;
 pub use error::{EngineError, Result};
+pub use expressions::Expressions;
 pub use table::{ParentPins, Table, TableIndex};
 pub use transaction::{Savepoint, Transaction};

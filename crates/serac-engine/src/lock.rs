@@ -3,6 +3,7 @@
 use crate::error::{EngineError, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long DDL waits for writers, and writers for DDL, before giving up.
@@ -15,10 +16,14 @@ struct Holders {
 }
 
 /// The lock of one table (or of the catalog). Held by transactions, by number, to their end.
+///
+/// It remembers when its holders committed, because a lock alone does not tell a transaction that the table has become another since its snapshot.
 #[derive(Debug, Default)]
 pub struct TableLock {
     holders: Mutex<Holders>,
     released: Condvar,
+    last_write: AtomicU64,
+    last_change: AtomicU64,
 }
 
 impl TableLock {
@@ -54,6 +59,20 @@ impl TableLock {
             |h| h.exclusive.is_none_or(|e| e == owner) && h.writers.iter().all(|w| *w == owner),
             |h| h.exclusive.replace(owner).is_none(),
         )
+    }
+    /// Notes that a holder commits at `timestamp`, before it releases the lock; `exclusive` says how it held it.
+    pub(crate) fn note_commit(&self, timestamp: u64, exclusive: bool) {
+        let last = if exclusive { &self.last_change } else { &self.last_write };
+        // Relaxed: read by holders of the lock, who got it from this one.
+        last.fetch_max(timestamp, Ordering::Relaxed);
+    }
+    /// The newest commit of a transaction that wrote rows. For holders of the lock.
+    pub(crate) fn last_write(&self) -> u64 {
+        self.last_write.load(Ordering::Relaxed)
+    }
+    /// The newest commit of a transaction that held the lock exclusively. For holders of the lock.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change.load(Ordering::Relaxed)
     }
     /// Gives up whatever the transaction holds.
     pub fn release(&self, owner: u64) {

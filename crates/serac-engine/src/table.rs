@@ -31,12 +31,18 @@ impl TableIndex {
     /// The rows that have this key in `snapshot`.
     pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Vec<RowId> {
         let (wanted, has_null) = key::encode(values);
-        if has_null {
-            return Vec::new();
-        }
+        if has_null { Vec::new() } else { self.lookup_key(data, snapshot, &wanted) }
+    }
+    /// How many rows have, in some snapshot, this key.
+    pub fn candidates(&self, values: &[Value<'_>]) -> usize {
+        let (wanted, has_null) = key::encode(values);
+        if has_null { 0 } else { self.entries.rows(&wanted).len() }
+    }
+    /// The rows that have this encoded key in `snapshot`.
+    pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Vec<RowId> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
         self.entries
-            .rows(&wanted)
+            .rows(wanted)
             .into_iter()
             .filter(|&row| data.read(snapshot, row, &columns, &mut buffer) && key::encode(&buffer.values()).0 == wanted)
             .collect()
@@ -114,6 +120,16 @@ impl Table {
             index.definition.columns.len() == columns.len()
                 && index.definition.columns.iter().all(|c| columns.contains(c))
         })
+    }
+
+    /// The index over these columns in this order, which both ends of a foreign key have.
+    pub(crate) fn index_for_key(&self, columns: &[usize]) -> &Arc<TableIndex> {
+        let mut indexes = self.indexes.iter();
+        indexes.find(|index| index.definition.columns == columns).expect("both ends of a foreign key have an index")
+    }
+    /// The index on the columns of one of the table's foreign keys.
+    pub(crate) fn index_of_foreign_key(&self, foreign_key: usize) -> &Arc<TableIndex> {
+        self.index_for_key(&self.definition.foreign_keys[foreign_key].columns)
     }
 
     /// Adds every visible row to the index (after recovery, or for a new index).

@@ -1,12 +1,17 @@
 //! Single values out of Arrow arrays, in the storage's physical form.
 
+use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType,
     Time64MicrosecondType, TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray,
+};
+use arrow_buffer::IntervalMonthDayNano;
 use serac_storage::{ColumnType, Value};
+use std::sync::Arc;
 
 /// The value in row `row` of an array whose type is `column_type`'s Arrow type.
 ///
@@ -47,6 +52,117 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
     }
 }
 
+/// A value that outlives the row it was read from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OwnedValue {
+    /// Of fixed width.
+    Fixed(Value<'static>),
+    /// Of any length.
+    Bytes(Box<[u8]>),
+}
+
+impl OwnedValue {
+    /// The value, borrowed.
+    pub fn as_value(&self) -> Value<'_> {
+        match self {
+            Self::Fixed(value) => *value,
+            Self::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+}
+
+impl From<&Value<'_>> for OwnedValue {
+    fn from(value: &Value<'_>) -> Self {
+        Self::Fixed(match *value {
+            Value::Bytes(bytes) => return Self::Bytes(bytes.into()),
+            Value::Null => Value::Null,
+            Value::Bool(v) => Value::Bool(v),
+            Value::Int16(v) => Value::Int16(v),
+            Value::Int32(v) => Value::Int32(v),
+            Value::Int64(v) => Value::Int64(v),
+            Value::Int128(v) => Value::Int128(v),
+            Value::Float32(v) => Value::Float32(v),
+            Value::Float64(v) => Value::Float64(v),
+        })
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    values: &[OwnedValue],
+    column_type: ColumnType,
+    native: impl Fn(Value<'_>) -> T::Native,
+) -> ArrayRef {
+    let natives = values.iter().map(|value| Some(value.as_value()).filter(|v| !v.is_null()).map(&native));
+    Arc::new(natives.collect::<PrimitiveArray<T>>().with_data_type(column_type.arrow()))
+}
+
+fn bytes_of(value: &OwnedValue) -> Option<&[u8]> {
+    match value {
+        OwnedValue::Bytes(bytes) => Some(bytes),
+        OwnedValue::Fixed(_) => None,
+    }
+}
+
+/// An array of `column_type`'s Arrow type, the inverse of [`value_at`].
+///
+/// # Panics
+/// When a value is not of the type.
+pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
+    /// The number in a value that is not NULL.
+    fn int(value: Value<'_>) -> i128 {
+        match value {
+            Value::Int16(v) => v.into(),
+            Value::Int32(v) => v.into(),
+            Value::Int64(v) => v.into(),
+            Value::Int128(v) => v,
+            other => panic!("{other:?} is not an integer"),
+        }
+    }
+    match column_type {
+        ColumnType::Boolean => {
+            let bits = values.iter().map(|value| match value.as_value() {
+                Value::Bool(bit) => Some(bit),
+                _ => None,
+            });
+            Arc::new(bits.collect::<BooleanArray>())
+        }
+        ColumnType::Int16 => primitive::<Int16Type>(values, column_type, |v| int(v) as i16),
+        ColumnType::Int32 => primitive::<Int32Type>(values, column_type, |v| int(v) as i32),
+        ColumnType::Int64 => primitive::<Int64Type>(values, column_type, |v| int(v) as i64),
+        ColumnType::Date => primitive::<Date32Type>(values, column_type, |v| int(v) as i32),
+        ColumnType::Time => primitive::<Time64MicrosecondType>(values, column_type, |v| int(v) as i64),
+        ColumnType::Timestamp { .. } => primitive::<TimestampMicrosecondType>(values, column_type, |v| int(v) as i64),
+        ColumnType::Decimal { .. } => primitive::<Decimal128Type>(values, column_type, int),
+        ColumnType::Interval => primitive::<IntervalMonthDayNanoType>(values, column_type, |v| {
+            let bits = int(v) as u128;
+            IntervalMonthDayNano::new(bits as i32, (bits >> 32) as i32, (bits >> 64) as i64)
+        }),
+        ColumnType::Float32 => primitive::<Float32Type>(values, column_type, |v| match v {
+            Value::Float32(v) => v,
+            other => panic!("{other:?} is not a REAL"),
+        }),
+        ColumnType::Float64 => primitive::<Float64Type>(values, column_type, |v| match v {
+            Value::Float64(v) => v,
+            other => panic!("{other:?} is not a DOUBLE PRECISION"),
+        }),
+        ColumnType::Uuid => {
+            let mut uuids = FixedSizeBinaryBuilder::with_capacity(values.len(), 16);
+            for value in values {
+                match value.as_value() {
+                    Value::Null => uuids.append_null(),
+                    value => uuids.append_value(int(value).to_le_bytes()).expect("16 bytes"),
+                }
+            }
+            Arc::new(uuids.finish())
+        }
+        ColumnType::Utf8 => {
+            let text = |bytes| std::str::from_utf8(bytes).expect("text is UTF-8");
+            Arc::new(values.iter().map(|value| bytes_of(value).map(text)).collect::<StringViewArray>())
+        }
+        ColumnType::Binary => Arc::new(values.iter().map(bytes_of).collect::<BinaryViewArray>()),
+    }
+}
+
 /// A value as a person reads it in an error message.
 pub fn display(value: &Value<'_>) -> String {
     match value {
@@ -59,5 +175,50 @@ pub fn display(value: &Value<'_>) -> String {
         Value::Float32(v) => v.to_string(),
         Value::Float64(v) => v.to_string(),
         Value::Bytes(v) => String::from_utf8_lossy(v).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Row = (i64, i128, f64, String);
+
+    fn check(values: Vec<Option<OwnedValue>>, column_type: ColumnType) {
+        let null = || OwnedValue::Fixed(Value::Null);
+        let values: Vec<OwnedValue> = values.into_iter().map(|v| v.unwrap_or_else(null)).collect();
+        let array = array_of(&values, column_type);
+        assert_eq!(*array.data_type(), column_type.arrow());
+        for (row, value) in values.iter().enumerate() {
+            assert_eq!(value_at(&array, row, column_type), value.as_value());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arrays_give_back_their_values(rows: Vec<Option<Row>>) {
+            let each = |value: &dyn Fn(&Row) -> OwnedValue| -> Vec<Option<OwnedValue>> {
+                rows.iter().map(|row| row.as_ref().map(value)).collect()
+            };
+            let fixed = OwnedValue::Fixed;
+            check(each(&|r| fixed(Value::Bool(r.0 > 0))), ColumnType::Boolean);
+            check(each(&|r| fixed(Value::Int16(r.0 as i16))), ColumnType::Int16);
+            for column_type in [ColumnType::Int32, ColumnType::Date] {
+                check(each(&|r| fixed(Value::Int32(r.0 as i32))), column_type);
+            }
+            let micros = [ColumnType::Time, ColumnType::Timestamp { utc: true }, ColumnType::Timestamp { utc: false }];
+            for column_type in [ColumnType::Int64, ColumnType::Decimal { precision: 18, scale: 3 }].into_iter().chain(micros) {
+                check(each(&|r| fixed(Value::Int64(r.0))), column_type);
+            }
+            for column_type in [ColumnType::Decimal { precision: 38, scale: 9 }, ColumnType::Interval, ColumnType::Uuid] {
+                check(each(&|r| fixed(Value::Int128(r.1))), column_type);
+            }
+            check(each(&|r| fixed(Value::Float32(r.2 as f32))), ColumnType::Float32);
+            check(each(&|r| fixed(Value::Float64(r.2))), ColumnType::Float64);
+            for column_type in [ColumnType::Utf8, ColumnType::Binary] {
+                check(each(&|r| OwnedValue::Bytes(r.3.as_bytes().into())), column_type);
+            }
+        }
     }
 }

@@ -142,6 +142,8 @@ fn foreign_keys_hold_also_between_concurrent_transactions() {
         parent_schema: "public".into(),
         parent_table: "p".into(),
         parent_columns: vec![0],
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
     });
     create(&db, child);
     let mut txn = db.begin();
@@ -176,6 +178,46 @@ fn foreign_keys_hold_also_between_concurrent_transactions() {
     delete(&mut a, "p", 2).unwrap();
     assert_eq!(insert(&mut b, "c", 14, Some(2)).unwrap_err().sqlstate(), "40001");
     a.commit().unwrap();
+}
+
+#[test]
+fn referential_actions_run_through_the_embedded_api() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("p"));
+    let mut child = keyed("c");
+    child.columns[1].default = Some("7".into());
+    child.foreign_keys.push(ForeignKeyDefinition {
+        name: "c_parent_fkey".into(),
+        columns: vec![1],
+        parent_schema: "public".into(),
+        parent_table: "p".into(),
+        parent_columns: vec![0],
+        on_delete: ReferentialAction::Cascade,
+        on_update: ReferentialAction::SetDefault,
+    });
+    create(&db, child);
+    let mut txn = db.begin();
+    for id in [1, 2] {
+        insert(&mut txn, "p", id, None).unwrap();
+        insert(&mut txn, "c", 10 + id, Some(id)).unwrap();
+    }
+    let before = txn.savepoint();
+    delete(&mut txn, "p", 1).unwrap();
+    assert!(find(&txn, "c", 11).is_none() && find(&txn, "c", 12).is_some());
+    txn.rollback_to(&before);
+    assert!(find(&txn, "c", 11).is_some(), "the action is undone with its statement");
+    delete(&mut txn, "p", 1).unwrap();
+    txn.commit().unwrap();
+    // A default is an SQL text, which the engine alone cannot evaluate.
+    let mut txn = db.begin();
+    let (p, row) = (table(&txn, "p"), find(&txn, "p", 2).unwrap());
+    let new = arrow_array::RecordBatch::try_from_iter([(
+        "id",
+        Arc::new(arrow_array::Int64Array::from(vec![3])) as arrow_array::ArrayRef,
+    )])
+    .unwrap();
+    txn.update_batch(&p, &[row], &[0], &new).unwrap();
+    assert_eq!(txn.check_statement_end().unwrap_err().sqlstate(), "0A000");
 }
 
 #[test]

@@ -48,6 +48,15 @@ fn positions_where(len: usize, mut holds: impl FnMut(usize) -> bool) -> Vec<u32>
     positions
 }
 
+/// The positions of the valid values for which `holds`.
+#[inline]
+pub(crate) fn positions_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> Vec<u32> {
+    match nulls {
+        None => positions_where(values.len(), |i| holds(values[i])),
+        Some(nulls) => positions_where(values.len(), |i| holds(values[i]) & nulls.is_valid(i)),
+    }
+}
+
 /// The positions of the values for which `value <comparison> constant` holds. NULLs (invalid in `nulls`) never qualify.
 pub fn select<T: Copy + PartialOrd>(
     values: &[T],
@@ -55,19 +64,40 @@ pub fn select<T: Copy + PartialOrd>(
     comparison: Comparison,
     constant: T,
 ) -> Vec<u32> {
-    fn run<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> Vec<u32> {
+    match comparison {
+        Comparison::Equal => positions_by(values, nulls, |v| v == constant),
+        Comparison::NotEqual => positions_by(values, nulls, |v| v != constant),
+        Comparison::Less => positions_by(values, nulls, |v| v < constant),
+        Comparison::LessOrEqual => positions_by(values, nulls, |v| v <= constant),
+        Comparison::Greater => positions_by(values, nulls, |v| v > constant),
+        Comparison::GreaterOrEqual => positions_by(values, nulls, |v| v >= constant),
+    }
+}
+
+/// The positions at which `left <comparison> right` holds, for two columns of the same rows.
+///
+/// # Panics
+/// When the columns differ in length.
+pub fn select_pairs<T: Copy + PartialOrd>(
+    left: &[T],
+    right: &[T],
+    nulls: Option<&NullBuffer>,
+    comparison: Comparison,
+) -> Vec<u32> {
+    assert_eq!(left.len(), right.len(), "columns of the same rows");
+    fn run<T: Copy>(l: &[T], r: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T, T) -> bool) -> Vec<u32> {
         match nulls {
-            None => positions_where(values.len(), |i| holds(values[i])),
-            Some(nulls) => positions_where(values.len(), |i| holds(values[i]) & nulls.is_valid(i)),
+            None => positions_where(l.len(), |i| holds(l[i], r[i])),
+            Some(nulls) => positions_where(l.len(), |i| holds(l[i], r[i]) & nulls.is_valid(i)),
         }
     }
     match comparison {
-        Comparison::Equal => run(values, nulls, |v| v == constant),
-        Comparison::NotEqual => run(values, nulls, |v| v != constant),
-        Comparison::Less => run(values, nulls, |v| v < constant),
-        Comparison::LessOrEqual => run(values, nulls, |v| v <= constant),
-        Comparison::Greater => run(values, nulls, |v| v > constant),
-        Comparison::GreaterOrEqual => run(values, nulls, |v| v >= constant),
+        Comparison::Equal => run(left, right, nulls, |l, r| l == r),
+        Comparison::NotEqual => run(left, right, nulls, |l, r| l != r),
+        Comparison::Less => run(left, right, nulls, |l, r| l < r),
+        Comparison::LessOrEqual => run(left, right, nulls, |l, r| l <= r),
+        Comparison::Greater => run(left, right, nulls, |l, r| l > r),
+        Comparison::GreaterOrEqual => run(left, right, nulls, |l, r| l >= r),
     }
 }
 
@@ -107,6 +137,8 @@ mod tests {
                     .map(|i| i as u32)
                     .collect();
                 prop_assert_eq!(&flipped, &expected);
+                let constants = vec![constant; numbers.len()];
+                prop_assert_eq!(&select_pairs(&numbers, &constants, nulls.as_ref(), comparison), &expected);
             }
             let outcome: BooleanBuffer = numbers.iter().map(|n| *n > 0).collect();
             prop_assert_eq!(positions_of(&outcome, nulls.as_ref()), select(&numbers, nulls.as_ref(), Comparison::Greater, 0));

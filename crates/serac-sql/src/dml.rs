@@ -4,16 +4,15 @@
 //! filters are DataFusion's in every shape. The target stands in the query under a name of its own, with its row ids.
 
 use crate::error::{Result, SqlError};
+use crate::expressions;
 use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
-use datafusion::arrow::array::{
-    ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
-};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
-use datafusion::common::DFSchema;
+use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
@@ -21,21 +20,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::values::value_at;
-use serac_engine::{EngineError, Table, TableIndex};
+use serac_engine::{Table, TableIndex};
 use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-const TARGET: &str = "__serac_target";
+pub(crate) const TARGET: &str = "__serac_target";
 const RETURNING: &str = "__serac_returning";
 const EXCLUDED: &str = "__serac_excluded";
 const ROW_NUMBER: &str = "__serac_row";
 
-fn is_default(expr: &Expr) -> bool {
+pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
-fn column_of(table: &Table, name: &str) -> Result<usize> {
+pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
     table.definition.column(name).ok_or_else(|| {
         SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name()))
     })
@@ -77,47 +76,42 @@ fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(
     }
 }
 
+/// The assignments of SET, none of them to a GENERATED ALWAYS column.
+pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
+    let set = assignments(table, all)?;
+    match set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e)) {
+        Some((column, _)) => {
+            let name = &table.definition.columns[*column].name;
+            Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")))
+        }
+        None => Ok(set),
+    }
+}
+
 impl Session {
     /// Registers a table for the running statement.
-    fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
+    pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
         self.shared.temporary.write().insert(name.into(), provider);
     }
-    fn lend_target(&self, table: &Arc<Table>) {
+    pub(crate) fn lend_target(&self, table: &Arc<Table>) {
         let view = self.shared.view().expect("a statement is running");
         self.lend(TARGET, Arc::new(SeracTable::new(table.clone(), view.snapshot, true)));
     }
 
     /// Evaluates an SQL expression for every row of `batch`.
     pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        let state = self.ctx.state();
-        let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-        let expr = state.create_logical_expr(sql, &schema)?;
-        let expr = state.create_physical_expr(expr, &schema)?;
-        Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+        expressions::evaluate(&self.ctx.state(), sql, batch)
     }
-
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
-        match &definition.default {
-            None => Ok(new_null_array(&definition.sql_type.column_type.arrow(), rows)),
-            Some(default) => {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-                assign(&self.evaluate(default, &empty)?, definition.sql_type, &definition.name)
-            }
-        }
+        expressions::column_default(&self.ctx.state(), definition, rows)
     }
-
     /// Checks the table's CHECK constraints on whole rows.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
-        for check in &table.definition.checks {
-            let outcome = self.evaluate(&check.expression, rows)?;
-            let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
-            if violated {
-                return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());
-            }
+        if table.definition.checks.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        expressions::check_rows(&self.ctx.state(), table, rows)
     }
 
     async fn returning(
@@ -134,7 +128,7 @@ impl Session {
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let frame = self.frame_of(&format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias))).await?;
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        Ok(StatementResult::Rows { schema, batches: frame.collect().await? })
+        Ok(StatementResult::Rows { schema, batches: self.collect(frame).await? })
     }
 
     // ---- INSERT
@@ -174,15 +168,10 @@ impl Session {
                     return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
                 }
                 targets.truncate(given);
-                frame.collect().await?
+                self.collect(frame).await?
             }
         };
-        if let Some(column) = targets.iter().map(|&t| &table.definition.columns[t]).find(|c| c.always_generated) {
-            return Err(SqlError::new(
-                "428C9",
-                format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name),
-            ));
-        }
+        self.refuse_generated(&table, targets.iter().copied())?;
         let mut rows = Vec::new();
         for source in &sources {
             rows.push(self.complete_rows(&table, &targets, source)?);
@@ -210,6 +199,17 @@ impl Session {
         match insert.returning {
             Some(items) => self.returning(&table, &alias, &items, result).await,
             None => Ok(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }),
+        }
+    }
+
+    /// Refuses values for GENERATED ALWAYS columns.
+    pub(crate) fn refuse_generated(&self, table: &Table, mut targets: impl Iterator<Item = usize>) -> Result<()> {
+        match targets.find(|&t| table.definition.columns[t].always_generated) {
+            Some(at) => {
+                let name = &table.definition.columns[at].name;
+                Err(SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{name}\"")))
+            }
+            None => Ok(()),
         }
     }
 
@@ -314,7 +314,7 @@ impl Session {
     // ---- UPDATE
 
     /// The expressions of SET, as items of a SELECT list.
-    fn set_list(&self, table: &Table, set: &[(usize, &Expr)]) -> String {
+    pub(crate) fn set_list(&self, table: &Table, set: &[(usize, &Expr)]) -> String {
         set.iter()
             .enumerate()
             .map(|(i, (column, expr))| {
@@ -331,13 +331,7 @@ impl Session {
             return Err(SqlError::unsupported("UPDATE with ORDER BY or LIMIT"));
         }
         let (table, alias) = self.target(&update.table)?;
-        let set = assignments(&table, &update.assignments)?;
-        if let Some((column, _)) =
-            set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e))
-        {
-            let name = &table.definition.columns[*column].name;
-            return Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")));
-        }
+        let set = checked_assignments(&table, &update.assignments)?;
         let from = match &update.from {
             None => Vec::new(),
             Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from.clone(),
@@ -367,15 +361,28 @@ impl Session {
         &self,
         table: &Table,
         columns: &[usize],
-        frame: datafusion::dataframe::DataFrame,
+        frame: DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        let found = concat_batches(&schema, &frame.collect().await?)?;
-        let ids = found.column(0).as_primitive::<UInt64Type>();
+        let (ids, batch) = self.find_changes(table, columns, frame).await?;
         // A row that joins with several others is changed once, by any of them.
         let mut seen = HashSet::new();
-        let first: Vec<u32> = (0..ids.len() as u32).filter(|&i| seen.insert(ids.value(i as usize))).collect();
-        let found = if first.len() < ids.len() { take_record_batch(&found, &UInt32Array::from(first))? } else { found };
+        let first: Vec<u32> = (0..ids.len() as u32).filter(|&i| seen.insert(ids[i as usize])).collect();
+        if first.len() == ids.len() {
+            return Ok((ids, batch));
+        }
+        let batch = take_record_batch(&batch, &UInt32Array::from(first.clone()))?;
+        Ok((first.into_iter().map(|i| ids[i as usize]).collect(), batch))
+    }
+
+    /// Row ids and new values, in the types of the columns, as the query gives them.
+    pub(crate) async fn find_changes(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        frame: DataFrame,
+    ) -> Result<(Vec<u64>, RecordBatch)> {
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        let found = concat_batches(&schema, &self.collect(frame).await?)?;
         let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
         let definitions = columns.iter().map(|&c| &table.definition.columns[c]);
         let arrays: Vec<ArrayRef> = definitions
@@ -389,7 +396,13 @@ impl Session {
         Ok((ids, RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?))
     }
 
-    fn write_update(&mut self, table: &Arc<Table>, rows: &[RowId], columns: &[usize], new: &RecordBatch) -> Result<()> {
+    pub(crate) fn write_update(
+        &mut self,
+        table: &Arc<Table>,
+        rows: &[RowId],
+        columns: &[usize],
+        new: &RecordBatch,
+    ) -> Result<()> {
         self.txn()?.update_batch(table, rows, columns, new)?;
         if !table.definition.checks.is_empty() && !rows.is_empty() {
             let now = self.rows_now(table, rows)?;
@@ -403,7 +416,7 @@ impl Session {
         Ok(fetch_rows(table, &snapshot, rows)?)
     }
 
-    fn target(&self, table: &TableWithJoins) -> Result<(Arc<Table>, String)> {
+    pub(crate) fn target(&self, table: &TableWithJoins) -> Result<(Arc<Table>, String)> {
         match &table.relation {
             TableFactor::Table { name, alias, .. } if table.joins.is_empty() => {
                 let found = self.table(name)?;

@@ -5,32 +5,35 @@
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
+use crate::copy::CopyStreams;
 use crate::error::{Result, SqlError};
+use crate::expressions::SessionExpressions;
 use crate::functions::functions;
+use crate::limits::{CancelHandle, Limits};
+use crate::optimizer::JoinOrder;
+use crate::query::{Output, QueryRuntime};
+use crate::row_stream::{RowStream, StatementStream};
+use crate::scan::KeyFilterPushdown;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
-use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Set, Statement, TransactionAccessMode, TransactionMode, Value,
+    CopyTarget, Expr, Ident, ObjectName, Statement, TransactionAccessMode, TransactionMode, Value,
     visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use futures::FutureExt;
+use futures::TryStreamExt;
 use serac_engine::{DEFAULT_SCHEMA, Database, Savepoint, Table, Transaction};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How SQL runs on a database.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +49,9 @@ pub struct SqlOptions {
 pub struct SqlDatabase {
     database: Database,
     runtime: Arc<RuntimeEnv>,
+    query_runtime: Arc<QueryRuntime>,
     threads: usize,
+    memory_limit: Option<usize>,
 }
 
 impl SqlDatabase {
@@ -60,7 +65,13 @@ impl SqlDatabase {
             builder = builder.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
         }
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        Ok(Self { database, runtime: builder.build_arc()?, threads })
+        Ok(Self {
+            database,
+            runtime: builder.build_arc()?,
+            query_runtime: Arc::new(QueryRuntime::new(threads.max(1))?),
+            threads,
+            memory_limit: options.memory_limit,
+        })
     }
     /// The engine below.
     pub fn database(&self) -> &Database {
@@ -111,17 +122,6 @@ pub enum TransactionStatus {
     Failed,
 }
 
-/// Cancels the running statement of a session, from any thread.
-#[derive(Clone, Debug, Default)]
-pub struct CancelHandle(Arc<Notify>);
-
-impl CancelHandle {
-    /// Cancels the statement that is running, if one is.
-    pub fn cancel(&self) {
-        self.0.notify_waiters();
-    }
-}
-
 #[derive(Debug)]
 struct Running {
     txn: Transaction,
@@ -135,10 +135,12 @@ struct Running {
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ctx: SessionContext,
+    pub(crate) query_runtime: Arc<QueryRuntime>,
+    pub(crate) copy_streams: CopyStreams,
     running: Option<Running>,
     prepared: HashMap<String, Statement>,
     cancel: CancelHandle,
-    statement_timeout: Option<Duration>,
+    pub(crate) statement_timeout: Option<Duration>,
 }
 
 impl std::fmt::Debug for Session {
@@ -176,6 +178,15 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     Ok(Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?.parse_statements()?)
 }
 
+/// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.
+pub fn reads_stdin(sql: &str) -> bool {
+    let first = sql.trim_start().get(..4);
+    first.is_some_and(|word| word.eq_ignore_ascii_case("copy"))
+        && parse(sql).is_ok_and(|statements| {
+            matches!(statements.first(), Some(Statement::Copy { to: false, target: CopyTarget::Stdin, .. }))
+        })
+}
+
 impl Session {
     /// A new session.
     pub fn new(db: &SqlDatabase) -> Self {
@@ -189,6 +200,11 @@ impl Session {
         options.sql_parser.parse_float_as_decimal = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
+        if let Some(limit) = db.memory_limit {
+            // What sorts keep back for merging must leave most of the memory for sorting.
+            let share = limit / (5 * db.threads.max(1));
+            options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
+        }
         let shared = Arc::new(Shared {
             database: db.database.clone(),
             view: Default::default(),
@@ -196,10 +212,16 @@ impl Session {
             state: OnceLock::new(),
             sequence_values: Default::default(),
         });
+        let mut rules = Optimizer::new().rules;
+        // Joins are ordered once filters have reached the tables, and before projections come between them.
+        let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
+        rules.insert(projections, Arc::new(JoinOrder));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
+            .with_optimizer_rules(rules)
+            .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
@@ -210,6 +232,8 @@ impl Session {
         Self {
             shared,
             ctx,
+            query_runtime: db.query_runtime.clone(),
+            copy_streams: CopyStreams::default(),
             running: None,
             prepared: HashMap::new(),
             cancel: CancelHandle::default(),
@@ -254,6 +278,55 @@ impl Session {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
+        let savepoint = self.start_statement()?;
+        let mut limits = Limits::new(&self.cancel, self.statement_timeout);
+        let result = limits
+            .keep(async {
+                match self.run(statement).await? {
+                    Output::Done(result) => Ok(result),
+                    Output::Rows { schema, stream } => {
+                        Ok(StatementResult::Rows { schema, batches: stream.try_collect().await? })
+                    }
+                }
+            })
+            .await;
+        self.finish_statement(result, savepoint).await
+    }
+
+    /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
+    ///
+    /// # Errors
+    /// What is wrong with it; errors of a query may also come later, from the stream.
+    pub async fn stream_statement(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
+        if let Some(result) = self.control(&statement).await {
+            return result.map(|result| StatementStream::done(self, result));
+        }
+        let savepoint = self.start_statement()?;
+        let mut limits = Limits::new(&self.cancel, self.statement_timeout);
+        let result = limits
+            .keep(async {
+                let output = self.run(statement).await?;
+                if matches!(output, Output::Rows { .. }) {
+                    // Rows are shown before the transaction ends, so what they show must be durable before.
+                    self.snapshot_is_durable().await?;
+                }
+                Ok(output)
+            })
+            .await;
+        match result {
+            Ok(Output::Rows { schema, stream }) => {
+                Ok(StatementStream::Rows(RowStream::new(self, schema, stream, limits, savepoint)))
+            }
+            Ok(Output::Done(result)) => {
+                let result = self.finish_statement(Ok(result), savepoint).await?;
+                Ok(StatementStream::done(self, result))
+            }
+            Err(error) => Err(self.finish_statement::<()>(Err(error), savepoint).await.expect_err("it has failed")),
+        }
+    }
+
+    /// Makes sure of a transaction; the savepoint to which the statement's failure leads back.
+    fn start_statement(&mut self) -> Result<Option<Savepoint>> {
         if self.transaction_status() == TransactionStatus::Failed {
             let message = "current transaction is aborted, commands ignored until end of transaction block";
             return Err(SqlError::new("25P02", message));
@@ -264,13 +337,13 @@ impl Session {
         let running = self.running.as_mut().expect("just made sure of");
         let savepoint = running.explicit.then(|| running.txn.savepoint());
         self.refresh_view();
-        let result = self.guarded(statement).await;
+        Ok(savepoint)
+    }
+
+    /// Ends a statement: commits its own transaction, or undoes what a failed one has done.
+    pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>, savepoint: Option<Savepoint>) -> Result<T> {
         self.shared.temporary.write().clear();
         let running = self.running.as_mut().expect("it runs on");
-        let result = match result {
-            Ok(result) => running.txn.check_statement_end().map(|()| result).map_err(SqlError::from),
-            Err(error) => Err(error),
-        };
         match (result, savepoint) {
             (Ok(result), Some(_)) => Ok(result),
             (Ok(result), None) => self.commit().await.map(|()| result),
@@ -285,33 +358,34 @@ impl Session {
             }
         }
     }
+    /// Ends a query whose rows are not wanted any more.
+    pub(crate) fn abandon_statement(&mut self) {
+        self.shared.temporary.write().clear();
+        if self.transaction_status() == TransactionStatus::Idle {
+            self.end();
+        }
+    }
 
-    /// Runs a statement under the session's limits; a panic is an error like any other.
-    async fn guarded(&mut self, statement: Statement) -> Result<StatementResult> {
-        let cancel = self.cancel.0.clone();
-        let cancelled = cancel.notified();
-        let timeout = self.statement_timeout;
-        let run = AssertUnwindSafe(self.run(statement)).catch_unwind();
-        let time_out = async {
-            match timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
-            }
+    /// Waits until everything that the transaction may see is durable.
+    async fn snapshot_is_durable(&self) -> Result<()> {
+        let Some(log) = self.database().storage().manager().log() else { return Ok(()) };
+        let view = self.shared.view().expect("a statement is running");
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let answer = move |result| {
+            let _ = sender.send(result);
         };
-        tokio::select! {
-            result = run => result.unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
-                Err(SqlError::new("XX000", format!("internal error: {}", text.unwrap_or_default())))
-            }),
-            () = cancelled => Err(SqlError::new("57014", "canceling statement due to user request")),
-            () = time_out => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+        log.on_acknowledged(view.snapshot.start(), Box::new(answer));
+        match receiver.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(SqlError::new("58030", "the log ended before what the query sees was durable")),
         }
     }
 
     // ---- transactions
 
     fn begin(&mut self, explicit: bool, read_only: bool) {
-        let txn = self.shared.database.begin();
+        let mut txn = self.shared.database.begin();
+        txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
         self.running = Some(Running { txn, explicit, failed: false, read_only, savepoints: Vec::new() });
     }
     /// Lets queries see what the transaction sees now.
@@ -345,6 +419,10 @@ impl Session {
             return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
         }
         Ok(&mut running.txn)
+    }
+    /// The transaction that writes to a table.
+    pub(crate) fn txn_of(&mut self, _table: &Table) -> Result<&mut Transaction> {
+        self.txn()
     }
     pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let (schema, name) = resolve(name)?;
@@ -418,29 +496,55 @@ impl Session {
 
     // ---- statements
 
-    async fn run(&mut self, statement: Statement) -> Result<StatementResult> {
+    async fn run(&mut self, statement: Statement) -> Result<Output> {
         match statement {
-            Statement::Query(_) => self.query(statement).await,
+            Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
+                self.query(statement).await
+            }
+            Statement::ExplainTable { .. } => self.query(statement).await,
+            Statement::Explain { .. } => self.explain(statement).await,
+            Statement::ShowVariable { ref variable } => {
+                let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
+                match self.setting(&name) {
+                    Some(value) => {
+                        let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
+                        let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
+                        let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
+                        Ok(Output::Done(StatementResult::Rows { schema, batches: vec![batch] }))
+                    }
+                    None => self.query(statement).await,
+                }
+            }
+            Statement::Execute { name: Some(name), parameters, .. } => {
+                let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
+                Box::pin(self.run(statement)).await
+            }
+            other => {
+                let result = self.run_command(other).await?;
+                self.running.as_mut().expect("it runs").txn.check_statement_end()?;
+                Ok(Output::Done(result))
+            }
+        }
+    }
+
+    async fn run_command(&mut self, statement: Statement) -> Result<StatementResult> {
+        match statement {
             Statement::Insert(insert) => self.insert(insert).await,
             Statement::Update(update) => self.update(update).await,
             Statement::Delete(delete) => self.delete(delete).await,
+            Statement::Merge(merge) => self.merge(merge).await,
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 if !legacy_options.is_empty() {
                     return Err(SqlError::unsupported("the old syntax of COPY options; write WITH (…)"));
                 }
                 self.copy(source, to, target, options).await
             }
-            Statement::Explain { .. } => self.explain(statement).await,
             Statement::Prepare { name, statement, .. } => {
                 let name = fold(&name);
                 if self.prepared.insert(name.clone(), *statement).is_some() {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
                 Ok(StatementResult::command("PREPARE"))
-            }
-            Statement::Execute { name: Some(name), parameters, .. } => {
-                let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
-                Box::pin(self.run(statement)).await
             }
             Statement::Deallocate { name, .. } => {
                 let name = fold(&name);
@@ -452,68 +556,8 @@ impl Session {
                 Ok(StatementResult::command("DEALLOCATE"))
             }
             Statement::Set(set) => self.set(set).await,
-            Statement::ShowVariable { ref variable } => {
-                let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
-                match self.setting(&name) {
-                    Some(value) => {
-                        let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
-                        let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
-                        let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
-                        Ok(StatementResult::Rows { schema, batches: vec![batch] })
-                    }
-                    None => self.query(statement).await,
-                }
-            }
-            Statement::ShowTables { .. } | Statement::ShowColumns { .. } | Statement::ExplainTable { .. } => {
-                self.query(statement).await
-            }
             other => self.define(other).await,
         }
-    }
-
-    fn setting(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "transaction_isolation" | "transaction_isolation_level" => "repeatable read".into(),
-            "server_version" => env!("CARGO_PKG_VERSION").into(),
-            "search_path" => DEFAULT_SCHEMA.into(),
-            "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
-            "threads" => self.ctx.state().config().target_partitions().to_string(),
-            "statement_timeout" => self.statement_timeout.map_or("0".into(), |t| format!("{}ms", t.as_millis())),
-            _ => return None,
-        })
-    }
-
-    async fn set(&mut self, set: Set) -> Result<StatementResult> {
-        if let Set::SetTransaction { .. } = set {
-            // Every transaction is a snapshot transaction, which is what REPEATABLE READ means here.
-            return Ok(StatementResult::command("SET"));
-        }
-        if let Set::SingleAssignment { variable, values, .. } = &set {
-            let name = variable.to_string().to_lowercase();
-            let value = values.first().map(|v| v.to_string().trim_matches('\'').to_owned()).unwrap_or_default();
-            let number = || {
-                value
-                    .trim_end_matches("ms")
-                    .parse::<u64>()
-                    .map_err(|_| SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\"")))
-            };
-            match name.as_str() {
-                "statement_timeout" => {
-                    self.statement_timeout = Some(number()?).filter(|ms| *ms > 0).map(Duration::from_millis);
-                    return Ok(StatementResult::command("SET"));
-                }
-                "threads" => {
-                    let threads = (number()? as usize).clamp(1, 1024);
-                    self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
-                    return Ok(StatementResult::command("SET"));
-                }
-                _ if name.starts_with("datafusion.") => {}
-                _ => return Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
-            }
-        }
-        let plan = self.plan(Statement::Set(set)).await?;
-        self.ctx.execute_logical_plan(plan).await?;
-        Ok(StatementResult::command("SET"))
     }
 
     fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
@@ -536,50 +580,5 @@ impl Session {
             Some(placeholder) => Err(SqlError::new("42P02", format!("there is no parameter {placeholder}"))),
             None => Ok(statement),
         }
-    }
-
-    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
-        Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
-    }
-    /// A query's data frame.
-    pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
-        let plan = self.plan(Statement::Query(Box::new(query))).await?;
-        Ok(DataFrame::new(self.ctx.state(), plan))
-    }
-    /// The data frame of a query that was put together as text.
-    pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
-        match parse(sql)?.pop() {
-            Some(Statement::Query(query)) => self.frame(*query).await,
-            _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
-        }
-    }
-
-    async fn query(&mut self, statement: Statement) -> Result<StatementResult> {
-        let plan = self.plan(statement).await?;
-        let frame = DataFrame::new(self.ctx.state(), plan);
-        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-        Ok(StatementResult::Rows { schema, batches: frame.collect().await? })
-    }
-
-    async fn explain(&mut self, statement: Statement) -> Result<StatementResult> {
-        let Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options } =
-            statement
-        else {
-            unreachable!("called for EXPLAIN");
-        };
-        // A change is explained as the query that finds its rows.
-        let query = match *statement {
-            Statement::Update(update) => self.update_query(&update)?.0,
-            Statement::Delete(delete) => self.delete_query(&delete)?.0,
-            Statement::Insert(insert) => match insert.source {
-                Some(source) => source.to_string(),
-                None => "SELECT 1".into(),
-            },
-            other => other.to_string(),
-        };
-        let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
-        let explain =
-            Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
-        self.query(explain).await
     }
 }

@@ -76,18 +76,19 @@ pub(crate) unsafe fn fill(block: &Block, schema: &TableSchema, from: u32, batch:
 #[allow(clippy::mut_from_ref)] // as `Block::exclusive`
 unsafe fn bitmap<'a>(block: &'a Block, layout: &BlockLayout, offset: usize) -> &'a mut [u8] {
     // SAFETY: by the caller's promise.
-    unsafe { block.exclusive(offset, (layout.slot_count() as usize).div_ceil(64) * 8) }
+    unsafe { block.exclusive(offset, layout.bitmap_bytes()) }
 }
 
-fn set_range(bits: &mut [u8], from: usize, len: usize) {
+fn fill_range(bits: &mut [u8], from: usize, len: usize, value: bool) {
     let (mut at, end) = (from, from + len);
     while at < end {
         if at % 8 == 0 && end - at >= 8 {
             let whole = (end - at) / 8;
-            bits[at / 8..at / 8 + whole].fill(0xFF);
+            bits[at / 8..at / 8 + whole].fill(if value { u8::MAX } else { 0 });
             at += whole * 8;
         } else {
-            bits[at / 8] |= 1 << (at % 8);
+            let mask = 1 << (at % 8);
+            bits[at / 8] = if value { bits[at / 8] | mask } else { bits[at / 8] & !mask };
             at += 1;
         }
     }
@@ -106,8 +107,10 @@ unsafe fn fill_column(
     // SAFETY: by the caller's promise; the range is the column's own.
     let validity = unsafe { bitmap(block, layout, column.validity_offset) };
     match array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => set_range(validity, from, rows),
+        None => fill_range(validity, from, rows, true),
         Some(nulls) => {
+            // `set_bits` only ever sets.
+            fill_range(validity, from, rows, false);
             set_bits(validity, nulls.buffer().as_slice(), from, nulls.offset(), rows);
         }
     }

@@ -5,21 +5,17 @@
 //! seen torn. Which values are true for whom is the version column's business, described in [`crate::data_table`]; this module only
 //! promises that no access is undefined.
 
-use crate::error::{Result, StorageError};
+use crate::block_memory::BlockMemory;
 use crate::heap::{BlockHeap, View};
-use crate::ids::{BLOCK_BYTES, ColumnId, Slot};
+use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
-use crate::racy::racy_copy;
+use crate::racy::{prefetch, racy_copy};
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
-use std::alloc;
-use std::ptr::NonNull;
+use arrow_buffer::{ArrowNativeType, MutableBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
-
-/// Alignment of a block's memory: a page.
-const BLOCK_ALIGNMENT: usize = 4096;
 
 /// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn cell is possible; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +34,7 @@ impl Cell {
 /// A block of a table.
 #[derive(Debug)]
 pub struct Block {
-    memory: NonNull<u8>,
+    memory: BlockMemory,
     layout: Arc<BlockLayout>,
     heap: BlockHeap,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
@@ -55,23 +51,21 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// An empty block.
-    pub fn new(layout: Arc<BlockLayout>) -> Self {
-        let memory_layout = Self::memory_layout();
-        // SAFETY: the size is not zero.
-        let memory = unsafe { alloc::alloc_zeroed(memory_layout) };
+    /// An empty block, to become number `no` of its table. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
+    pub fn new(layout: Arc<BlockLayout>, no: BlockNo) -> Self {
+        let memory = BlockMemory::new(no.0);
+        for column in layout.columns() {
+            // SAFETY: the layout's regions fit the block, which nobody else has yet.
+            unsafe { memory.start().as_ptr().add(column.validity_offset).write_bytes(u8::MAX, layout.bitmap_bytes()) };
+        }
         Self {
-            memory: NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(memory_layout)),
+            memory,
             layout,
             heap: BlockHeap::default(),
             versioned: AtomicU32::new(0),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
         }
-    }
-
-    fn memory_layout() -> alloc::Layout {
-        alloc::Layout::from_size_align(BLOCK_BYTES, BLOCK_ALIGNMENT).expect("constants are valid")
     }
 
     /// The layout, shared by all blocks of the table.
@@ -104,7 +98,7 @@ impl Block {
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < BLOCK_BYTES);
         // SAFETY: offsets come from the layout, which fits the block.
-        unsafe { self.memory.as_ptr().add(offset) }
+        unsafe { self.memory.start().as_ptr().add(offset) }
     }
 
     #[inline]
@@ -135,6 +129,10 @@ impl Block {
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
         let mask = 1 << (slot.0 % 64);
+        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction would stall the writes around it.
+        if (word.load(Ordering::Relaxed) & mask != 0) == value {
+            return;
+        }
         // Relaxed: as in `bit`; read-modify-write because neighbouring slots belong to other writers.
         if value {
             word.fetch_or(mask, Ordering::Relaxed);
@@ -166,6 +164,18 @@ impl Block {
         }
     }
 
+    /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their misses should not wait for each other.
+    #[inline]
+    pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
+        let layout = self.layout.column(column);
+        let width = match layout.physical {
+            PhysicalType::Bit => 0,
+            PhysicalType::Fixed(width) => usize::from(width),
+            PhysicalType::View => 16,
+        };
+        prefetch(self.at(layout.value_offset + width * slot.0 as usize));
+    }
+
     /// Reads a cell; see the module for what it may be.
     #[inline]
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
@@ -195,6 +205,37 @@ impl Block {
         Cell { null, bits }
     }
 
+    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in `slots` to `out`, as they are; see the module.
+    pub(crate) fn gather(&self, column: ColumnId, slots: &[u32], out: &mut MutableBuffer) {
+        #[inline]
+        fn run<T: ArrowNativeType>(slots: &[u32], out: &mut MutableBuffer, load: impl Fn(usize) -> T) {
+            out.extend(slots.iter().map(|&slot| load(slot as usize)));
+        }
+        let layout = *self.layout.column(column);
+        slots.iter().max().into_iter().for_each(|&slot| self.check(Slot(slot)));
+        let values = self.at(layout.value_offset);
+        // SAFETY: the column has an aligned value for every slot, and the greatest slot was checked. Relaxed: see `bit`.
+        unsafe {
+            match layout.physical {
+                PhysicalType::Bit => unreachable!("bits are gathered one by one"),
+                PhysicalType::Fixed(2) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU16>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(4) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU32>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(8) => {
+                    run(slots, out, |i| (*values.cast::<AtomicU64>().add(i)).load(Ordering::Relaxed));
+                }
+                PhysicalType::Fixed(_) | PhysicalType::View => run(slots, out, |i| {
+                    let halves = values.cast::<AtomicU64>().add(2 * i);
+                    let low = (*halves).load(Ordering::Relaxed) as u128;
+                    (low | ((*halves.add(1)).load(Ordering::Relaxed) as u128) << 64) as i128
+                }),
+            }
+        }
+    }
+
     /// Writes a cell in place. The caller has installed a version (or owns the slot alone).
     #[inline]
     pub fn write_cell(&self, column: ColumnId, slot: Slot, cell: Cell) {
@@ -222,29 +263,23 @@ impl Block {
 
     /// The cell for `value` in `column`; bytes that do not fit a view are appended to the heap.
     ///
-    /// # Errors
-    /// [`StorageError::InvalidInput`] when the value's variant does not fit the column's physical type.
+    /// # Panics
+    /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
     #[inline]
-    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Result<Cell> {
-        let physical = self.layout.column(column).physical;
-        let bits = match (physical, value) {
-            (_, Value::Null) => return Ok(Cell::NULL),
-            (PhysicalType::Bit, Value::Bool(v)) => *v as u128,
-            (PhysicalType::Fixed(2), Value::Int16(v)) => *v as u16 as u128,
-            (PhysicalType::Fixed(4), Value::Int32(v)) => *v as u32 as u128,
-            (PhysicalType::Fixed(4), Value::Float32(v)) => v.to_bits() as u128,
-            (PhysicalType::Fixed(8), Value::Int64(v)) => *v as u64 as u128,
-            (PhysicalType::Fixed(8), Value::Float64(v)) => v.to_bits() as u128,
-            (PhysicalType::Fixed(16), Value::Int128(v)) => *v as u128,
-            (PhysicalType::View, Value::Bytes(v)) => self.heap.append(v)?,
-            (physical, value) => {
-                return Err(StorageError::InvalidInput(format!(
-                    "{value:?} does not fit column {} of physical type {physical:?}",
-                    column.0
-                )));
-            }
+    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Cell {
+        let bits = match *value {
+            Value::Null => return Cell::NULL,
+            Value::Bool(v) => v as u128,
+            Value::Int16(v) => v as u16 as u128,
+            Value::Int32(v) => v as u32 as u128,
+            Value::Float32(v) => v.to_bits() as u128,
+            Value::Int64(v) => v as u64 as u128,
+            Value::Float64(v) => v.to_bits() as u128,
+            Value::Int128(v) => v as u128,
+            Value::Bytes(v) => self.heap.append(v),
         };
-        Ok(Cell { null: false, bits })
+        debug_assert!(self.layout.check_value(column, value).is_ok());
+        Cell { null: false, bits }
     }
 
     /// The bytes that a view of this block names.
@@ -272,13 +307,6 @@ impl Block {
     }
 }
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout.
-        unsafe { alloc::dealloc(self.memory.as_ptr(), Self::memory_layout()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,7 +330,7 @@ mod tests {
                 .map(|&column_type| ColumnSchema { name: "c".into(), column_type, nullable: true })
                 .collect(),
         };
-        let block = Block::new(Arc::new(BlockLayout::new(&schema).unwrap()));
+        let block = Block::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
         let last = Slot(block.layout().slot_count() - 1);
         for slot in [Slot(0), Slot(1), Slot(63), Slot(64), last] {
             let values = [
@@ -317,7 +345,7 @@ mod tests {
             ];
             for (i, value) in values.iter().enumerate() {
                 let column = ColumnId(i as u16);
-                let cell = block.make_cell(column, value).unwrap();
+                let cell = block.make_cell(column, value);
                 block.write_cell(column, slot, cell);
                 assert_eq!(block.read_cell(column, slot), cell);
                 block.write_cell(column, slot, Cell::NULL);
@@ -325,7 +353,7 @@ mod tests {
                 block.write_cell(column, slot, cell);
             }
         }
-        assert!(block.make_cell(ColumnId(0), &Value::Int32(1)).is_err());
+        assert!(block.layout().check_value(ColumnId(0), &Value::Int32(1)).is_err());
         assert!(!block.is_present(last));
         block.set_present(last, true);
         assert!(block.is_present(last) && !block.is_present(Slot(last.0 - 1)));

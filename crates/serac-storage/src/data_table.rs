@@ -21,8 +21,9 @@
 //! slip in between. Three ways in which the record could be missing are closed elsewhere: the collector does not unlink a record that a running
 //! transaction's snapshot does not see, so a reader that saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that commits
 //! after the reader began); an abort leaves its records linked, under a timestamp newer than every reader that could hold a dirty copy; and an
-//! address is not reused for a new record while a reader or writer that has seen it is pinned, so a compare-and-swap that succeeds means
-//! that nothing happened in between (no A-B-A).
+//! address is not reused for a new record while a reader or writer that has seen it is pinned. Nor does a head come back while somebody
+//! runs who has seen it: the collector takes the newest record off a chain only together with all older ones, once everybody sees it. So a
+//! compare-and-swap that succeeds, and a head found unchanged after copying, mean that nothing happened in between (no A-B-A).
 //!
 //! # Bulk append
 //! A block filled by one bulk append carries one record for all its rows, the block's *append marker*. A row whose chain ends before a
@@ -182,7 +183,9 @@ impl DataTable {
             }
             let _grow = self.grow.lock();
             if head.load(Ordering::Acquire) == no {
-                let new = self.blocks.push(Arc::new(Block::new(self.layout.clone())))?;
+                // The latch keeps the number free.
+                let block = Block::new(self.layout.clone(), BlockNo(self.blocks.len()));
+                let new = self.blocks.push(Arc::new(block))?;
                 head.store(new.0, Ordering::Release);
             }
         }
@@ -200,12 +203,19 @@ impl DataTable {
         Ok(())
     }
 
+    /// Checks that `values` fit `columns`, before anything is changed.
+    #[inline]
+    fn check_values(&self, columns: impl Iterator<Item = ColumnId>, values: &[Value<'_>]) -> Result<()> {
+        columns.zip(values).try_for_each(|(column, value)| self.layout.check_value(column, value))
+    }
+
     /// Inserts a row: one value per column.
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] for values that do not fit the columns, [`StorageError::Limit`] when the table is full.
     pub fn insert(self: &Arc<Self>, txn: &mut Transaction, row: &[Value<'_>]) -> Result<RowId> {
         self.check_row(row)?;
+        self.check_values((0..).map(ColumnId), row)?;
         let id = self.allocate()?;
         let block = self.block(id.block()).expect("just allocated");
         let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
@@ -216,7 +226,7 @@ impl DataTable {
         fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
         for (i, value) in row.iter().enumerate() {
             let column = ColumnId(i as u16);
-            block.write_cell(column, id.slot(), block.make_cell(column, value)?);
+            block.write_cell(column, id.slot(), block.make_cell(column, value));
         }
         block.set_present(id.slot(), true);
         self.rows.fetch_add(1, Ordering::Relaxed);
@@ -250,6 +260,11 @@ impl DataTable {
                 txn.snapshot().note_read(timestamp);
             }
             if !block.is_present(row.slot()) {
+                // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at the head by now.
+                fence(Ordering::Acquire);
+                if head.load(Ordering::Acquire) != seen {
+                    continue; // a concurrent delete: a conflict, as the newer head will tell
+                }
                 return Err(StorageError::InvalidInput(format!("{row:?} of table \"{}\" was deleted", self.name)));
             }
             let before = columns.iter().map(|&column| BeforeCell::new(column, block.read_cell(column, row.slot())));
@@ -283,10 +298,12 @@ impl DataTable {
         values: &[Value<'_>],
     ) -> Result<()> {
         assert_eq!(columns.len(), values.len(), "one value per column");
+        self.check_values(columns.iter().copied(), values)?;
         let block = self.locate(row)?;
+        columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
         self.install(txn, block, row, UndoKind::Update, columns)?;
         for (&column, value) in columns.iter().zip(values) {
-            block.write_cell(column, row.slot(), block.make_cell(column, value)?);
+            block.write_cell(column, row.slot(), block.make_cell(column, value));
         }
         txn.redo().update(self.id, row, columns, values);
         txn.spill_redo()
@@ -398,7 +415,7 @@ impl DataTable {
             let present = block.is_present(row.slot());
             fence(Ordering::Acquire);
             if block.version_head(row.slot()).load(Ordering::Acquire) != seen {
-                continue; // somebody wrote meanwhile; the head cannot come back to `seen` while we are pinned, unless it is null
+                continue; // somebody wrote meanwhile: the head never comes back to `seen` (see the module)
             }
             if !present {
                 return LatestState::Absent;
@@ -482,10 +499,10 @@ impl DataTable {
     }
 
     fn new_append_block(self: &Arc<Self>, txn: &mut Transaction) -> Result<BlockNo> {
-        let block = Arc::new(Block::new(self.layout.clone()));
         let _grow = self.grow.lock();
         // Marked before anybody can reach it; the record's row names the block, so the number is fixed under the latch.
         let no = BlockNo(self.blocks.len());
+        let block = Arc::new(Block::new(self.layout.clone(), no));
         let record =
             txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
         // Release: pairs with the readers' Acquire.
@@ -525,7 +542,7 @@ impl DataTable {
     // ---- recovery: single rows put where they were, no versions, nobody else there
 
     pub(crate) fn recover_block(&self, no: BlockNo) -> &Block {
-        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone())))
+        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone(), no)))
     }
     fn recover_slot(&self, row: RowId) -> Result<&Block> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
@@ -546,9 +563,10 @@ impl DataTable {
         self.recover_update(row, &columns, values)
     }
     pub(crate) fn recover_update(&self, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) -> Result<()> {
+        self.check_values(columns.iter().copied(), values)?;
         let block = self.recover_slot(row)?;
         for (&column, value) in columns.iter().zip(values) {
-            block.write_cell(column, row.slot(), block.make_cell(column, value)?);
+            block.write_cell(column, row.slot(), block.make_cell(column, value));
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
 //! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
 //! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
-//! the whole history since it began.
+//! the whole history since it began. Two kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
+//! meanwhile (A-B-A), and what is not durable, so that a reader always meets the timestamp of the version it reads and waits for that.
 //!
 //! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
 //! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
@@ -19,8 +20,9 @@
 
 use crate::data_table::DataTable;
 use crate::ids::{RowId, Timestamp};
+use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
-use crate::undo::{UndoContext, UndoKind, UndoRecord};
+use crate::undo::{UndoContext, UndoKind, UndoPool, UndoRecord};
 use crossbeam_epoch as epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,12 +59,15 @@ pub struct GcStats {
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
 #[derive(Debug)]
 pub struct GarbageCollector {
-    incoming: Mutex<VecDeque<ContextPtr>>,
+    /// Finished transactions with their timestamps, in about the order of these.
+    incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     latches: Vec<Mutex<()>>,
     backlog: AtomicUsize,
     unprocessed: AtomicUsize,
+    /// Timestamp of the transaction at which the last run had to stop taking from the queue.
+    stalled_at: AtomicU64,
     unlinked_total: AtomicU64,
 }
 
@@ -82,6 +87,7 @@ impl Default for GarbageCollector {
             latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
             backlog: AtomicUsize::new(0),
             unprocessed: AtomicUsize::new(0),
+            stalled_at: AtomicU64::new(0),
             unlinked_total: AtomicU64::new(0),
         }
     }
@@ -91,7 +97,8 @@ impl GarbageCollector {
     /// Takes over the undo records of a finished transaction.
     pub(crate) fn submit(&self, context: Box<UndoContext>) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.incoming.lock().push_back(ContextPtr(Box::into_raw(context)));
+        let timestamp = context.timestamp().0;
+        self.incoming.lock().push_back((timestamp, ContextPtr(Box::into_raw(context))));
         self.unprocessed.fetch_add(1, Ordering::Relaxed);
     }
     /// Runs `action` once no snapshot older than `timestamp` is alive.
@@ -103,9 +110,11 @@ impl GarbageCollector {
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
-    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand.
-    pub(crate) fn is_overrun(&self) -> bool {
+    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand, unless they only wait for
+    /// the log.
+    pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) > OVERRUN
+            && self.stalled_at.load(Ordering::Relaxed) <= manager.durable().0
     }
     /// Records unlinked since the start.
     pub fn unlinked_total(&self) -> u64 {
@@ -118,24 +127,24 @@ impl GarbageCollector {
         let durable = manager.durable().0;
         let (starts, clock) = manager.active_starts();
         let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        let horizon = Horizon { starts, clock, watermark };
+        let horizon = Horizon { starts, settled: clock.min(durable), watermark };
         let mut stats = GcStats { watermark, ..GcStats::default() };
 
-        // No more than was there at the start: what comes later is better judged by a later horizon.
-        let mut budget = self.incoming.lock().len();
-        while budget > 0 {
-            let batch: Vec<ContextPtr> = {
+        // Up to the first that is not settled: nothing can be taken off for it yet, nor for what finished after it.
+        loop {
+            let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
-                let take = incoming.len().min(BATCH);
+                let take = incoming.iter().take(BATCH).take_while(|(ts, _)| *ts <= horizon.settled).count();
+                self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
                 incoming.drain(..take).collect()
             };
             if batch.is_empty() {
                 break;
             }
-            budget = budget.saturating_sub(batch.len());
             self.unprocessed.fetch_sub(batch.len(), Ordering::Relaxed);
-            for context in batch {
-                self.process(context, &horizon, &mut stats, true);
+            for (i, (_, context)) in batch.iter().enumerate() {
+                prefetch_ahead(&batch[i..]);
+                self.process(*context, &horizon, &mut stats, true);
             }
         }
         let reached: Vec<ContextPtr> = {
@@ -180,6 +189,11 @@ impl GarbageCollector {
             }
         }
         if first_time {
+            if undo.is_unreachable() {
+                // The common case: pruned at once, so nobody else has heard of it.
+                self.give_up(context, stats);
+                return;
+            }
             self.waiting.lock().insert(undo.timestamp().0, context);
         }
         if undo.release() {
@@ -200,11 +214,16 @@ impl GarbageCollector {
             }
             waiting.remove(&timestamp);
         }
+        self.give_up(context, stats);
+    }
+
+    /// Sends a context that nothing reaches back to the pool, an epoch from now.
+    fn give_up(&self, context: ContextPtr, stats: &mut GcStats) {
         stats.retired += 1;
         self.backlog.fetch_sub(1, Ordering::Relaxed);
         let guard = epoch::pin();
         // SAFETY: no chain reaches the context's records any more; readers that are still in the middle of one have pinned an epoch.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw({ context }.0.cast_mut()))) };
+        unsafe { guard.defer_unchecked(move || UndoPool::recycle(Box::from_raw({ context }.0.cast_mut()))) };
     }
 
     fn prune(&self, table: &DataTable, row: RowId, kind: UndoKind, horizon: &Horizon, stats: &mut GcStats) {
@@ -239,10 +258,29 @@ impl GarbageCollector {
     }
 }
 
+/// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in three steps, each of which follows a
+/// pointer that the step before has fetched.
+fn prefetch_ahead(batch: &[(u64, ContextPtr)]) {
+    if let Some((_, context)) = batch.get(12) {
+        prefetch(context.0);
+    }
+    // SAFETY: contexts in the batch are alive: the caller holds a count of each.
+    let first_record = |at: usize| batch.get(at).and_then(|(_, context)| unsafe { &*context.0 }.records_from(0).next());
+    if let Some(record) = first_record(8) {
+        prefetch(record);
+    }
+    if let Some(record) = first_record(4)
+        && let Some(block) = record.table().block(record.row().block())
+    {
+        prefetch(block.version_head(record.row().slot()));
+    }
+}
+
 /// Who was running when the pass began.
 struct Horizon {
     starts: Vec<u64>,
-    clock: u64,
+    /// Published and durable up to here.
+    settled: u64,
     watermark: u64,
 }
 
@@ -305,25 +343,23 @@ impl Horizon {
         self.prune_intervals(head, gone);
     }
 
-    /// Takes records out of the middle of a chain (see the module).
+    /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
     fn prune_intervals<'a>(&self, head: &std::sync::atomic::AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
+        // Acquire: pairs with the installing compare-and-swap.
         let mut current = head.load(Ordering::Acquire);
         // SAFETY: as in `prune_chain`.
         while let Some(record) = unsafe { current.as_ref() } {
             chain.push(record);
             current = record.next();
         }
-        if chain.len() < 2 {
-            return;
-        }
         let mut keep = vec![true; chain.len()];
         let mut interval = usize::MAX;
         let mut covered: Vec<u16> = Vec::new();
         let (mut covers_presence, mut covers_all) = (false, false);
-        for (i, record) in chain.iter().enumerate().rev() {
+        for (i, record) in chain.iter().enumerate().skip(1).rev() {
             let timestamp = record.timestamp();
-            if !timestamp.is_committed() || timestamp.0 > self.clock {
+            if !timestamp.is_committed() || timestamp.0 > self.settled {
                 break;
             }
             let readers = self.readers_before(timestamp.0);
@@ -344,25 +380,16 @@ impl Horizon {
                 covers_all |= record.kind() == UndoKind::Insert;
             }
         }
-        // Unlink from the newest on, so that each kept record is pointed past what follows it.
-        let mut newer: Option<&UndoRecord> = None;
-        for (i, record) in chain.iter().enumerate() {
-            if keep[i] {
-                newer = Some(record);
-                continue;
-            }
-            let next = record.next();
+        // From the newest on, so that each kept record is pointed past what follows it.
+        let mut newer = None;
+        for (record, keep) in chain.into_iter().zip(keep) {
             match newer {
-                Some(newer) => newer.set_next(next),
-                None => {
-                    let this = ptr::from_ref::<UndoRecord>(record).cast_mut();
-                    // AcqRel, and giving up on failure: a writer has just installed a newer record in front.
-                    if head.compare_exchange(this, next, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                        return;
-                    }
+                Some(newer) if !keep => {
+                    UndoRecord::set_next(newer, record.next());
+                    gone.push(record);
                 }
+                _ => newer = Some(record),
             }
-            gone.push(record);
         }
     }
 }

@@ -73,6 +73,18 @@ pub const fn view_len(view: View) -> usize {
     view as u32 as usize
 }
 
+/// Checks that a value of `len` bytes can be stored.
+///
+/// # Errors
+/// [`StorageError::Limit`] over [`MAX_VALUE_BYTES`].
+#[inline]
+pub fn check_len(len: usize) -> Result<()> {
+    if len > MAX_VALUE_BYTES {
+        return Err(StorageError::Limit(format!("a value can have at most {MAX_VALUE_BYTES} bytes, not {len}")));
+    }
+    Ok(())
+}
+
 #[inline]
 fn inline_view(value: &[u8]) -> View {
     let mut bytes = [0; 16];
@@ -90,12 +102,12 @@ fn heap_view(value: &[u8], chunk: usize, offset: usize) -> View {
 impl BlockHeap {
     /// Appends `value` if it is longer than a view can hold and returns its view.
     ///
-    /// # Errors
-    /// [`StorageError::Limit`] for a value over [`MAX_VALUE_BYTES`].
+    /// # Panics
+    /// For a value over [`MAX_VALUE_BYTES`].
     #[inline]
-    pub fn append(&self, value: &[u8]) -> Result<View> {
+    pub fn append(&self, value: &[u8]) -> View {
         if value.len() <= INLINE_BYTES {
-            return Ok(inline_view(value));
+            return inline_view(value);
         }
         let mut chunks = self.chunks.lock();
         self.append_latched(&mut chunks, value, 0)
@@ -113,16 +125,17 @@ impl BlockHeap {
             emit(match value {
                 None => None,
                 Some(value) if value.len() <= INLINE_BYTES => Some(inline_view(value)),
-                Some(value) => Some(self.append_latched(&mut chunks, value, total_bytes)?),
+                Some(value) => {
+                    check_len(value.len())?;
+                    Some(self.append_latched(&mut chunks, value, total_bytes))
+                }
             });
         }
         Ok(())
     }
 
-    fn append_latched(&self, chunks: &mut Vec<ChunkEntry>, value: &[u8], expected_bytes: usize) -> Result<View> {
-        if value.len() > MAX_VALUE_BYTES {
-            return Err(StorageError::Limit(format!("a value can have at most {MAX_VALUE_BYTES} bytes")));
-        }
+    fn append_latched(&self, chunks: &mut Vec<ChunkEntry>, value: &[u8], expected_bytes: usize) -> View {
+        assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
         if chunks.last().is_none_or(|last| last.chunk.capacity - last.used < value.len()) {
             let by_growth = (FIRST_CHUNK_BYTES << chunks.len().min(16)).min(LARGEST_CHUNK_BYTES);
             let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
@@ -136,7 +149,7 @@ impl BlockHeap {
         unsafe { last.chunk.bytes.as_ptr().add(last.used).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
         let view = heap_view(value, index, last.used);
         last.used += value.len();
-        Ok(view)
+        view
     }
 
     /// Appends the bytes that `view` names to `out`.
@@ -181,7 +194,7 @@ mod tests {
     fn values_of_every_size_come_back() {
         let heap = BlockHeap::default();
         let values: Vec<Vec<u8>> = (0..3_000).map(|i| vec![i as u8; i % 700]).collect();
-        let views: Vec<View> = values.iter().map(|v| heap.append(v).unwrap()).collect();
+        let views: Vec<View> = values.iter().map(|v| heap.append(v)).collect();
         for (value, view) in values.iter().zip(views) {
             let mut out = vec![];
             heap.read(view, &mut out);
@@ -193,7 +206,7 @@ mod tests {
     #[test]
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
         let heap = BlockHeap::default();
-        heap.append(&[7; 100]).unwrap();
+        heap.append(&[7; 100]);
         let lent = heap.buffers();
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
@@ -201,7 +214,7 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..500 {
                         let value = vec![thread; 13 + i % 50];
-                        let view = heap.append(&value).unwrap();
+                        let view = heap.append(&value);
                         let mut out = vec![];
                         heap.read(view, &mut out);
                         assert_eq!(out, value);

@@ -11,6 +11,7 @@
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
 use crate::types::{PhysicalType, TableSchema};
+use crate::value::Value;
 
 /// Regions start at multiples of this many bytes (Arrow's recommended alignment).
 pub const REGION_ALIGNMENT: usize = 64;
@@ -110,6 +111,10 @@ impl BlockLayout {
     pub fn allocation_offset(&self) -> usize {
         self.allocation_offset
     }
+    /// Bytes of a bitmap with a bit for every slot.
+    pub fn bitmap_bytes(&self) -> usize {
+        bitmap_bytes(self.slot_count as usize)
+    }
     /// Bytes of the block that the layout uses.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
@@ -122,6 +127,28 @@ impl BlockLayout {
     #[inline]
     pub fn column(&self, column: ColumnId) -> &ColumnLayout {
         &self.columns[column.0 as usize]
+    }
+
+    /// Checks that `value` can be stored in `column`.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] for a variant that does not fit the physical type, [`StorageError::Limit`] for too many bytes.
+    #[inline]
+    pub fn check_value(&self, column: ColumnId, value: &Value<'_>) -> Result<()> {
+        let physical = self.column(column).physical;
+        match (physical, value) {
+            (_, Value::Null)
+            | (PhysicalType::Bit, Value::Bool(_))
+            | (PhysicalType::Fixed(2), Value::Int16(_))
+            | (PhysicalType::Fixed(4), Value::Int32(_) | Value::Float32(_))
+            | (PhysicalType::Fixed(8), Value::Int64(_) | Value::Float64(_))
+            | (PhysicalType::Fixed(16), Value::Int128(_)) => Ok(()),
+            (PhysicalType::View, Value::Bytes(bytes)) => crate::heap::check_len(bytes.len()),
+            _ => Err(StorageError::InvalidInput(format!(
+                "{value:?} does not fit column {} of physical type {physical:?}",
+                column.0
+            ))),
+        }
     }
 }
 

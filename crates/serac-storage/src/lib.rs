@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`ids`] | `RowId`, `BlockNo`, `Slot`, `Timestamp` (§3.2) |
 //! | [`types`] | column types, their Arrow types and their physical widths |
-//! | [`layout`], [`block`], [`heap`], [`block_table`] | PAX blocks of 1 MiB, varlen views and heap chunks (§3.2, §4.1) |
+//! | [`layout`], [`block`], `block_memory`, [`heap`], [`block_table`] | PAX blocks of 1 MiB, varlen views and heap chunks (§3.2, §4.1) |
 //! | [`undo`] | before-images in segments that never move (§3.1) |
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
@@ -18,6 +18,7 @@
 
 pub mod append;
 pub mod block;
+mod block_memory;
 pub mod block_table;
 pub mod checkpoint;
 pub mod data_table;

@@ -16,6 +16,7 @@ use crate::value::Value;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::DataType;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A redo buffer longer than this is handed to the log before the commit.
@@ -32,6 +33,13 @@ const TRUNCATE: u8 = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct RedoMark(u64);
 
+thread_local! {
+    /// The buffer of the thread's last transaction, for its next one.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+/// A longer buffer is not kept.
+const LARGEST_SPARE_BYTES: usize = 64 << 10;
+
 /// The redo of one running transaction that the log does not have yet.
 #[derive(Debug)]
 pub struct RedoBuffer {
@@ -43,7 +51,7 @@ pub struct RedoBuffer {
 impl RedoBuffer {
     /// An empty buffer; a disabled one (no log) records nothing.
     pub fn new(enabled: bool) -> Self {
-        Self { enabled, bytes: Vec::new(), handed_over: 0 }
+        Self { enabled, bytes: if enabled { SPARE.take() } else { Vec::new() }, handed_over: 0 }
     }
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
@@ -60,8 +68,9 @@ impl RedoBuffer {
         self.handed_over += self.bytes.len() as u64;
         std::mem::take(&mut self.bytes)
     }
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+    /// What the log does not have yet.
+    pub(crate) fn pending(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
     }
     /// The present position.
     pub fn mark(&self) -> RedoMark {
@@ -80,20 +89,31 @@ impl RedoBuffer {
     }
 
     fn row_head(&mut self, kind: u8, table: TableId, row: RowId) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(&table.0.to_le_bytes());
-        self.bytes.extend_from_slice(&row.as_u64().to_le_bytes());
+        let mut head = [kind; 13];
+        head[1..5].copy_from_slice(&table.0.to_le_bytes());
+        head[5..].copy_from_slice(&row.as_u64().to_le_bytes());
+        self.bytes.extend_from_slice(&head);
     }
-    fn value(&mut self, value: &Value<'_>) {
-        let out = &mut self.bytes;
+    /// Appends `column`, if one is given, and `value`.
+    #[inline]
+    fn value(&mut self, column: Option<ColumnId>, value: &Value<'_>) {
+        // Put together on the stack: one append a value.
+        let mut head = [0u8; 2 + 1 + 16];
+        let mut at = 0;
+        if let Some(column) = column {
+            head[..2].copy_from_slice(&column.0.to_le_bytes());
+            at = 2;
+        }
         macro_rules! put {
             ($tag:literal, $bytes:expr) => {{
-                out.push($tag);
-                out.extend_from_slice(&$bytes);
+                let bytes = $bytes;
+                head[at] = $tag;
+                head[at + 1..at + 1 + bytes.len()].copy_from_slice(&bytes);
+                at += 1 + bytes.len();
             }};
         }
         match value {
-            Value::Null => out.push(0),
+            Value::Null => put!(0, []),
             Value::Bool(v) => put!(1, [*v as u8]),
             Value::Int16(v) => put!(2, v.to_le_bytes()),
             Value::Int32(v) => put!(3, v.to_le_bytes()),
@@ -101,17 +121,18 @@ impl RedoBuffer {
             Value::Int128(v) => put!(5, v.to_le_bytes()),
             Value::Float32(v) => put!(6, v.to_le_bytes()),
             Value::Float64(v) => put!(7, v.to_le_bytes()),
-            Value::Bytes(v) => {
-                put!(8, (v.len() as u32).to_le_bytes());
-                out.extend_from_slice(v);
-            }
+            Value::Bytes(v) => put!(8, (v.len() as u32).to_le_bytes()),
+        }
+        self.bytes.extend_from_slice(&head[..at]);
+        if let Value::Bytes(v) = value {
+            self.bytes.extend_from_slice(v);
         }
     }
     pub(crate) fn insert(&mut self, table: TableId, row: RowId, values: &[Value<'_>]) {
         if self.enabled {
             self.row_head(INSERT, table, row);
             self.bytes.extend_from_slice(&(values.len() as u16).to_le_bytes());
-            values.iter().for_each(|value| self.value(value));
+            values.iter().for_each(|value| self.value(None, value));
         }
     }
     pub(crate) fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) {
@@ -119,8 +140,7 @@ impl RedoBuffer {
             self.row_head(UPDATE, table, row);
             self.bytes.extend_from_slice(&(values.len() as u16).to_le_bytes());
             for (column, value) in columns.iter().zip(values) {
-                self.bytes.extend_from_slice(&column.0.to_le_bytes());
-                self.value(value);
+                self.value(Some(*column), value);
             }
         }
     }
@@ -149,6 +169,15 @@ impl RedoBuffer {
             self.bytes.push(META);
             self.bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
             self.bytes.extend_from_slice(payload);
+        }
+    }
+}
+
+impl Drop for RedoBuffer {
+    fn drop(&mut self) {
+        if self.enabled && self.bytes.capacity() <= LARGEST_SPARE_BYTES {
+            self.bytes.clear();
+            SPARE.set(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -284,7 +313,7 @@ mod tests {
         redo.meta(b"ddl");
         redo.truncate(mark);
         redo.update(table, row, &[ColumnId(3)], &[Value::Float64(0.5)]);
-        log.extend(redo.take());
+        log.append(redo.pending());
         let operations = read_operations(&log).unwrap();
         assert_eq!(operations.len(), 2);
         assert!(matches!(&operations[0], RedoOperation::Insert { values, .. } if values[2] == Value::Bytes(b"abc")));

@@ -300,6 +300,34 @@ fn copy_buffer(block: &Block, offset: usize, len: usize) -> MutableBuffer {
     buffer
 }
 
+/// Whether one of the first `len` bits is not set.
+fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
+    let words = validity.typed_data::<u64>();
+    let whole = len / 64;
+    words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
+        || (!len.is_multiple_of(64) && words[whole] | u64::MAX << (len % 64) != u64::MAX)
+}
+
+fn gather_bits(bits: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
+    let mut out = MutableBuffer::from_len_zeroed(word_bytes(positions.len()));
+    for (i, &slot) in positions.iter().enumerate() {
+        if get_bit(bits, slot as usize) {
+            out[i / 8] |= 1 << (i % 8);
+        }
+    }
+    out
+}
+
+/// The validity at `positions`, from that of `len` rows.
+fn select_validity(validity: &MutableBuffer, len: usize, positions: &[u32]) -> MutableBuffer {
+    if has_nulls(validity, len) {
+        return gather_bits(validity, positions);
+    }
+    let mut all = MutableBuffer::with_capacity(word_bytes(positions.len()));
+    all.resize(word_bytes(positions.len()), u8::MAX);
+    all
+}
+
 impl RawColumn {
     fn value_bytes(physical: PhysicalType, len: usize) -> usize {
         crate::layout::value_bytes(physical, len)
@@ -317,17 +345,19 @@ impl RawColumn {
                 validity: copy_buffer(block, layout.validity_offset, word_bytes(len)),
             },
             Selection::Positions(positions) => {
-                let mut raw = Self {
-                    id,
-                    physical: layout.physical,
-                    len,
-                    values: MutableBuffer::from_len_zeroed(Self::value_bytes(layout.physical, len)),
-                    validity: MutableBuffer::from_len_zeroed(word_bytes(len)),
-                };
-                for (i, &slot) in positions.iter().enumerate() {
-                    raw.put(i, block.read_cell(id, Slot(slot)));
+                let limit = block.slot_limit() as usize;
+                let all_validity = copy_buffer(block, layout.validity_offset, word_bytes(limit));
+                let validity = select_validity(&all_validity, limit, positions);
+                let mut values = MutableBuffer::with_capacity(Self::value_bytes(layout.physical, len));
+                if layout.physical == PhysicalType::Bit {
+                    values.resize(word_bytes(len), 0);
+                    for (i, &slot) in positions.iter().enumerate() {
+                        put_bit(&mut values, i, block.read_cell(id, Slot(slot)).bits != 0);
+                    }
+                } else {
+                    block.gather(id, positions, &mut values);
                 }
-                raw
+                Self { id, physical: layout.physical, len, values, validity }
             }
         }
     }
@@ -351,34 +381,12 @@ impl RawColumn {
         self.validity.truncate(word_bytes(len));
     }
 
-    fn has_nulls(&self) -> bool {
-        let words = self.validity.typed_data::<u64>();
-        let whole = self.len / 64;
-        words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
-            || (!self.len.is_multiple_of(64) && words[whole] | u64::MAX << (self.len % 64) != u64::MAX)
-    }
-
     fn select(self, positions: &[u32]) -> Self {
         fn gather<T: arrow_buffer::ArrowNativeType>(values: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
             let values = values.typed_data::<T>();
             positions.iter().map(|&slot| values[slot as usize]).collect()
         }
-        fn gather_bits(bits: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
-            let mut out = MutableBuffer::from_len_zeroed(word_bytes(positions.len()));
-            for (i, &slot) in positions.iter().enumerate() {
-                if get_bit(bits, slot as usize) {
-                    out[i / 8] |= 1 << (i % 8);
-                }
-            }
-            out
-        }
-        let validity = if self.has_nulls() {
-            gather_bits(&self.validity, positions)
-        } else {
-            let mut all = MutableBuffer::with_capacity(word_bytes(positions.len()));
-            all.extend_from_slice(&vec![u64::MAX; positions.len().div_ceil(64)]);
-            all
-        };
+        let validity = select_validity(&self.validity, self.len, positions);
         let values = match self.physical {
             PhysicalType::Bit => gather_bits(&self.values, positions),
             PhysicalType::Fixed(2) => gather::<i16>(&self.values, positions),
@@ -391,7 +399,8 @@ impl RawColumn {
 
     fn into_array(self, column_type: ColumnType, form: ColumnForm, heap: impl FnOnce() -> Vec<Buffer>) -> ArrayRef {
         let len = self.len;
-        let nulls = self.has_nulls().then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
+        let nulls =
+            has_nulls(&self.validity, len).then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
         let values: Buffer = self.values.into();
         fn primitive<T: ArrowPrimitiveType>(
             values: Buffer,

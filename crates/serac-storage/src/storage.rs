@@ -483,6 +483,10 @@ impl Storage {
                 let _ = thread.join();
             }
         }
+        // What has become unneeded since the collectors stopped; two epochs later its memory is free.
+        for _ in 0..3 {
+            self.run_gc();
+        }
         self.lock.lock().take();
         result
     }

@@ -379,7 +379,7 @@ impl Transaction {
                 undo.stamp(timestamp);
             }
             if let Some(log) = &log {
-                log.enqueue(self.txn_no, timestamp, self.redo.take());
+                log.enqueue(self.txn_no, timestamp, self.redo.pending());
             }
             // Release: pairs with the Acquire in `begin`.
             manager.clock.store(timestamp.0, Ordering::Release);
@@ -393,7 +393,7 @@ impl Transaction {
         if let Some(undo) = self.undo.take() {
             manager.gc.submit(undo);
         }
-        if manager.gc.is_overrun() {
+        if manager.gc.is_overrun(&manager) {
             manager.gc.run_once(&manager);
         }
         Ok(CommitTicket { timestamp, log })

@@ -7,8 +7,8 @@
 //!
 //! Lifetime of a context: the running [`Transaction`](crate::transaction::Transaction) owns it; at the end it is handed to the garbage
 //! collector. `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
-//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, its
-//! segments go back to the pool.
+//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, it goes
+//! back to the pool with its first segment, and the others on their own.
 
 use crate::data_table::DataTable;
 use crate::ids::{ColumnId, RowId, Timestamp};
@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 const FIRST_SEGMENT_BYTES: usize = 512;
 /// Bytes of every later segment (the paper's size).
 const SEGMENT_BYTES: usize = 4096;
-/// Segments of one size that the pool keeps at the most.
+/// Later segments that the pool keeps at the most.
 const POOLED_SEGMENTS: usize = 4096;
+/// Contexts, each with its first segment, that the pool keeps at the most.
+const POOLED_CONTEXTS: usize = 16_384;
 
 /// What a record undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,36 +167,45 @@ impl Drop for Segment {
     }
 }
 
-/// Undo segments and contexts that wait to be used again.
+/// Undo contexts, each with its first segment, and later segments that wait to be used again.
 #[derive(Debug, Default)]
 pub struct UndoPool {
-    small: Mutex<Vec<Segment>>,
-    large: Mutex<Vec<Segment>>,
+    contexts: Mutex<Vec<Box<UndoContext>>>,
+    segments: Mutex<Vec<Segment>>,
     outstanding_bytes: AtomicUsize,
 }
 
 impl UndoPool {
-    fn take(&self, at_least: usize, first: bool) -> Segment {
-        let (pool, size) = if first { (&self.small, FIRST_SEGMENT_BYTES) } else { (&self.large, SEGMENT_BYTES) };
-        let segment = if at_least > size {
-            Segment::new(if at_least > SEGMENT_BYTES { at_least } else { SEGMENT_BYTES })
+    fn take(&self, at_least: usize) -> Segment {
+        let segment = if at_least > SEGMENT_BYTES {
+            Segment::new(at_least)
         } else {
-            pool.lock().pop().unwrap_or_else(|| Segment::new(size))
+            self.segments.lock().pop().unwrap_or_else(|| Segment::new(SEGMENT_BYTES))
         };
         self.outstanding_bytes.fetch_add(segment.capacity, Ordering::Relaxed);
         segment
     }
     fn give_back(&self, mut segment: Segment) {
         self.outstanding_bytes.fetch_sub(segment.capacity, Ordering::Relaxed);
-        let pool = match segment.capacity {
-            FIRST_SEGMENT_BYTES => &self.small,
-            SEGMENT_BYTES => &self.large,
-            _ => return,
-        };
-        segment.used = 0;
-        let mut pool = pool.lock();
-        if pool.len() < POOLED_SEGMENTS {
-            pool.push(segment);
+        if segment.capacity == SEGMENT_BYTES {
+            segment.used = 0;
+            let mut segments = self.segments.lock();
+            if segments.len() < POOLED_SEGMENTS {
+                segments.push(segment);
+            }
+        }
+    }
+    /// Takes back a context that nothing can reach any more.
+    pub(crate) fn recycle(mut context: Box<UndoContext>) {
+        let Some(pool) = context.pool.take() else { return };
+        for segment in context.segments.drain(1..) {
+            pool.give_back(segment);
+        }
+        pool.outstanding_bytes.fetch_sub(FIRST_SEGMENT_BYTES, Ordering::Relaxed);
+        context.tables.clear();
+        let mut contexts = pool.contexts.lock();
+        if contexts.len() < POOLED_CONTEXTS {
+            contexts.push(context);
         }
     }
     /// Bytes of undo segments in use.
@@ -212,7 +223,8 @@ pub struct UndoContext {
     segments: Vec<Segment>,
     records: usize,
     tables: Vec<Arc<DataTable>>,
-    pool: Arc<UndoPool>,
+    /// None while the context waits in the pool.
+    pool: Option<Arc<UndoPool>>,
 }
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
@@ -223,15 +235,26 @@ unsafe impl Sync for UndoContext {}
 impl UndoContext {
     /// An empty context for the running transaction numbered `txn_no`. Boxed: records point to it.
     pub fn new(pool: Arc<UndoPool>, txn_no: u64) -> Box<Self> {
-        Box::new(Self {
-            cell: AtomicU64::new(Timestamp::uncommitted(txn_no).0),
-            linked: AtomicUsize::new(1),
-            retired: AtomicBool::new(false),
-            segments: Vec::new(),
-            records: 0,
-            tables: Vec::new(),
-            pool,
-        })
+        pool.outstanding_bytes.fetch_add(FIRST_SEGMENT_BYTES, Ordering::Relaxed);
+        let pooled = pool.contexts.lock().pop();
+        let mut context = pooled.unwrap_or_else(|| {
+            Box::new(Self {
+                cell: AtomicU64::new(0),
+                linked: AtomicUsize::new(0),
+                retired: AtomicBool::new(false),
+                segments: vec![Segment::new(FIRST_SEGMENT_BYTES)],
+                records: 0,
+                tables: Vec::new(),
+                pool: None,
+            })
+        });
+        *context.cell.get_mut() = Timestamp::uncommitted(txn_no).0;
+        *context.linked.get_mut() = 1;
+        *context.retired.get_mut() = false;
+        context.segments[0].used = 0;
+        context.records = 0;
+        context.pool = Some(pool);
+        context
     }
     /// Stamps all versions of the transaction at once.
     pub(crate) fn stamp(&self, timestamp: Timestamp) {
@@ -268,8 +291,8 @@ impl UndoContext {
         let columns = before.len();
         let bytes = UndoRecord::bytes(columns);
         if self.segments.last().is_none_or(|s| s.capacity - s.used < bytes) {
-            let first = self.segments.is_empty();
-            self.segments.push(self.pool.take(bytes, first));
+            let pool = self.pool.as_ref().expect("a context in use has its pool");
+            self.segments.push(pool.take(bytes));
         }
         let context = ptr::from_ref::<Self>(self);
         let segment = self.segments.last_mut().expect("one was just made sure of");
@@ -335,18 +358,15 @@ impl UndoContext {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)
     }
+    /// Whether nothing but the caller's own count is left.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        // Acquire: pairs with `release`.
+        self.linked.load(Ordering::Acquire) == 1
+    }
     /// Gives up one count; true if it was the last and the caller must retire the context.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         // AcqRel: the last one out must see everything that the others did to the records.
         self.linked.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-}
-
-impl Drop for UndoContext {
-    fn drop(&mut self) {
-        for segment in self.segments.drain(..) {
-            self.pool.give_back(segment);
-        }
     }
 }

@@ -1,17 +1,21 @@
 //! One conjunct of a scan's filter.
 //!
-//! A comparison of a number, date or short decimal column with a constant runs on the column's raw values with the operators' select kernel
-//! (decimals as scaled 64-bit integers). Everything else is a DataFusion expression over just the columns it names.
+//! A comparison of a number, date or short decimal column with a constant or with another such column runs on the raw values with the
+//! operators' select kernels (decimals as scaled 64-bit integers), and so does the key filter of a join. Everything else is a DataFusion
+//! expression over just the columns it names.
 
+use super::key_filter::KeyFilter;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use serac_operators::select::{Comparison, positions_of, select};
+use serac_operators::select::{Comparison, positions_of, select, select_pairs};
 use serac_storage::{ColumnForm, ColumnType, TableSchema};
 use std::sync::Arc;
 
@@ -25,6 +29,8 @@ enum Constant {
 #[derive(Clone, Debug)]
 enum Test {
     Compare(Comparison, Constant),
+    CompareColumns(Comparison),
+    Keys(Arc<KeyFilter>),
     Expression { expr: Arc<dyn PhysicalExpr>, schema: SchemaRef },
 }
 
@@ -70,9 +76,26 @@ fn constant_of(column_type: ColumnType, value: &ScalarValue) -> Option<(Constant
     }
 }
 
+fn compare_columns_of(schema: &TableSchema, binary: &BinaryExpr, comparison: Comparison) -> Option<Conjunct> {
+    let (left, right) = (binary.left().downcast_ref::<Column>()?, binary.right().downcast_ref::<Column>()?);
+    let column_type = schema.columns.get(left.index())?.column_type;
+    if column_type != schema.columns.get(right.index())?.column_type {
+        return None;
+    }
+    let form = match column_type {
+        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Date => ColumnForm::Arrow,
+        ColumnType::Decimal { precision, .. } if precision <= 18 => ColumnForm::Scaled64,
+        _ => return None,
+    };
+    Some(Conjunct::with(vec![(left.index(), form), (right.index(), form)], Test::CompareColumns(comparison), false))
+}
+
 fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conjunct> {
     let binary = expr.downcast_ref::<BinaryExpr>()?;
     let comparison = comparison_of(*binary.op())?;
+    if let Some(conjunct) = compare_columns_of(schema, binary, comparison) {
+        return Some(conjunct);
+    }
     let (column, literal, comparison) =
         match (binary.left().downcast_ref::<Column>(), binary.right().downcast_ref::<Literal>()) {
             (Some(column), Some(literal)) => (column, literal, comparison),
@@ -84,16 +107,41 @@ fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conj
         };
     let column_type = schema.columns.get(column.index())?.column_type;
     let (constant, form) = constant_of(column_type, literal.value())?;
-    Some(Conjunct {
-        columns: vec![(column.index(), form)],
-        test: Test::Compare(comparison, constant),
-        optional: false,
-        rows_in: 0,
-        rows_out: 0,
-    })
+    Some(Conjunct::with(vec![(column.index(), form)], Test::Compare(comparison, constant), false))
+}
+
+/// The values of an integer-like column.
+enum Raw<'a> {
+    Int16(&'a [i16]),
+    Int32(&'a [i32]),
+    Int64(&'a [i64]),
+    Other,
+}
+
+fn raw_of(array: &ArrayRef) -> Raw<'_> {
+    match array.data_type() {
+        DataType::Int16 => Raw::Int16(array.as_primitive::<Int16Type>().values()),
+        DataType::Int32 => Raw::Int32(array.as_primitive::<Int32Type>().values()),
+        DataType::Date32 => Raw::Int32(array.as_primitive::<Date32Type>().values()),
+        DataType::Int64 => Raw::Int64(array.as_primitive::<Int64Type>().values()),
+        _ => Raw::Other,
+    }
+}
+
+fn different_types() -> DataFusionError {
+    DataFusionError::Internal("a conjunct was given a column of another type".into())
 }
 
 impl Conjunct {
+    fn with(columns: Vec<(usize, ColumnForm)>, test: Test, optional: bool) -> Self {
+        Self { columns, test, optional, rows_in: 0, rows_out: 0 }
+    }
+
+    /// The conjunct that leaves the rows whose `column` may be among a join's keys.
+    pub(super) fn keys(column: usize, filter: Arc<KeyFilter>) -> Self {
+        Self::with(vec![(column, ColumnForm::Arrow)], Test::Keys(filter), true)
+    }
+
     /// The conjunct for an expression over the table's columns.
     pub(super) fn new(schema: &TableSchema, arrow: &Schema, expr: &Arc<dyn PhysicalExpr>) -> Result<Self> {
         if let Some(compare) = compare_of(schema, expr) {
@@ -117,7 +165,7 @@ impl Conjunct {
             .data;
         let schema = Arc::new(arrow.project(&columns)?);
         let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
-        Ok(Self { columns, test: Test::Expression { expr, schema }, optional, rows_in: 0, rows_out: 0 })
+        Ok(Self::with(columns, Test::Expression { expr, schema }, optional))
     }
 
     /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
@@ -125,19 +173,47 @@ impl Conjunct {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
+    /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order of this.
+    pub(super) fn rank(&self) -> f64 {
+        let cost = match &self.test {
+            Test::Compare(..) => 1.0,
+            Test::CompareColumns(..) | Test::Keys(_) => 2.0,
+            Test::Expression { .. } => 8.0,
+        };
+        let left = if self.rows_in == 0 { 0.5 } else { self.rows_out as f64 / self.rows_in as f64 };
+        cost / (1.0 - left).max(1e-3)
+    }
+
     /// The positions, among `rows` rows, at which the conjunct holds; none if it holds for all.
     pub(super) fn select(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
         let positions = match &self.test {
             Test::Compare(comparison, constant) => {
-                let (array, c) = (&arrays[0], *comparison);
-                let nulls = array.nulls();
-                match *constant {
-                    Constant::Int16(v) => select(array.as_primitive::<Int16Type>().values(), nulls, c, v),
-                    Constant::Int32(v) => match array.as_primitive_opt::<Int32Type>() {
-                        Some(array) => select(array.values(), nulls, c, v),
-                        None => select(array.as_primitive::<Date32Type>().values(), nulls, c, v),
-                    },
-                    Constant::Int64(v) => select(array.as_primitive::<Int64Type>().values(), nulls, c, v),
+                let nulls = arrays[0].nulls();
+                match (raw_of(&arrays[0]), *constant) {
+                    (Raw::Int16(values), Constant::Int16(v)) => select(values, nulls, *comparison, v),
+                    (Raw::Int32(values), Constant::Int32(v)) => select(values, nulls, *comparison, v),
+                    (Raw::Int64(values), Constant::Int64(v)) => select(values, nulls, *comparison, v),
+                    _ => return Err(different_types()),
+                }
+            }
+            Test::CompareColumns(comparison) => {
+                let nulls = NullBuffer::union(arrays[0].nulls(), arrays[1].nulls());
+                match (raw_of(&arrays[0]), raw_of(&arrays[1])) {
+                    (Raw::Int16(l), Raw::Int16(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    (Raw::Int32(l), Raw::Int32(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    (Raw::Int64(l), Raw::Int64(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
+                    _ => return Err(different_types()),
+                }
+            }
+            Test::Keys(filter) => {
+                // Not known yet: no trial.
+                let Some(keys) = filter.keys() else { return Ok(None) };
+                let nulls = arrays[0].nulls();
+                match raw_of(&arrays[0]) {
+                    Raw::Int16(values) => keys.select(values, nulls),
+                    Raw::Int32(values) => keys.select(values, nulls),
+                    Raw::Int64(values) => keys.select(values, nulls),
+                    Raw::Other => return Err(different_types()),
                 }
             }
             Test::Expression { expr, schema } => {

@@ -3,6 +3,7 @@
 //! Partitions share one cursor over the block numbers, so that threads balance by themselves.
 
 use super::conjunct::Conjunct;
+use super::key_filter::KeyFilter;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -31,8 +32,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Blocks looked at without output before the task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
+/// Blocks after which the conjuncts are put in order anew.
+const BLOCKS_PER_ORDER: u32 = 8;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
-const SAMPLED_BLOCKS: u32 = 3;
+const SAMPLED_BLOCKS: u64 = 3;
 
 /// Reads a table's blocks; see the module.
 #[derive(Debug, Clone)]
@@ -45,6 +48,8 @@ pub struct SeracScanExec {
     projection: Vec<usize>,
     /// Conjuncts over `full_schema`.
     filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Columns whose values must be among the keys of a join.
+    key_filters: Vec<(usize, Arc<KeyFilter>)>,
     limit: Option<usize>,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
@@ -61,52 +66,50 @@ impl SeracScanExec {
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
+        estimated_rows: f64,
         limit: Option<usize>,
         partitions: usize,
     ) -> Result<Self> {
         let blocks = table.data.block_count() as usize;
         let properties = properties(&full_schema, &projection, partitions.min(blocks).max(1))?;
-        let mut scan = Self {
-            estimated_rows: table.data.approximate_rows() as usize,
+        Ok(Self {
+            estimated_rows: estimated_rows.ceil() as usize,
             statistics: table.statistics(&snapshot),
             table,
             snapshot,
             full_schema,
             projection,
             filters,
+            key_filters: Vec::new(),
             limit,
             next_block: Arc::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
-        };
-        scan.estimate()?;
-        Ok(scan)
+        })
     }
 
     fn conjuncts(&self) -> Result<Vec<Conjunct>> {
-        self.filters.iter().map(|f| Conjunct::new(self.table.data.schema(), &self.full_schema, f)).collect()
+        let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &self.filters)?;
+        conjuncts.extend(self.key_filters.iter().map(|(column, filter)| Conjunct::keys(*column, filter.clone())));
+        Ok(conjuncts)
     }
 
-    /// Runs the filters over a few blocks.
-    fn estimate(&mut self) -> Result<()> {
-        let blocks = self.table.data.block_count();
-        if self.filters.is_empty() || blocks == 0 {
-            return Ok(());
-        }
-        let mut conjuncts = self.conjuncts()?;
-        let (mut seen, mut left) = (0usize, 0usize);
-        for i in 0..blocks.min(SAMPLED_BLOCKS) {
-            let no = BlockNo(
-                ((2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(blocks.min(SAMPLED_BLOCKS)))) as u32,
-            );
-            let Some(mut reader) = self.table.data.read_block(&self.snapshot, no) else { continue };
-            seen += reader.visible().len();
-            left += filter_block(&mut reader, &mut conjuncts)?.0.len();
-        }
-        if seen > 0 {
-            self.estimated_rows = (self.estimated_rows as f64 * left as f64 / seen as f64).ceil() as usize;
-        }
-        Ok(())
+    pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.filters
+    }
+    pub(super) fn full_schema(&self) -> &SchemaRef {
+        &self.full_schema
+    }
+    /// The scan with key filters on some columns in place of the dynamic filter `id`.
+    pub(super) fn with_key_filters(
+        &self,
+        id: u64,
+        key_filters: impl IntoIterator<Item = (usize, Arc<KeyFilter>)>,
+    ) -> Self {
+        let mut scan = self.clone();
+        scan.filters.retain(|filter| filter.expression_id() != Some(id));
+        scan.key_filters.extend(key_filters);
+        scan
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
@@ -132,6 +135,30 @@ fn properties(full_schema: &SchemaRef, projection: &[usize], partitions: usize) 
         EmissionType::Incremental,
         Boundedness::Bounded,
     )))
+}
+
+/// The conjuncts for expressions over a table's columns.
+pub(super) fn conjuncts_of(
+    table: &Table,
+    full_schema: &SchemaRef,
+    filters: &[Arc<dyn PhysicalExpr>],
+) -> Result<Vec<Conjunct>> {
+    filters.iter().map(|filter| Conjunct::new(table.data.schema(), full_schema, filter)).collect()
+}
+
+/// The share of rows that the conjuncts leave, from a few blocks.
+pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut [Conjunct]) -> Result<f64> {
+    let blocks = u64::from(table.data.block_count());
+    let sampled = blocks.min(SAMPLED_BLOCKS);
+    let (mut seen, mut left) = (0usize, 0usize);
+    for i in 0..sampled {
+        let no = BlockNo(((2 * i + 1) * blocks / (2 * sampled)) as u32);
+        let Some(mut reader) = table.data.read_block(snapshot, no) else { continue };
+        seen += reader.visible().len();
+        left += filter_block(&mut reader, conjuncts)?.0.len();
+    }
+    // That no row of the sample is left does not mean that none is.
+    Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
 }
 
 /// Columns already read, for the rows of the current selection.
@@ -183,6 +210,7 @@ struct ScanStream {
     coalescer: BatchCoalescer,
     remaining: usize,
     finished: bool,
+    blocks_read: u32,
     baseline: BaselineMetrics,
     blocks_bulk: Count,
     blocks_patched: Count,
@@ -246,6 +274,11 @@ impl ScanStream {
                 self.coalescer.finish_buffered_batch()?;
                 continue;
             }
+            self.blocks_read += 1;
+            if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
+                // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
+                self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+            }
             if let Some(mut batch) = self.read(BlockNo(no))? {
                 if batch.num_rows() > self.remaining {
                     batch = batch.slice(0, self.remaining);
@@ -268,6 +301,11 @@ impl DisplayAs for SeracScanExec {
         if !self.filters.is_empty() {
             let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
             write!(f, ", filters=[{}]", filters.join(" AND "))?;
+        }
+        if !self.key_filters.is_empty() {
+            let names: Vec<_> =
+                self.key_filters.iter().map(|(c, _)| self.full_schema.field(*c).name().as_str()).collect();
+            write!(f, ", key_filters=[{}]", names.join(", "))?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -312,6 +350,7 @@ impl ExecutionPlan for SeracScanExec {
                 .with_biggest_coalesce_batch_size(Some(context.session_config().batch_size() / 2)),
             remaining: self.limit.unwrap_or(usize::MAX),
             finished: false,
+            blocks_read: 0,
             baseline: BaselineMetrics::new(&self.metrics, partition),
             blocks_bulk: counter("blocks_bulk"),
             blocks_patched: counter("blocks_patched"),

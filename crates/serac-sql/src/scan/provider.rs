@@ -1,6 +1,7 @@
 //! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
 
-use super::exec::SeracScanExec;
+use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
+use super::lookup::{KeyLookup, SeracLookupExec};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -8,11 +9,16 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraint, Constraints, DFSchema, Result};
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
 use serac_engine::Table;
 use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The hidden column that holds row ids, where a statement asks for them.
@@ -27,6 +33,8 @@ pub struct SeracTable {
     full_schema: SchemaRef,
     schema: SchemaRef,
     constraints: Constraints,
+    /// Rows that filters leave, by the filters' text: planning asks again and again.
+    estimates: Mutex<HashMap<String, f64>>,
 }
 
 impl SeracTable {
@@ -49,7 +57,66 @@ impl SeracTable {
             })
             .collect();
         let schema = if with_row_id { full_schema.clone() } else { plain };
-        Self { table, snapshot, full_schema, schema, constraints: Constraints::new_unverified(constraints) }
+        Self {
+            table,
+            snapshot,
+            full_schema,
+            schema,
+            constraints: Constraints::new_unverified(constraints),
+            estimates: Mutex::default(),
+        }
+    }
+}
+
+impl SeracTable {
+    /// The conjuncts of `filters`, over the table's columns and the row id.
+    fn conjuncts(
+        &self,
+        filters: &[Expr],
+        physical: impl Fn(Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let schema = DFSchema::try_from(self.full_schema.clone())?;
+        let mut conjuncts = Vec::new();
+        for filter in unnormalize_cols(filters.iter().cloned()) {
+            let filter = physical(filter, &schema)?;
+            conjuncts.extend(split_conjunction(&filter).into_iter().cloned());
+        }
+        Ok(conjuncts)
+    }
+
+    /// About how many rows `filters` leave: they are tried on a few blocks.
+    pub(crate) fn estimated_rows(&self, filters: &[Expr]) -> f64 {
+        let all = self.table.data.approximate_rows() as f64;
+        if filters.is_empty() {
+            return all;
+        }
+        let key = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(" AND ");
+        if let Some(known) = self.estimates.lock().get(&key) {
+            return *known;
+        }
+        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            return lookup.candidates() as f64;
+        }
+        let context = PhysicalPlanningContext::default();
+        let physical =
+            |filter: Expr, schema: &DFSchema| create_physical_expr(&filter, schema, &ExecutionProps::new(), &context);
+        let share = self.conjuncts(filters, physical).and_then(|conjuncts| {
+            let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
+            sampled_share(&self.table, &self.snapshot, &mut conjuncts)
+        });
+        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
+        let rows = all * share.unwrap_or(1.0);
+        self.estimates.lock().insert(key, rows);
+        rows
+    }
+
+    /// How many different values a column has among how many rows; none where it is not known.
+    pub(crate) fn distinct_values(&self, column: &str) -> Option<(f64, f64)> {
+        let at = self.table.definition.columns.iter().position(|c| c.name == column)?;
+        let rows = self.table.data.approximate_rows() as f64;
+        let key = self.table.definition.keys.iter().any(|key| key.unique && key.columns == [at]);
+        let distinct = if key { rows } else { self.table.statistics(&self.snapshot).distinct[at]? as f64 };
+        Some((distinct.max(1.0), rows))
     }
 }
 
@@ -86,11 +153,11 @@ impl TableProvider for SeracTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let df_schema = DFSchema::try_from(self.full_schema.clone())?;
-        let mut conjuncts = Vec::new();
-        for filter in filters {
-            let filter = state.create_physical_expr(filter.clone(), &df_schema)?;
-            conjuncts.extend(split_conjunction(&filter).into_iter().cloned());
+        let conjuncts = self.conjuncts(filters, |filter, schema| state.create_physical_expr(filter, schema))?;
+        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
+            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            return Ok(Arc::new(lookup));
         }
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
@@ -98,6 +165,7 @@ impl TableProvider for SeracTable {
             self.full_schema.clone(),
             projection,
             conjuncts,
+            self.estimated_rows(filters),
             limit,
             state.config().target_partitions(),
         )?))

@@ -11,8 +11,9 @@ use super::frame::{Frame, FrameKind, SEGMENT_HEADER_BYTES, frame_bytes, segment_
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, StorageFile};
 use crate::ids::Timestamp;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,13 @@ pub enum Durability {
 
 /// The loss window of [`Durability::Relaxed`].
 pub const RELAXED_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Payloads up to this many bytes are copied into the queue's common bytes.
+const LARGEST_COMMON_PAYLOAD: usize = 16 << 10;
+/// Buffers of the log thread keep up to this many bytes.
+const LARGEST_SPARE_BYTES: usize = 8 << 20;
+/// Commits wait while more than this is queued: the log must not fall behind without bound.
+const LARGEST_QUEUE_BYTES: usize = 64 << 20;
 
 /// How the log is kept.
 #[derive(Clone, Debug)]
@@ -65,7 +73,32 @@ struct Queued {
     kind: FrameKind,
     txn_no: u64,
     commit_ts: Timestamp,
-    redo: Vec<u8>,
+    redo: Redo,
+}
+
+/// A frame's payload: by itself, or a range of the queue's common bytes.
+enum Redo {
+    Own(Vec<u8>),
+    Common(Range<usize>),
+}
+
+/// Frames that wait for the log thread.
+#[derive(Default)]
+struct Queue {
+    frames: Vec<Queued>,
+    common: Vec<u8>,
+    /// Bytes of all payloads.
+    bytes: usize,
+}
+
+impl Queue {
+    /// Empties the queue; its memory is kept for the next frames, unless it has become large.
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.common.clear();
+        self.common.shrink_to(LARGEST_SPARE_BYTES);
+        self.bytes = 0;
+    }
 }
 
 struct State {
@@ -74,7 +107,9 @@ struct State {
     first_index: usize,
     /// Segments before this process, by number, with the newest commit in each.
     old_segments: Vec<(u64, u64)>,
-    queue: Vec<Queued>,
+    queue: Queue,
+    /// The emptied queue of the last write, for the next one.
+    spare: Queue,
     writing: bool,
     next_sequence: u64,
     newest: Timestamp,
@@ -122,7 +157,8 @@ impl LogManager {
                 segments: VecDeque::new(),
                 first_index: 0,
                 old_segments,
-                queue: Vec::new(),
+                queue: Queue::default(),
+                spare: Queue::default(),
                 writing: false,
                 next_sequence: last_sequence + 1,
                 newest,
@@ -142,7 +178,7 @@ impl LogManager {
         {
             let mut state = log.state.lock();
             log.add_segment(&mut state, next_segment, 0)?;
-            log.push(&mut state, FrameKind::Open, 0, Timestamp::ZERO, Vec::new())?;
+            log.push(&mut state, FrameKind::Open, 0, Timestamp::ZERO, &mut Vec::new())?;
         }
         let thread = {
             let log = log.clone();
@@ -206,7 +242,14 @@ impl LogManager {
         Ok(())
     }
 
-    fn push(&self, state: &mut State, kind: FrameKind, txn_no: u64, commit_ts: Timestamp, redo: Vec<u8>) -> Result<()> {
+    fn push(
+        &self,
+        state: &mut State,
+        kind: FrameKind,
+        txn_no: u64,
+        commit_ts: Timestamp,
+        redo: &mut Vec<u8>,
+    ) -> Result<()> {
         self.make_room(state, redo.len())?;
         let mut last = state.segments.back().expect("there is always a segment").lock();
         let offset = last.assigned;
@@ -220,7 +263,16 @@ impl LogManager {
         if kind == FrameKind::Part {
             state.open_parts.entry(txn_no).or_insert(number);
         }
-        state.queue.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
+        let queue = &mut state.queue;
+        queue.bytes += redo.len();
+        let redo = if redo.len() > LARGEST_COMMON_PAYLOAD {
+            Redo::Own(std::mem::take(redo))
+        } else {
+            let from = queue.common.len();
+            queue.common.extend_from_slice(redo);
+            Redo::Common(from..queue.common.len())
+        };
+        queue.frames.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
         Ok(())
     }
 
@@ -230,11 +282,20 @@ impl LogManager {
     /// # Errors
     /// [`StorageError::DiskFull`], or [`StorageError::LogFailed`] once the log is poisoned.
     pub fn reserve(&self, bytes: usize) -> Result<()> {
-        self.make_room(&mut self.state.lock(), bytes)
+        self.make_room(&mut self.state_with_room(), bytes)
     }
 
-    /// Takes a commit. Its space was reserved.
-    pub fn enqueue(&self, txn_no: u64, commit_ts: Timestamp, redo: Vec<u8>) {
+    /// The latched state, once the log thread is not too far behind.
+    fn state_with_room(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        while state.queue.bytes > LARGEST_QUEUE_BYTES && state.failed.is_none() {
+            self.done.wait(&mut state);
+        }
+        state
+    }
+
+    /// Takes a commit, whose space was reserved, and its redo; a long one leaves an empty vector behind.
+    pub fn enqueue(&self, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
         let mut state = self.state.lock();
         state.newest = commit_ts;
         state.open_parts.remove(&txn_no);
@@ -248,8 +309,8 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
-    pub fn append_part(&self, txn_no: u64, redo: Vec<u8>) -> Result<()> {
-        self.push(&mut self.state.lock(), FrameKind::Part, txn_no, Timestamp::ZERO, redo)?;
+    pub fn append_part(&self, txn_no: u64, mut redo: Vec<u8>) -> Result<()> {
+        self.push(&mut self.state_with_room(), FrameKind::Part, txn_no, Timestamp::ZERO, &mut redo)?;
         self.work.notify_one();
         Ok(())
     }
@@ -261,7 +322,7 @@ impl LogManager {
         if let Some(txn_no) = aborted {
             state.open_parts.remove(&txn_no);
         }
-        if state.queue.is_empty() && !state.writing && state.failed.is_none() {
+        if state.queue.frames.is_empty() && !state.writing && state.failed.is_none() {
             // Release: pairs with `durable_ts`.
             self.durable.store(timestamp.0, Ordering::Release);
         }
@@ -338,7 +399,7 @@ impl LogManager {
         let unneeded = state.old_segments.iter().take_while(|(_, newest)| *newest <= checkpoint.0).count();
         let mut dropped: Vec<u64> = state.old_segments.drain(..unneeded).map(|(number, _)| number).collect();
         if state.old_segments.is_empty() {
-            let oldest_queued = state.queue.first().map_or(usize::MAX, |q| q.segment);
+            let oldest_queued = state.queue.frames.first().map_or(usize::MAX, |q| q.segment);
             while state.segments.len() > 1 && !state.writing && state.first_index < oldest_queued {
                 let front = state.segments.front().expect("there are two").lock();
                 if front.newest_commit > checkpoint.0 || front.number >= oldest_part {
@@ -374,10 +435,11 @@ impl LogManager {
     }
 
     fn run(&self) {
+        let mut bytes = Vec::new();
         loop {
-            let (batch, newest, segments) = {
+            let (mut batch, newest, segments) = {
                 let mut state = self.state.lock();
-                while state.queue.is_empty() && !state.shutdown {
+                while state.queue.frames.is_empty() && !state.shutdown {
                     self.work.wait(&mut state);
                 }
                 if self.options.durability == Durability::Relaxed && !state.shutdown {
@@ -385,23 +447,27 @@ impl LogManager {
                     std::thread::sleep(RELAXED_INTERVAL / 2);
                     state = self.state.lock();
                 }
-                if state.queue.is_empty() {
+                if state.queue.frames.is_empty() {
                     return; // shut down, and nothing left
                 }
                 state.writing = true;
-                let batch = std::mem::take(&mut state.queue);
+                let spare = std::mem::take(&mut state.spare);
+                let batch = std::mem::replace(&mut state.queue, spare);
                 let segments: Vec<(usize, Arc<Mutex<Segment>>)> =
                     state.segments.iter().enumerate().map(|(i, s)| (state.first_index + i, s.clone())).collect();
                 (batch, state.newest, segments)
             };
-            let newest_commit = batch.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
-            let result = self.write(&batch, &segments);
+            let newest_commit = batch.frames.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
+            let newest_sequence = batch.frames.last().expect("not empty").sequence;
+            let result = self.write(&batch, &segments, &mut bytes);
             let mut state = self.state.lock();
             state.writing = false;
+            batch.clear();
+            state.spare = batch;
             match result {
                 Ok(()) => {
-                    self.synced_sequence.store(batch.last().expect("not empty").sequence, Ordering::Relaxed);
-                    let durable = if state.queue.is_empty() { state.newest.max(newest) } else { newest_commit };
+                    self.synced_sequence.store(newest_sequence, Ordering::Relaxed);
+                    let durable = if state.queue.frames.is_empty() { state.newest.max(newest) } else { newest_commit };
                     // Release: pairs with `durable_ts`. Never backwards: a batch of parts alone has no commit.
                     self.durable.fetch_max(durable.0, Ordering::Release);
                 }
@@ -430,28 +496,38 @@ impl LogManager {
     }
 
     /// Writes the frames, neighbours in one write, and syncs the segments touched.
-    fn write(&self, batch: &[Queued], segments: &[(usize, Arc<Mutex<Segment>>)]) -> std::io::Result<()> {
+    fn write(
+        &self,
+        batch: &Queue,
+        segments: &[(usize, Arc<Mutex<Segment>>)],
+        bytes: &mut Vec<u8>,
+    ) -> std::io::Result<()> {
         let synced = self.synced_sequence.load(Ordering::Relaxed);
+        let frames = &batch.frames;
         let mut at = 0;
-        while at < batch.len() {
-            let index = batch[at].segment;
-            let run = batch[at..].iter().take_while(|q| q.segment == index).count();
-            let mut bytes = Vec::new();
-            for queued in &batch[at..at + run] {
+        while at < frames.len() {
+            let index = frames[at].segment;
+            let run = frames[at..].iter().take_while(|q| q.segment == index).count();
+            bytes.clear();
+            bytes.shrink_to(LARGEST_SPARE_BYTES);
+            for queued in &frames[at..at + run] {
                 write_frame(
-                    &mut bytes,
+                    bytes,
                     &Frame {
                         sequence: queued.sequence,
                         synced,
                         kind: queued.kind,
                         txn_no: queued.txn_no,
                         commit_ts: queued.commit_ts,
-                        payload: &queued.redo,
+                        payload: match &queued.redo {
+                            Redo::Own(redo) => redo,
+                            Redo::Common(range) => &batch.common[range.clone()],
+                        },
                     },
                 );
             }
             let file = segments.iter().find(|(i, _)| *i == index).expect("the frame's segment").1.lock().file.clone();
-            file.write_all_at(&bytes, batch[at].offset)?;
+            file.write_all_at(bytes, frames[at].offset)?;
             file.sync()?;
             self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             self.syncs.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,382 @@
+//! Writing rows through all constraints and indexes.
+//!
+//! Rows are written first and checked at the end of their batch, against the newest state of other rows, not against the snapshot:
+//! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. Index entries are added before the
+//! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
+
+use crate::definition::{ColumnDefinition, TableDefinition};
+use crate::error::{EngineError, Result};
+use crate::table::{Table, TableIndex};
+use crate::transaction::Transaction;
+use crate::values::{display, value_at};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
+use serac_index::ordered::key;
+use serac_storage::{ColumnId, LatestState, RowBuffer, RowId, Value};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Batches of fewer rows are inserted row by row, into blocks that have room.
+const BULK_ROWS: usize = 1_024;
+
+/// Checks and normalises the columns of a batch against the definition: NOT NULL, lengths, CHAR's trailing blanks.
+fn check_columns(table: &TableDefinition, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+    let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
+    for (array, &column) in arrays.iter_mut().zip(columns) {
+        let definition = &table.columns[column];
+        if !definition.nullable && array.null_count() > 0 {
+            return Err(EngineError::NotNull { table: table.name.clone(), column: definition.name.clone() });
+        }
+        if definition.sql_type.length.is_some() {
+            *array = check_length(definition, array)?;
+        }
+    }
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        arrays,
+        &arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
+    )
+    .map_err(serac_storage::StorageError::from)?)
+}
+
+fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
+    let limit = definition.sql_type.length.expect("checked by the caller") as usize;
+    let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
+    let trim = |s: &str| s.trim_end_matches(' ').len();
+    let blanks = definition.sql_type.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());
+    let checked: StringViewArray =
+        if blanks { strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect() } else { strings.clone() };
+    if checked.iter().flatten().any(|s| s.len() > limit && s.chars().count() > limit) {
+        return Err(EngineError::TooLong { sql_type: definition.sql_type.to_string() });
+    }
+    Ok(Arc::new(checked))
+}
+
+fn storage_ids(columns: &[usize]) -> Vec<ColumnId> {
+    columns.iter().map(|&c| ColumnId(c as u16)).collect()
+}
+
+fn all_columns(table: &Table) -> Vec<ColumnId> {
+    (0..table.definition.columns.len() as u16).map(ColumnId).collect()
+}
+
+/// An update of the same columns of several rows.
+pub(crate) struct RowsUpdate<'t> {
+    table: &'t Arc<Table>,
+    columns: &'t [usize],
+    ids: Vec<ColumnId>,
+    /// Indexes over a changed column.
+    touched: Vec<Arc<TableIndex>>,
+    /// Whether a changed column is part of a foreign key.
+    references: bool,
+    /// Whether other rows may reference the table's.
+    referenced: bool,
+    old: RowBuffer,
+    /// Rows whose unique keys are to be checked.
+    written: Vec<RowId>,
+}
+
+impl Transaction {
+    /// Inserts a row: a value for every column.
+    ///
+    /// # Errors
+    /// Violated constraints and conflicts.
+    pub fn insert_row(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+        self.lock_for_write(table)?;
+        let id = self.insert_unchecked(table, row)?;
+        self.check_keys(table, id, row)?;
+        Ok(id)
+    }
+
+    fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+        for (value, column) in row.iter().zip(&table.definition.columns) {
+            if value.is_null() && !column.nullable {
+                return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+            }
+        }
+        let id = table.data.insert(self.storage(), row)?;
+        self.add_entries(table, id, row);
+        self.note_new_child(table, row);
+        Ok(id)
+    }
+
+    /// Inserts all rows of a batch that has the table's columns. Returns row ids as ranges of their 64-bit form, in the rows' order.
+    ///
+    /// # Errors
+    /// Violated constraints and conflicts; the caller rolls the statement back.
+    pub fn insert_batch(&mut self, table: &Arc<Table>, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
+        self.lock_for_write(table)?;
+        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+        let batch = check_columns(&table.definition, &all, batch)?;
+        let row_at = |row: usize| -> Vec<Value<'_>> {
+            table
+                .definition
+                .columns
+                .iter()
+                .zip(batch.columns())
+                .map(|(column, array)| value_at(array, row, column.sql_type.column_type))
+                .collect()
+        };
+        let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        if batch.num_rows() >= BULK_ROWS {
+            ranges = table.data.append(self.storage(), &batch)?;
+            if watched {
+                for (row, id) in ranges.iter().cloned().flatten().enumerate() {
+                    let values = row_at(row);
+                    self.add_entries(table, RowId::from_u64(id), &values);
+                    self.note_new_child(table, &values);
+                }
+            }
+        } else {
+            for row in 0..batch.num_rows() {
+                let id = self.insert_unchecked(table, &row_at(row))?.as_u64();
+                match ranges.last_mut() {
+                    Some(last) if last.end == id => last.end += 1,
+                    _ => ranges.push(id..id + 1),
+                }
+            }
+        }
+        if table.indexes.iter().any(|index| index.definition.unique) {
+            for (row, id) in ranges.iter().cloned().flatten().enumerate() {
+                self.check_keys(table, RowId::from_u64(id), &row_at(row))?;
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// Updates `columns` of the rows to the values of the batch's columns, row by row.
+    ///
+    /// # Errors
+    /// Violated constraints and conflicts; the caller rolls the statement back.
+    pub fn update_batch(
+        &mut self,
+        table: &Arc<Table>,
+        rows: &[RowId],
+        columns: &[usize],
+        new: &RecordBatch,
+    ) -> Result<()> {
+        assert_eq!(rows.len(), new.num_rows(), "one row of values per row");
+        let new = check_columns(&table.definition, columns, new)?;
+        let mut update = self.start_update(table, columns)?;
+        for (i, &row) in rows.iter().enumerate() {
+            let values: Vec<Value<'_>> = new
+                .columns()
+                .iter()
+                .zip(columns)
+                .map(|(array, &c)| value_at(array, i, table.definition.columns[c].sql_type.column_type))
+                .collect();
+            self.update_row(&mut update, row, &values)?;
+        }
+        self.finish_update(update)
+    }
+
+    /// Begins an update of several rows; see [`RowsUpdate`].
+    pub(crate) fn start_update<'t>(&mut self, table: &'t Arc<Table>, columns: &'t [usize]) -> Result<RowsUpdate<'t>> {
+        self.lock_for_write(table)?;
+        let is_touched = |key: &[usize]| key.iter().any(|c| columns.contains(c));
+        Ok(RowsUpdate {
+            table,
+            columns,
+            ids: storage_ids(columns),
+            touched: table.indexes.iter().filter(|index| is_touched(&index.definition.columns)).cloned().collect(),
+            references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
+            referenced: self.is_referenced(table),
+            old: RowBuffer::default(),
+            written: Vec::new(),
+        })
+    }
+
+    /// Updates one row. The values' types and lengths are the columns'.
+    pub(crate) fn update_row(&mut self, update: &mut RowsUpdate<'_>, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        let (table, snapshot) = (update.table, self.snapshot().clone());
+        let watched = !update.touched.is_empty() || update.references;
+        if watched {
+            table.data.read(&snapshot, row, &all_columns(table), &mut update.old);
+        }
+        table.data.update(self.storage(), row, &update.ids, values)?;
+        if !watched {
+            return Ok(());
+        }
+        let before = update.old.values();
+        let mut after = before.clone();
+        for (&column, value) in update.columns.iter().zip(values) {
+            after[column] = *value;
+        }
+        for index in &update.touched {
+            let ((old_key, _), (new_key, _)) = (index.key_of(&before), index.key_of(&after));
+            if old_key != new_key {
+                self.add_entry(table, index, row, new_key);
+                self.drop_entry_later(table, index, row, old_key);
+            }
+        }
+        if update.references {
+            self.note_new_child(table, &after);
+        }
+        if update.referenced {
+            self.note_gone_parent(table, row, &before, Some(&after))?;
+        }
+        if update.touched.iter().any(|index| index.definition.unique) {
+            update.written.push(row);
+        }
+        Ok(())
+    }
+
+    /// Checks unique keys once all rows have their new values.
+    pub(crate) fn finish_update(&mut self, mut update: RowsUpdate<'_>) -> Result<()> {
+        let (snapshot, all) = (self.snapshot().clone(), all_columns(update.table));
+        for row in update.written {
+            if update.table.data.read(&snapshot, row, &all, &mut update.old) {
+                self.check_keys(update.table, row, &update.old.values())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the rows.
+    ///
+    /// # Errors
+    /// Conflicts; violated foreign keys at the statement's end.
+    pub fn delete_batch(&mut self, table: &Arc<Table>, rows: &[RowId]) -> Result<()> {
+        self.lock_for_write(table)?;
+        let referenced = self.is_referenced(table);
+        let watched = referenced || !table.indexes.is_empty();
+        let all = all_columns(table);
+        let mut old = RowBuffer::default();
+        for &row in rows {
+            if watched {
+                let snapshot = self.snapshot().clone();
+                table.data.read(&snapshot, row, &all, &mut old);
+            }
+            table.data.delete(self.storage(), row)?;
+            if watched {
+                let before = old.values();
+                for index in &table.indexes {
+                    self.drop_entry_later(table, index, row, index.key_of(&before).0);
+                }
+                if referenced {
+                    self.note_gone_parent(table, row, &before, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    // ---- index entries
+
+    fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) {
+        for index in &table.indexes {
+            let (key, _) = index.key_of(values);
+            self.add_entry(table, index, row, key);
+        }
+    }
+    fn add_entry(&mut self, table: &Arc<Table>, index: &Arc<TableIndex>, row: RowId, key: Vec<u8>) {
+        index.entries.insert(&key, row);
+        let (table, index) = (table.clone(), index.clone());
+        self.storage().on_abort(Box::new(move || remove_if_unused(&table, &index, row, &key)));
+    }
+    /// An older snapshot may still need the entry.
+    fn drop_entry_later(&mut self, table: &Arc<Table>, index: &Arc<TableIndex>, row: RowId, key: Vec<u8>) {
+        let (table, index) = (table.clone(), index.clone());
+        self.storage().on_obsolete(Box::new(move || remove_if_unused(&table, &index, row, &key)));
+    }
+
+    /// Checks the unique keys of a row that was just written.
+    fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        for index in table.indexes.iter().filter(|index| index.definition.unique) {
+            let (wanted, has_null) = index.key_of(values);
+            if has_null {
+                continue;
+            }
+            if self.find_holder(table, index, &wanted, Some(row))?.is_some() {
+                return Err(self.duplicate(table, index, values));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn duplicate(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> EngineError {
+        let names: Vec<_> =
+            index.definition.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
+        let shown: Vec<_> = index.definition.columns.iter().map(|&c| display(&values[c])).collect();
+        EngineError::Unique {
+            constraint: index.definition.name.clone(),
+            detail: format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")),
+        }
+    }
+
+    /// A row other than `except` whose newest state has the key.
+    fn find_holder(
+        &self,
+        table: &Table,
+        index: &TableIndex,
+        wanted: &[u8],
+        except: Option<RowId>,
+    ) -> Result<Option<RowId>> {
+        let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
+        for other in index.entries.rows(wanted).into_iter().filter(|&other| Some(other) != except) {
+            match table.data.read_latest(self.snapshot(), other, &columns, &mut buffer) {
+                LatestState::Absent => {}
+                LatestState::Present if key::encode(&buffer.values()).0 == wanted => return Ok(Some(other)),
+                LatestState::Present => {}
+                LatestState::WrittenByOther => {
+                    return Err(EngineError::Conflict(format!(
+                        "a concurrent transaction has written the same key of \"{}\"",
+                        index.definition.name
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row that a new row with `values` would collide with, in the given unique index or in any (INSERT … ON CONFLICT).
+    ///
+    /// # Errors
+    /// A conflict, when a concurrent transaction has written such a row that this one's snapshot does not see.
+    pub fn find_conflict(
+        &self,
+        table: &Arc<Table>,
+        only: Option<&TableIndex>,
+        values: &[Value<'_>],
+    ) -> Result<Option<RowId>> {
+        let unique = table.indexes.iter().filter(|index| index.definition.unique);
+        for index in unique.filter(|index| only.is_none_or(|only| only.definition.name == index.definition.name)) {
+            let (wanted, has_null) = index.key_of(values);
+            if has_null {
+                continue;
+            }
+            if let Some(row) = self.find_holder(table, index, &wanted, None)? {
+                if !table.data.read(self.snapshot(), row, &[], &mut RowBuffer::default()) {
+                    return Err(EngineError::Conflict(format!(
+                        "a concurrent transaction has written the same key of \"{}\"",
+                        index.definition.name
+                    )));
+                }
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The visible rows with this key.
+    pub fn lookup(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> Vec<RowId> {
+        index.lookup(&table.data, self.snapshot(), values)
+    }
+
+    /// Reads all columns of a visible row.
+    pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> bool {
+        let all = all_columns(table);
+        table.data.read(self.snapshot(), row, &all, out)
+    }
+}
+
+/// Removes an index entry unless some reachable version of the row (again) has the key.
+fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
+    let used = table
+        .data
+        .any_version_matches(row, &index.column_ids(), &mut |version| key::encode(&version.values()).0 == wanted);
+    if !used {
+        index.entries.remove(wanted, row);
+    }
+}

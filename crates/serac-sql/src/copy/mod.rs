@@ -1,0 +1,198 @@
+//! COPY … FROM and TO: CSV, Parquet, Arrow IPC; files, or streams that the session was given.
+//!
+//! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and appended to blocks as they come, and written as
+//! the query gives them.
+
+mod options;
+mod sink;
+mod source;
+
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, fold};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName};
+use futures::StreamExt;
+use options::Options;
+use parking_lot::Mutex;
+use sink::Sink;
+use source::{Input, Source};
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far a COPY is, to be read from any thread.
+#[derive(Debug, Default)]
+pub struct CopyProgress {
+    pub(crate) rows: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) total: AtomicU64,
+}
+
+impl CopyProgress {
+    /// Rows copied.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+    /// How much of the input is read, and how much there is (zero if unknown), in bytes or rows.
+    pub fn input(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+    fn restart(&self) {
+        for figure in [&self.rows, &self.done, &self.total] {
+            figure.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What STDIN and STDOUT mean in a session.
+#[derive(Default)]
+pub(crate) struct CopyStreams {
+    input: Mutex<Option<Box<dyn Read + Send>>>,
+    output: Mutex<Option<Box<dyn Write + Send>>>,
+    progress: Arc<CopyProgress>,
+}
+
+fn io(path: &str, error: std::io::Error) -> SqlError {
+    let sqlstate = if error.kind() == std::io::ErrorKind::NotFound { "58P01" } else { "58030" };
+    SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
+}
+
+impl Session {
+    /// What the next COPY … FROM STDIN reads.
+    pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
+        *self.copy_streams.input.lock() = Some(input);
+    }
+    /// What the next COPY … TO STDOUT writes to.
+    pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
+        *self.copy_streams.output.lock() = Some(output);
+    }
+    /// How far this session's COPY is.
+    pub fn copy_progress(&self) -> Arc<CopyProgress> {
+        self.copy_streams.progress.clone()
+    }
+
+    pub(crate) async fn copy(
+        &mut self,
+        source: CopySource,
+        to: bool,
+        target: CopyTarget,
+        given: Vec<CopyOption>,
+    ) -> Result<StatementResult> {
+        self.copy_streams.progress.restart();
+        let missing = |what: &str| SqlError::new("08P01", format!("the session was given nothing as {what}"));
+        let (name, stream) = match &target {
+            CopyTarget::File { filename } => (filename.as_str(), false),
+            CopyTarget::Stdin => ("STDIN", true),
+            CopyTarget::Stdout => ("STDOUT", true),
+            CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
+        };
+        let options = Options::read(name, &given)?;
+        let rows = if to {
+            let query = match source {
+                CopySource::Query(query) => query.to_string(),
+                CopySource::Table { table_name, columns } if columns.is_empty() => {
+                    format!("SELECT * FROM {table_name}")
+                }
+                CopySource::Table { table_name, columns } => {
+                    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+                    format!("SELECT {} FROM {table_name}", columns.join(", "))
+                }
+            };
+            let file = (!stream).then_some(name);
+            let output = self.copy_streams.output.get_mut().take_if(|_| stream);
+            if stream && output.is_none() {
+                return Err(missing(name));
+            }
+            self.copy_to(&query, file, output, &options).await?
+        } else {
+            let CopySource::Table { table_name, columns } = source else {
+                return Err(SqlError::new("42601", "COPY FROM needs a table"));
+            };
+            let input = if stream {
+                Input::Stream(self.copy_streams.input.get_mut().take().ok_or_else(|| missing(name))?)
+            } else {
+                Input::File(name.to_owned())
+            };
+            self.copy_from(&table_name, &columns, name, input, options).await?
+        };
+        Ok(StatementResult::Command { tag: format!("COPY {rows}"), rows })
+    }
+
+    async fn copy_from(
+        &mut self,
+        table: &ObjectName,
+        columns: &[Ident],
+        name: &str,
+        input: Input,
+        options: Options,
+    ) -> Result<u64> {
+        let table = self.table(table)?;
+        let mut targets = Vec::new();
+        for column in columns {
+            let column = fold(column);
+            let at = table.definition.column(&column);
+            targets.push(at.ok_or_else(|| {
+                SqlError::new("42703", format!("column \"{column}\" of relation \"{}\" does not exist", table.name()))
+            })?);
+        }
+        if targets.is_empty() {
+            targets = (0..table.definition.columns.len()).collect();
+        }
+        let progress = self.copy_progress();
+        let mut source = Source::start(input, options, targets.len(), progress.clone())?;
+        let mut rows = 0u64;
+        while let Some(batch) = source.next().await.map_err(|e| at_row(e, name, rows))? {
+            if batch.num_columns() != targets.len() {
+                return Err(SqlError::new(
+                    "22P04",
+                    format!("\"{name}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len()),
+                ));
+            }
+            let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, name, rows))?;
+            self.check_rows(&table, &complete).map_err(|e| at_row(e, name, rows))?;
+            self.txn()?.insert_batch(&table, &complete)?;
+            rows += batch.num_rows() as u64;
+            progress.rows.store(rows, Ordering::Relaxed);
+            tokio::task::yield_now().await; // cancellation is seen between batches
+        }
+        Ok(rows)
+    }
+
+    async fn copy_to(
+        &mut self,
+        query: &str,
+        file: Option<&str>,
+        stream: Option<Box<dyn Write + Send>>,
+        options: &Options,
+    ) -> Result<u64> {
+        let frame = self.frame_of(query).await?;
+        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+        let mut batches = self.stream(frame).await?;
+        let output: Box<dyn Write + Send> = match file {
+            Some(path) => Box::new(File::create(path).map_err(|e| io(path, e))?),
+            None => stream.expect("a file or a stream"),
+        };
+        let mut sink =
+            Sink::new(Box::new(BufWriter::with_capacity(1 << 20, output)), &schema, options, file.is_none())?;
+        let progress = self.copy_progress();
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            sink.write(&batch)?;
+            progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+        sink.finish()?;
+        Ok(progress.rows())
+    }
+}
+
+/// Says in which file, and after how many good rows, an error happened.
+fn at_row(mut error: SqlError, path: &str, rows: u64) -> SqlError {
+    let place = format!("in \"{path}\", after row {rows}");
+    error.detail = Some(match error.detail.take() {
+        Some(detail) => format!("{detail}; {place}"),
+        None => place,
+    });
+    error
+}

@@ -1,0 +1,153 @@
+//! What COPY FROM reads: batches, made on a thread of their own.
+
+use super::options::{Format, Options};
+use super::{CopyProgress, io};
+use crate::error::{Result, SqlError};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::ipc;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc::Receiver;
+
+/// Batches that reading may be ahead of writing.
+const BATCHES_AHEAD: usize = 4;
+const BATCH_ROWS: usize = 8_192;
+
+/// Where the bytes come from.
+pub(super) enum Input {
+    File(String),
+    Stream(Box<dyn Read + Send>),
+}
+
+/// Counts the bytes that are read.
+struct Counted<R> {
+    inner: R,
+    progress: Arc<CopyProgress>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        // Relaxed: a figure to be shown.
+        self.progress.done.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+impl<R: Seek> Seek for Counted<R> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.inner.seek(to)
+    }
+}
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch>>>;
+
+fn csv_batches(input: impl Read + 'static, options: &Options, columns: usize) -> Result<Batches> {
+    let fields: Vec<Field> = (0..columns).map(|i| Field::new(format!("c{i}"), DataType::Utf8View, true)).collect();
+    let schema: SchemaRef = Arc::new(Schema::new(fields));
+    let null = format!("^{}$", regex::escape(&options.null));
+    let reader = csv::ReaderBuilder::new(schema)
+        .with_header(options.header)
+        .with_delimiter(options.delimiter)
+        .with_quote(options.quote)
+        .with_batch_size(BATCH_ROWS)
+        .with_null_regex(regex::Regex::new(&null).map_err(|e| SqlError::new("22023", e.to_string()))?)
+        .build_buffered(BufReader::with_capacity(1 << 20, input))?;
+    Ok(Box::new(reader.map(|batch| batch.map_err(SqlError::from))))
+}
+
+fn file_batches(path: &str, options: &Options, columns: usize, progress: Arc<CopyProgress>) -> Result<Batches> {
+    let open = || File::open(path).map_err(|e| io(path, e));
+    let file = open()?;
+    progress.total.store(file.metadata().map_err(|e| io(path, e))?.len(), Ordering::Relaxed);
+    let counted = |file| Counted { inner: file, progress: progress.clone() };
+    Ok(match options.format {
+        Format::Csv => csv_batches(counted(file), options, columns)?,
+        Format::Parquet => {
+            let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
+            let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
+            progress.total.store(builder.metadata().file_metadata().num_rows() as u64, Ordering::Relaxed);
+            let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(invalid)?;
+            Box::new(reader.map(move |batch| {
+                let batch = batch?;
+                progress.done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                Ok(batch)
+            }))
+        }
+        Format::Arrow => match ipc::reader::FileReader::try_new_buffered(counted(file), None) {
+            Ok(reader) => Box::new(reader.map(|batch| batch.map_err(SqlError::from))),
+            // Not a file: then a stream.
+            Err(_) => {
+                let reader = ipc::reader::StreamReader::try_new_buffered(counted(open()?), None)?;
+                Box::new(reader.map(|batch| batch.map_err(SqlError::from)))
+            }
+        },
+    })
+}
+
+fn stream_batches(
+    input: Box<dyn Read + Send>,
+    options: &Options,
+    columns: usize,
+    progress: Arc<CopyProgress>,
+) -> Result<Batches> {
+    let input = Counted { inner: input, progress };
+    match options.format {
+        Format::Csv => csv_batches(input, options, columns),
+        Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
+        Format::Arrow => {
+            let reader = ipc::reader::StreamReader::try_new_buffered(input, None)?;
+            Ok(Box::new(reader.map(|batch| batch.map_err(SqlError::from))))
+        }
+    }
+}
+
+/// Batches of an input as they are read; CSV as text, `columns` wide.
+pub(super) struct Source {
+    batches: Receiver<Result<RecordBatch>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Source {
+    pub(super) fn start(input: Input, options: Options, columns: usize, progress: Arc<CopyProgress>) -> Result<Self> {
+        let (sender, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+        let read = move || {
+            let opened = match input {
+                Input::File(path) => file_batches(&path, &options, columns, progress),
+                Input::Stream(input) => stream_batches(input, &options, columns, progress),
+            };
+            match opened {
+                Ok(batches) => {
+                    for batch in batches {
+                        let failed = batch.is_err();
+                        // Nobody takes them any more after an error or a cancellation.
+                        if sender.blocking_send(batch).is_err() || failed {
+                            break;
+                        }
+                    }
+                }
+                Err(error) => drop(sender.blocking_send(Err(error))),
+            }
+        };
+        // Not of the runtime's blocking threads, for which its end would wait while this one waits for a terminal.
+        let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
+        let reader = reader.map_err(|e| SqlError::new("53000", format!("no thread for reading: {e}")))?;
+        Ok(Self { batches, reader: Some(reader) })
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.batches.recv().await {
+            return batch.map(Some);
+        }
+        // The thread has let go of its end: it has ended, or is about to.
+        match self.reader.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(SqlError::new("XX000", "the input could not be read")),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Statements that change the catalog.
+
+mod alter;
+mod builder;
+
+pub(crate) use builder::parse_expression;
+
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, fold, resolve};
+use crate::types::sql_type;
+use builder::{TableBuilder, columns_of, index_columns, sequence};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::sql::sqlparser::ast::{
+    CreateIndex, CreateTable, CreateView, ObjectName, ObjectType, SchemaName, Statement,
+};
+use serac_engine::EngineError;
+use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
+
+fn done(tag: &str) -> Result<StatementResult> {
+    Ok(StatementResult::command(tag))
+}
+
+impl Session {
+    pub(crate) async fn define(&mut self, statement: Statement) -> Result<StatementResult> {
+        let result = self.define_now(statement).await?;
+        self.refresh_view();
+        Ok(result)
+    }
+
+    async fn define_now(&mut self, statement: Statement) -> Result<StatementResult> {
+        match statement {
+            Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+                let name = match &schema_name {
+                    SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => resolve(name)?.1,
+                    SchemaName::UnnamedAuthorization(ident) => fold(ident),
+                };
+                if !(if_not_exists && self.txn()?.catalog().schemas.contains_key(&name)) {
+                    self.txn()?.create_schema(&name)?;
+                }
+                done("CREATE SCHEMA")
+            }
+            Statement::CreateTable(create) => self.create_table(create).await,
+            Statement::CreateView(view) => self.create_view(view).await,
+            Statement::CreateIndex(index) => self.create_index(index),
+            Statement::CreateSequence { name, if_not_exists, data_type, sequence_options, .. } => {
+                let (schema, name) = resolve(&name)?;
+                if !(if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok()) {
+                    let column_type = match data_type {
+                        Some(data_type) => sql_type(&data_type)?.column_type,
+                        None => serac_storage::ColumnType::Int64,
+                    };
+                    let definition = sequence(name, &sequence_options, column_type)?;
+                    self.txn()?.create_sequence(&schema, definition)?;
+                }
+                done("CREATE SEQUENCE")
+            }
+            Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+                for name in &names {
+                    match self.drop_one(&object_type, name, cascade) {
+                        Err(error) if if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {}
+                        result => result?,
+                    }
+                }
+                done(&format!("DROP {object_type}"))
+            }
+            Statement::Truncate(truncate) => {
+                for target in &truncate.table_names {
+                    let (schema, name) = resolve(&target.name)?;
+                    self.txn()?.truncate(&schema, &name)?;
+                    self.refresh_view();
+                }
+                done("TRUNCATE TABLE")
+            }
+            Statement::AlterTable(alter) => {
+                let (schema, mut name) = resolve(&alter.name)?;
+                if alter.if_exists && self.txn()?.catalog().table(&schema, &name).is_err() {
+                    return done("ALTER TABLE");
+                }
+                for operation in &alter.operations {
+                    self.alter_table(&schema, &mut name, operation).await?;
+                    self.refresh_view();
+                }
+                done("ALTER TABLE")
+            }
+            other => {
+                let text = other.to_string();
+                let first: Vec<_> = text.split_whitespace().take(2).collect();
+                Err(SqlError::unsupported(first.join(" ")))
+            }
+        }
+    }
+
+    fn drop_one(&mut self, kind: &ObjectType, name: &ObjectName, cascade: bool) -> Result<()> {
+        let (schema, short) = resolve(name)?;
+        let txn = self.txn()?;
+        match kind {
+            ObjectType::Table => {
+                if txn.catalog().schema(&schema)?.views.contains_key(&short) {
+                    return Err(SqlError::new("42809", format!("\"{short}\" is not a table")));
+                }
+                txn.drop_table(&schema, &short, cascade)?;
+            }
+            ObjectType::View => txn.drop_view(&schema, &short)?,
+            ObjectType::Index => txn.drop_index(&schema, &short)?,
+            ObjectType::Sequence => txn.drop_sequence(&schema, &short)?,
+            ObjectType::Schema => txn.drop_schema(&short, cascade)?,
+            other => return Err(SqlError::unsupported(format!("DROP {other}"))),
+        }
+        Ok(())
+    }
+
+    async fn create_table(&mut self, create: CreateTable) -> Result<StatementResult> {
+        if create.temporary || create.or_replace {
+            return Err(SqlError::unsupported("CREATE TEMPORARY or OR REPLACE TABLE"));
+        }
+        let (schema, name) = resolve(&create.name)?;
+        if create.if_not_exists && self.txn()?.catalog().table(&schema, &name).is_ok() {
+            return done("CREATE TABLE");
+        }
+        let mut builder = TableBuilder::new(TableDefinition::new(schema.clone(), name, Vec::new()));
+        for column in &create.columns {
+            builder.column(column)?;
+        }
+        for constraint in &create.constraints {
+            builder.constraint(constraint)?;
+        }
+        builder.resolve_parents(self.txn()?.catalog())?;
+        let source = match create.query {
+            None => None,
+            Some(query) => {
+                let frame = self.frame(*query).await?;
+                for (i, field) in frame.schema().fields().iter().enumerate() {
+                    let sql_type = stored_type(field.data_type())?;
+                    match builder.definition.columns.get_mut(i) {
+                        Some(_) => {}
+                        None => builder.definition.columns.push(ColumnDefinition {
+                            name: field.name().clone(),
+                            sql_type,
+                            nullable: true,
+                            default: None,
+                            always_generated: false,
+                        }),
+                    }
+                }
+                Some(self.collect(frame).await?)
+            }
+        };
+        for sequence in builder.sequences {
+            self.txn()?.create_sequence(&schema, sequence)?;
+        }
+        for check in &builder.definition.checks {
+            self.check_expression(&builder.definition, &check.expression)?;
+        }
+        let table = self.txn()?.create_table(builder.definition)?;
+        let Some(batches) = source else { return done("CREATE TABLE") };
+        let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
+        let mut rows = 0;
+        for batch in batches {
+            let batch = self.complete_rows(&table, &targets, &batch)?;
+            self.txn()?.insert_batch(&table, &batch)?;
+            rows += batch.num_rows() as u64;
+        }
+        Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
+    }
+
+    /// A CHECK expression must be plannable and boolean.
+    fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
+        let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
+        if self.evaluate(expression, &empty)?.as_boolean_opt().is_none() {
+            return Err(SqlError::new("42804", "argument of CHECK must be type boolean"));
+        }
+        Ok(())
+    }
+
+    async fn create_view(&mut self, view: CreateView) -> Result<StatementResult> {
+        if view.materialized || view.temporary {
+            return Err(SqlError::unsupported("a materialized or temporary view"));
+        }
+        let (schema, name) = resolve(&view.name)?;
+        if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
+            return done("CREATE VIEW");
+        }
+        // Planned once, so that a view that cannot work is refused.
+        let frame = self.frame((*view.query).clone()).await?;
+        let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
+        if columns.len() > frame.schema().fields().len() {
+            return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
+        }
+        let definition = ViewDefinition { name, query: view.query.to_string(), columns };
+        self.txn()?.create_view(&schema, definition, view.or_replace)?;
+        done("CREATE VIEW")
+    }
+
+    fn create_index(&mut self, index: CreateIndex) -> Result<StatementResult> {
+        let (schema, table) = resolve(&index.table_name)?;
+        if let Some(kind) = index.using.as_ref().filter(|k| !k.to_string().eq_ignore_ascii_case("btree")) {
+            return Err(SqlError::unsupported(format!("an index of type {kind}")));
+        }
+        if index.predicate.is_some() || !index.include.is_empty() {
+            return Err(SqlError::unsupported("a partial or covering index"));
+        }
+        let definition = self.txn()?.catalog().table(&schema, &table)?.definition.clone();
+        let names = index_columns(&index.columns)?;
+        let columns = columns_of(&definition, names.iter().cloned())?;
+        let name = match &index.name {
+            Some(name) => resolve(name)?.1,
+            None => format!("{table}_{}_idx", names.join("_")),
+        };
+        let key = KeyDefinition { name, columns, unique: index.unique, primary: false, constraint: false };
+        match self.txn()?.create_index(&schema, &table, key) {
+            Err(EngineError::Exists { .. }) if index.if_not_exists => {}
+            result => result?,
+        }
+        done("CREATE INDEX")
+    }
+}
+
+/// The column type in which a query's result is stored (CREATE TABLE AS).
+fn stored_type(data_type: &datafusion::arrow::datatypes::DataType) -> Result<SqlType> {
+    use datafusion::arrow::datatypes::DataType as Arrow;
+    use serac_storage::ColumnType;
+    let column_type = match data_type {
+        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
+        Arrow::Binary | Arrow::LargeBinary => ColumnType::Binary,
+        Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
+        Arrow::UInt16 => ColumnType::Int32,
+        Arrow::UInt32 => ColumnType::Int64,
+        Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
+        Arrow::Float16 => ColumnType::Float32,
+        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
+        Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
+        Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
+        Arrow::Interval(_) => ColumnType::Interval,
+        Arrow::Dictionary(_, value) => return stored_type(value),
+        other => ColumnType::from_arrow(other)
+            .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
+    };
+    Ok(column_type.into())
+}

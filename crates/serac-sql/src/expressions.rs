@@ -1,0 +1,73 @@
+//! Evaluation of the SQL texts that definitions keep: defaults and checks.
+
+use crate::catalog::Shared;
+use crate::error::{Result, SqlError};
+use crate::scan::fetch_rows;
+use crate::types::assign;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::DFSchema;
+use datafusion::execution::SessionState;
+use serac_engine::definition::ColumnDefinition;
+use serac_engine::{EngineError, Expressions, Table};
+use serac_storage::{RowId, Snapshot};
+use std::sync::{Arc, Weak};
+
+/// Evaluates an SQL expression for every row of `batch`.
+pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
+    let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
+    let expr = state.create_logical_expr(sql, &schema)?;
+    let expr = state.create_physical_expr(expr, &schema)?;
+    Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+}
+
+/// A column's default for `rows` rows.
+pub(crate) fn column_default(state: &SessionState, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
+    match &definition.default {
+        None => Ok(new_null_array(&definition.sql_type.column_type.arrow(), rows)),
+        Some(default) => {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+            assign(&evaluate(state, default, &empty)?, definition.sql_type, &definition.name)
+        }
+    }
+}
+
+/// Checks the table's CHECK constraints on whole rows.
+pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch) -> Result<()> {
+    for check in &table.definition.checks {
+        let outcome = evaluate(state, &check.expression, rows)?;
+        let violated = outcome.as_boolean_opt().is_none_or(|b| b.iter().any(|held| held == Some(false)));
+        if violated {
+            return Err(EngineError::Check { table: table.name().into(), constraint: check.name.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Evaluates for the engine, with a session's functions.
+#[derive(Debug)]
+pub(crate) struct SessionExpressions(pub(crate) Arc<Shared>);
+
+impl SessionExpressions {
+    fn state(&self) -> Result<SessionState> {
+        let state = self.0.state.get().and_then(Weak::upgrade);
+        let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+        let state = state.read().clone();
+        Ok(state)
+    }
+}
+
+fn into_engine(error: SqlError) -> EngineError {
+    EngineError::Expression { sqlstate: error.sqlstate, message: error.message }
+}
+
+impl Expressions for SessionExpressions {
+    fn default_value(&self, column: &ColumnDefinition) -> serac_engine::Result<ArrayRef> {
+        self.state().and_then(|state| column_default(&state, column, 1)).map_err(into_engine)
+    }
+    fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {
+        let check = || check_rows(&self.state()?, table, &fetch_rows(table, snapshot, rows)?);
+        check().map_err(into_engine)
+    }
+}

@@ -1,0 +1,59 @@
+//! What ends a statement from outside: cancellation, its timeout, a panic.
+
+use crate::error::{Result, SqlError};
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::Instant;
+
+/// Cancels the running statement of a session, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct CancelHandle(Arc<Notify>);
+
+impl CancelHandle {
+    /// Cancels the statement that is running, if one is.
+    pub fn cancel(&self) {
+        self.0.notify_waiters();
+    }
+}
+
+/// The limits of one statement.
+pub(crate) struct Limits {
+    cancelled: Pin<Box<OwnedNotified>>,
+    deadline: Option<Instant>,
+}
+
+impl Limits {
+    /// For a statement that starts now.
+    pub(crate) fn new(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
+        Self {
+            cancelled: Box::pin(cancel.0.clone().notified_owned()),
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+        }
+    }
+
+    /// Runs a part of the statement; a panic is an error like any other.
+    pub(crate) async fn keep<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = self.deadline;
+        let time_out = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut self.cancelled => Err(SqlError::new("57014", "canceling statement due to user request")),
+            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                Err(SqlError::new("XX000", format!("internal error: {text}")))
+            }),
+            () = time_out => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+        }
+    }
+}

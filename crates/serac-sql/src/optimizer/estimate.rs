@@ -1,0 +1,130 @@
+//! Estimates over logical plans: how many rows a plan gives, and how many different values a column of it has.
+//!
+//! Tables are sampled (rows that their filters leave) or have statistics (distinct values); what stands above them follows the textbook: values
+//! are independent, and of two joined columns the smaller set of values is contained in the larger.
+
+use crate::scan::SeracTable;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::{Column, JoinType};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, TableScan};
+
+/// Rows of something about which nothing is known.
+const UNKNOWN_ROWS: f64 = 1_000.0;
+/// Share of rows that a condition leaves about which nothing is known.
+pub(super) const UNKNOWN_SELECTIVITY: f64 = 0.25;
+
+fn scanned<T>(scan: &TableScan, f: impl FnOnce(&SeracTable) -> T) -> Option<T> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<SeracTable>().map(f)
+}
+
+/// Rows that `plan` gives.
+pub(super) fn rows(plan: &LogicalPlan) -> f64 {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let rows = scanned(scan, |table| table.estimated_rows(&scan.filters)).unwrap_or(UNKNOWN_ROWS);
+            scan.fetch.map_or(rows, |fetch| rows.min(fetch as f64))
+        }
+        LogicalPlan::Filter(filter) => rows(&filter.input) * UNKNOWN_SELECTIVITY,
+        LogicalPlan::Aggregate(aggregate) => groups(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => rows(input),
+        LogicalPlan::Distinct(Distinct::On(on)) => rows(&on.input),
+        LogicalPlan::Limit(limit) => {
+            let fetch = limit.get_fetch_type().ok().and_then(|fetch| match fetch {
+                datafusion::logical_expr::FetchType::Literal(Some(fetch)) => Some(fetch as f64),
+                _ => None,
+            });
+            fetch.map_or_else(|| rows(&limit.input), |fetch| rows(&limit.input).min(fetch))
+        }
+        LogicalPlan::Union(union) => union.inputs.iter().map(|input| rows(input)).sum(),
+        LogicalPlan::Join(join) => joined(join),
+        LogicalPlan::EmptyRelation(empty) => f64::from(u8::from(empty.produce_one_row)),
+        LogicalPlan::Values(values) => values.values.len() as f64,
+        other => other.inputs().first().map_or(UNKNOWN_ROWS, |input| rows(input)),
+    }
+}
+
+fn groups(aggregate: &Aggregate) -> f64 {
+    let input = rows(&aggregate.input);
+    let groups: f64 = aggregate.group_expr.iter().map(|expr| distinct(&aggregate.input, expr)).product();
+    groups.min(input).max(1.0)
+}
+
+fn joined(join: &Join) -> f64 {
+    let (left, right) = (rows(&join.left), rows(&join.right));
+    // Of the values of the one side, the share that the other side has as well.
+    let met = |of: &LogicalPlan, by: &LogicalPlan, swap: bool| -> f64 {
+        join.on
+            .iter()
+            .map(|(l, r)| if swap { (r, l) } else { (l, r) })
+            .map(|(key, other)| (distinct(by, other) / distinct(of, key)).min(1.0))
+            .product()
+    };
+    let pairs: f64 = join.on.iter().map(|(l, r)| distinct(&join.left, l).max(distinct(&join.right, r))).product();
+    let inner = left * right / pairs.max(1.0);
+    match join.join_type {
+        JoinType::Inner => inner,
+        JoinType::Left => inner.max(left),
+        JoinType::Right => inner.max(right),
+        JoinType::Full => inner.max(left + right),
+        JoinType::LeftSemi => left * met(&join.left, &join.right, false),
+        JoinType::RightSemi => right * met(&join.right, &join.left, true),
+        JoinType::LeftAnti => (left * (1.0 - met(&join.left, &join.right, false))).max(left * 0.1),
+        JoinType::RightAnti => (right * (1.0 - met(&join.right, &join.left, true))).max(right * 0.1),
+        JoinType::LeftMark => left,
+        JoinType::RightMark => right,
+    }
+}
+
+/// Different values of `expr` over the rows of `plan`: at least 1, at most the rows.
+pub(super) fn distinct(plan: &LogicalPlan, expr: &Expr) -> f64 {
+    let rows = rows(plan).max(1.0);
+    let column = match expr {
+        Expr::Column(column) => column,
+        // What a cast or an alias does keeps values apart.
+        Expr::Cast(cast) => return distinct(plan, &cast.expr),
+        Expr::Alias(alias) => return distinct(plan, &alias.expr),
+        Expr::Literal(..) => return 1.0,
+        _ => return rows,
+    };
+    match domain(plan, column) {
+        Some((domain, all_rows)) if all_rows > rows => {
+            // Of `domain` values that all rows share out evenly, those that a part of the rows still meets.
+            let missed = (1.0 - rows / all_rows).powf(all_rows / domain);
+            (domain * (1.0 - missed)).clamp(1.0, rows)
+        }
+        Some((domain, _)) => domain.clamp(1.0, rows),
+        None => rows,
+    }
+}
+
+/// The different values of a table's column on which `column` rests, and the table's rows.
+fn domain(plan: &LogicalPlan, column: &Column) -> Option<(f64, f64)> {
+    match plan {
+        LogicalPlan::TableScan(scan) => scanned(scan, |table| table.distinct_values(&column.name)).flatten(),
+        LogicalPlan::SubqueryAlias(alias) => {
+            let at = alias.schema.index_of_column(column).ok()?;
+            let (qualifier, field) = alias.input.schema().qualified_field(at);
+            domain(&alias.input, &Column::new(qualifier.cloned(), field.name()))
+        }
+        LogicalPlan::Projection(projection) => {
+            let at = projection.schema.index_of_column(column).ok()?;
+            match projection.expr[at].clone().unalias() {
+                Expr::Column(inner) => domain(&projection.input, &inner),
+                _ => None,
+            }
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let at = aggregate.schema.index_of_column(column).ok()?;
+            match aggregate.group_expr.get(at)? {
+                Expr::Column(inner) => domain(&aggregate.input, inner),
+                _ => None,
+            }
+        }
+        other => other
+            .inputs()
+            .into_iter()
+            .find(|input| input.schema().has_column(column))
+            .and_then(|input| domain(input, column)),
+    }
+}

@@ -1,0 +1,149 @@
+//! Queries: planned in the session, run on threads of their own.
+//!
+//! A long query runs on the database's query threads, so that the session can answer a cancellation or a timeout while an operator computes, and
+//! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
+
+use crate::error::{Result, SqlError};
+use crate::session::{Session, parse};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{Query, Statement};
+use futures::{StreamExt, TryStreamExt};
+use std::sync::Arc;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Batches that a query may be ahead of whoever takes them.
+const BATCHES_AHEAD: usize = 2;
+/// Rows, or combinations of rows of several tables, up to which a query is short.
+const SHORT_ROWS: usize = 2_000;
+
+/// What a statement gives.
+pub(crate) enum Output {
+    /// Rows, still to be computed.
+    Rows { schema: SchemaRef, stream: SendableRecordBatchStream },
+    /// Everything.
+    Done(crate::StatementResult),
+}
+
+/// The threads that run queries.
+#[derive(Debug)]
+pub(crate) struct QueryRuntime(Option<Runtime>);
+
+impl QueryRuntime {
+    pub(crate) fn new(threads: usize) -> Result<Self> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(threads).thread_name("serac-query").enable_all().build();
+        match runtime {
+            Ok(runtime) => Ok(Self(Some(runtime))),
+            Err(error) => Err(SqlError::new("53000", format!("no threads for queries: {error}"))),
+        }
+    }
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().expect("it runs until it is dropped").handle()
+    }
+}
+
+impl Drop for QueryRuntime {
+    fn drop(&mut self) {
+        // Waiting for the threads is not allowed where other asynchronous work may run.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    /// At the most so many combinations of rows; none if that is not known.
+    fn combinations(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+        match &plan.children()[..] {
+            [] => {
+                let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
+                statistics.num_rows.get_value().map(|rows| (*rows).max(1))
+            }
+            children => children.iter().try_fold(1usize, |all, child| all.checked_mul(combinations(child)?)),
+        }
+    }
+    combinations(plan).is_some_and(|rows| rows <= SHORT_ROWS)
+}
+
+impl Session {
+    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+    }
+    /// A query's data frame.
+    pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
+        let plan = self.plan(Statement::Query(Box::new(query))).await?;
+        Ok(DataFrame::new(self.ctx.state(), plan))
+    }
+    /// The data frame of a query that was put together as text.
+    pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
+        match parse(sql)?.pop() {
+            Some(Statement::Query(query)) => self.frame(*query).await,
+            _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
+        }
+    }
+
+    /// The rows of a data frame, as they come.
+    pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        if is_short(&plan) {
+            return Ok(execute_stream(plan, context)?);
+        }
+        let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
+        let sender = builder.tx();
+        let run = async move {
+            let mut batches = execute_stream(plan, context)?;
+            while let Some(batch) = batches.next().await {
+                // An error ends the task; nobody listening ends it too.
+                if sender.send(Ok(batch?)).await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        builder.spawn_on(run, self.query_runtime.handle());
+        Ok(builder.build())
+    }
+    /// All rows of a data frame.
+    pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
+        Ok(self.stream(frame).await?.try_collect().await?)
+    }
+
+    pub(crate) async fn query(&mut self, statement: Statement) -> Result<Output> {
+        let plan = self.plan(statement).await?;
+        let frame = DataFrame::new(self.ctx.state(), plan);
+        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
+        Ok(Output::Rows { schema, stream: self.stream(frame).await? })
+    }
+
+    pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
+        let Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options } =
+            statement
+        else {
+            unreachable!("called for EXPLAIN");
+        };
+        // A change is explained as the query that finds its rows.
+        let query = match *statement {
+            Statement::Update(update) => self.update_query(&update)?.0,
+            Statement::Delete(delete) => self.delete_query(&delete)?.0,
+            Statement::Merge(merge) => self.merge_query(&merge)?,
+            Statement::Insert(insert) => match insert.source {
+                Some(source) => source.to_string(),
+                None => "SELECT 1".into(),
+            },
+            other => other.to_string(),
+        };
+        let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
+        let explain =
+            Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
+        self.query(explain).await
+    }
+}

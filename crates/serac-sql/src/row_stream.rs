@@ -1,0 +1,99 @@
+//! Results that come row by row.
+
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::session::{Session, StatementResult};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use serac_engine::Savepoint;
+
+/// What a statement gives, rows as they come.
+#[derive(Debug)]
+pub enum StatementStream<'s> {
+    /// Rows.
+    Rows(RowStream<'s>),
+    /// A command's tag, as PostgreSQL writes it: "INSERT 0 3".
+    Command {
+        /// The tag.
+        tag: String,
+        /// Rows that it changed.
+        rows: u64,
+    },
+}
+
+impl<'s> StatementStream<'s> {
+    /// Of a statement that has ended.
+    pub(crate) fn done(session: &'s mut Session, result: StatementResult) -> Self {
+        match result {
+            StatementResult::Command { tag, rows } => Self::Command { tag, rows },
+            StatementResult::Rows { schema, batches } => {
+                Self::Rows(RowStream { session, schema, rest: Rest::Batches(batches.into_iter()) })
+            }
+        }
+    }
+}
+
+enum Rest {
+    Query { stream: SendableRecordBatchStream, limits: Limits, savepoint: Option<Savepoint> },
+    Batches(std::vec::IntoIter<RecordBatch>),
+    Nothing,
+}
+
+/// The rows of a statement. The session is free again when it is dropped.
+pub struct RowStream<'s> {
+    session: &'s mut Session,
+    schema: SchemaRef,
+    rest: Rest,
+}
+
+impl std::fmt::Debug for RowStream<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowStream").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl<'s> RowStream<'s> {
+    pub(crate) fn new(
+        session: &'s mut Session,
+        schema: SchemaRef,
+        stream: SendableRecordBatchStream,
+        limits: Limits,
+        savepoint: Option<Savepoint>,
+    ) -> Self {
+        Self { session, schema, rest: Rest::Query { stream, limits, savepoint } }
+    }
+    /// The rows' columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows; none after the last, when the statement has ended.
+    ///
+    /// # Errors
+    /// What went wrong in the query, which has ended then.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let next = match &mut self.rest {
+            Rest::Nothing => return Ok(None),
+            Rest::Batches(batches) => return Ok(batches.next()),
+            Rest::Query { stream, limits, .. } => limits.keep(async { Ok(stream.next().await.transpose()?) }).await,
+        };
+        if let Ok(Some(batch)) = next {
+            return Ok(Some(batch));
+        }
+        if let Rest::Query { savepoint, stream, .. } = std::mem::replace(&mut self.rest, Rest::Nothing) {
+            drop(stream);
+            self.session.finish_statement(next, savepoint).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for RowStream<'_> {
+    fn drop(&mut self) {
+        if let Rest::Query { .. } = std::mem::replace(&mut self.rest, Rest::Nothing) {
+            self.session.abandon_statement();
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Statements that are cancelled, that take too long, or that want too much memory: they end with an error, and the session goes on.
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult, StatementStream, TransactionStatus, parse};
+use std::time::{Duration, Instant};
+
+/// Would run for hours.
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7";
+/// The same in a join that gives no row for a long time.
+const ENDLESS_JOIN: &str = "SELECT count(*) FROM generate_series(1, 1000) AS a (x), generate_series(1, 1000000000000) AS b (y) \
+    WHERE (x + y) % 1000003 = 7 AND x > y";
+
+/// Far below the endless query's time, far above what ending it takes.
+const SOON: Duration = Duration::from_secs(20);
+
+fn database(memory_limit: Option<usize>) -> SqlDatabase {
+    SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { memory_limit, threads: Some(2) }).unwrap()
+}
+
+async fn number(session: &mut Session, sql: &str) -> i64 {
+    match session.execute(sql).await.unwrap().pop() {
+        Some(StatementResult::Rows { batches, .. }) => batches[0].column(0).as_primitive::<Int64Type>().value(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn cancel_after_a_moment(session: &mut Session, sql: &str) -> &'static str {
+    let handle = session.cancel_handle();
+    let canceller = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        handle.cancel();
+    });
+    let started = Instant::now();
+    let error = session.execute(sql).await.unwrap_err();
+    assert!(started.elapsed() < SOON, "cancelled after {:?}", started.elapsed());
+    canceller.await.unwrap();
+    error.sqlstate
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (n BIGINT)").await.unwrap();
+    // Where nothing runs, there is nothing to cancel; the next statement is not meant.
+    session.cancel_handle().cancel();
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 0);
+
+    assert_eq!(cancel_after_a_moment(&mut session, ENDLESS).await, "57014");
+    assert_eq!(cancel_after_a_moment(&mut session, ENDLESS_JOIN).await, "57014");
+    assert_eq!(cancel_after_a_moment(&mut session, &format!("INSERT INTO t {ENDLESS}")).await, "57014");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = format!("COPY ({ENDLESS}) TO '{}'", folder.path().join("t.csv").display());
+    assert_eq!(cancel_after_a_moment(&mut session, &copy).await, "57014");
+    assert_eq!(session.transaction_status(), TransactionStatus::Idle);
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 0);
+
+    session.execute("BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s").await.unwrap();
+    let update = format!("UPDATE t SET n = ({ENDLESS})");
+    assert_eq!(cancel_after_a_moment(&mut session, &update).await, "57014");
+    assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+    session.execute("ROLLBACK TO s; COMMIT").await.unwrap();
+    assert_eq!(number(&mut session, "SELECT sum(n) FROM t").await, 1);
+}
+
+#[tokio::test]
+async fn the_rows_of_a_query_come_as_they_are_found() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    let statement = |sql: &str| parse(sql).unwrap().remove(0);
+    let endless = "SELECT x FROM generate_series(1, 1000000000000) AS a (x)";
+    let stream = async |session: &mut Session, sql: &str, batches: usize| {
+        let StatementStream::Rows(mut rows) = session.stream_statement(statement(sql)).await.unwrap() else {
+            panic!("{sql} gives rows");
+        };
+        assert_eq!(rows.schema().fields().len(), 1);
+        let mut count = 0;
+        for _ in 0..batches {
+            count += rows.next().await.unwrap().unwrap().num_rows();
+        }
+        count
+    };
+    assert!(stream(&mut session, endless, 3).await > 3);
+    assert_eq!(session.transaction_status(), TransactionStatus::Idle, "dropping the rows ends the statement");
+    session.execute("CREATE TABLE t (n BIGINT); BEGIN; INSERT INTO t VALUES (1)").await.unwrap();
+    assert!(stream(&mut session, endless, 1).await > 0);
+    assert_eq!(session.transaction_status(), TransactionStatus::Open);
+    assert_eq!(stream(&mut session, "SELECT n FROM t", 1).await, 1);
+    assert_eq!(stream(&mut session, "INSERT INTO t VALUES (2), (3) RETURNING n", 1).await, 2);
+    session.execute("COMMIT").await.unwrap();
+    assert!(matches!(
+        session.stream_statement(statement("DELETE FROM t WHERE n = 3")).await.unwrap(),
+        StatementStream::Command { rows: 1, .. }
+    ));
+
+    // Errors that come in the middle end the statement, and fail an open transaction.
+    let failing = "SELECT 10 / (500000 - x) FROM generate_series(1, 1000000000000) AS a (x)";
+    for (before, status) in [("SELECT 1", TransactionStatus::Idle), ("BEGIN", TransactionStatus::Failed)] {
+        session.execute(before).await.unwrap();
+        let StatementStream::Rows(mut rows) = session.stream_statement(statement(failing)).await.unwrap() else {
+            panic!("a query gives rows");
+        };
+        let error = loop {
+            match rows.next().await {
+                Ok(batch) => assert!(batch.is_some(), "the query does not end well"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.sqlstate, "22012");
+        assert!(rows.next().await.unwrap().is_none());
+        drop(rows);
+        assert_eq!(session.transaction_status(), status);
+    }
+    session.execute("ROLLBACK").await.unwrap();
+
+    // A cancellation that comes between two batches counts too.
+    let handle = session.cancel_handle();
+    let StatementStream::Rows(mut rows) = session.stream_statement(statement(endless)).await.unwrap() else {
+        panic!("a query gives rows");
+    };
+    rows.next().await.unwrap().unwrap();
+    handle.cancel();
+    assert_eq!(rows.next().await.unwrap_err().sqlstate, "57014");
+    drop(rows);
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_ends_at_its_timeout() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (n BIGINT); SET statement_timeout = 100").await.unwrap();
+    for sql in [
+        ENDLESS.to_owned(),
+        ENDLESS_JOIN.to_owned(),
+        format!("INSERT INTO t {ENDLESS}"),
+        format!("EXPLAIN ANALYZE {ENDLESS}"),
+    ] {
+        let started = Instant::now();
+        let error = session.execute(&sql).await.unwrap_err();
+        assert_eq!(error.sqlstate, "57014");
+        assert!(error.message.contains("timeout"), "{error}");
+        assert!(started.elapsed() >= Duration::from_millis(100) && started.elapsed() < SOON);
+        assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 0);
+    }
+    let Some(StatementResult::Rows { batches, .. }) = session.execute("SHOW statement_timeout").await.unwrap().pop()
+    else {
+        panic!("SHOW gives a row");
+    };
+    assert_eq!(batches[0].column(0).as_string::<i32>().value(0), "100ms");
+    session.execute("SET statement_timeout = 0").await.unwrap();
+    assert_eq!(session.execute("SET statement_timeout = soon").await.unwrap_err().sqlstate, "22023");
+    assert_eq!(number(&mut session, "SELECT count(*) FROM generate_series(1, 3000000)").await, 3_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_memory_limit_a_query_spills_or_fails() {
+    let db = database(Some(16 << 20));
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    session
+        .execute(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, s TEXT);
+             INSERT INTO t SELECT value, (value * 7919) % 600011, 'some text that is not short ' || value \
+               FROM generate_series(1, 600000) AS g (value)",
+        )
+        .await
+        .unwrap();
+
+    // A sort spills, and is right.
+    let sorted = "SELECT count(*) FROM (SELECT k, lag(k) OVER (ORDER BY k) AS before FROM t) AS x WHERE k < before";
+    assert_eq!(number(&mut session, sorted).await, 0);
+    let analyzed = session.execute("EXPLAIN ANALYZE SELECT id, k FROM t ORDER BY k").await.unwrap().pop();
+    let Some(StatementResult::Rows { batches, .. }) = analyzed else { panic!("EXPLAIN gives rows") };
+    let plan = pretty_format_batches(&batches).unwrap().to_string();
+    assert!(plan.contains("spill_count=") && !plan.contains("spill_count=0,"), "{plan}");
+
+    // A hash table that must stay in memory does not fit.
+    let joined = "SELECT count(*) FROM t AS a JOIN t AS b ON a.s = b.s AND a.k = b.k JOIN t AS c ON c.s = b.s";
+    let error = session.execute(joined).await.unwrap_err();
+    assert_eq!(error.sqlstate, "53200", "{error}");
+    session.execute("BEGIN; DELETE FROM t WHERE id <= 10").await.unwrap();
+    let update = format!("UPDATE t SET k = ({joined})");
+    assert_eq!(session.execute(&update).await.unwrap_err().sqlstate, "53200");
+    assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+
+    // Both sessions go on, and all memory is back.
+    assert_eq!(number(&mut other, "SELECT count(*) FROM t").await, 600_000);
+    session.execute("ROLLBACK").await.unwrap();
+    assert_eq!(number(&mut session, sorted).await, 0);
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 600_000);
+}

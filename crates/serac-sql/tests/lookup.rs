@@ -1,0 +1,64 @@
+//! Which statements look keys up in an index instead of scanning, as EXPLAIN shows it.
+
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+
+async fn text(session: &mut Session, sql: &str) -> String {
+    match session.execute(sql).await.unwrap().pop() {
+        Some(StatementResult::Rows { batches, .. }) => pretty_format_batches(&batches).unwrap().to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn equality_on_all_columns_of_an_index_is_a_lookup() {
+    let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
+    let mut session = Session::new(&db);
+    session
+        .execute(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, a INTEGER, b TEXT, n NUMERIC(10,2) UNIQUE, g INTEGER, UNIQUE (b, a));
+             CREATE INDEX t_g ON t (g);
+             INSERT INTO t SELECT value, value % 7, 'b' || value, value + 0, value % 10 \
+               FROM generate_series(1, 20000) AS s (value);
+             UPDATE t SET g = 77 WHERE id = 5",
+        )
+        .await
+        .unwrap();
+    let many: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+    let lookups = [
+        ("SELECT b FROM t WHERE id = 7", "index=t_pkey, keys=1"),
+        ("SELECT b FROM t WHERE 7 = id AND a > 3", "index=t_pkey, keys=1"),
+        ("SELECT b FROM t WHERE id = 1 + 6", "index=t_pkey, keys=1"),
+        ("SELECT b FROM t WHERE id IN (7, 8, 9, 10, 11)", "index=t_pkey, keys=5"),
+        ("SELECT b FROM t WHERE id = 7 OR id = 8", "index=t_pkey, keys=2"),
+        ("SELECT b FROM t WHERE a IN (1, 2, 3, 4, 5) AND b = 'b7'", "index=t_b_a_key, keys=5"),
+        ("SELECT b FROM t WHERE n = 12.5", "index=t_n_key, keys=1"),
+        ("SELECT b FROM t WHERE g = 77", "index=t_g, keys=1"),
+        ("SELECT b FROM t WHERE id IN (1, 2, 3) AND n = 4", "index=t_n_key, keys=1"),
+        ("SELECT x.b FROM t AS x WHERE x.id = 7", "index=t_pkey, keys=1"),
+        ("UPDATE t SET a = a + 1 WHERE id = 7", "index=t_pkey, keys=1"),
+        ("UPDATE t AS x SET a = 1 WHERE x.id IN (7, 8)", "index=t_pkey, keys=2"),
+        ("DELETE FROM t WHERE b = 'b9' AND a = 2", "index=t_b_a_key, keys=1"),
+    ];
+    for (sql, wanted) in lookups {
+        let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
+        assert!(plan.contains(&format!("SeracLookupExec: table=t, {wanted},")), "{sql}\n{plan}");
+        assert!(!plan.contains("SeracScanExec"), "{sql}\n{plan}");
+    }
+    let scans = [
+        "SELECT b FROM t WHERE id > 7".to_owned(),
+        "SELECT b FROM t WHERE b = 'b7'".into(),
+        "SELECT b FROM t WHERE g = 3".into(),
+        "SELECT b FROM t WHERE id NOT IN (1, 2)".into(),
+        "SELECT b FROM t WHERE id = 7 OR a = 3".into(),
+        "SELECT b FROM t WHERE id = a".into(),
+        format!("SELECT b FROM t WHERE id IN ({})", many.join(", ")),
+    ];
+    for sql in scans {
+        let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
+        assert!(plan.contains("SeracScanExec") && !plan.contains("SeracLookupExec"), "{sql}\n{plan}");
+    }
+    let analyzed = text(&mut session, "EXPLAIN ANALYZE SELECT b FROM t WHERE id IN (1, 2, 3, -1) AND b <> 'b2'").await;
+    assert!(analyzed.contains("rows_found=3") && analyzed.contains("output_rows=2"), "{analyzed}");
+}
