@@ -388,6 +388,14 @@ impl Session {
         txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
         self.running = Some(Running { txn, explicit, failed: false, read_only, savepoints: Vec::new() });
     }
+    /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.
+    pub(crate) fn restart(&mut self) -> bool {
+        let Some(running) = self.running.as_mut().filter(|running| !running.explicit) else { return false };
+        running.txn.restart();
+        self.shared.temporary.write().clear();
+        self.refresh_view();
+        true
+    }
     /// Lets queries see what the transaction sees now.
     pub(crate) fn refresh_view(&self) {
         let view = self
