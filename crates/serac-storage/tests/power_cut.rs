@@ -216,3 +216,30 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     assert!(written > 0 && replayed > 0, "{written} transactions were acknowledged, {replayed} replayed");
     assert!(cut > 0, "some rounds leave a torn tail");
 }
+
+/// A process that stops leaves what it wrote in the operating system's cache: the next process finds it, and goes on. When the power goes then, what the
+/// next one has built upon must be there.
+#[test]
+fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
+    let seed = seed();
+    println!("SERAC_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 500 } else { 40 };
+    for round in 0..rounds {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let files = FaultFileSystem::with_disk();
+        let mut acknowledged = vec![None; THREADS as usize];
+        for _ in 0..2 {
+            files.faults().halt_in.store(rng.random_range(20..200), Ordering::SeqCst);
+            let _ = work(&path, &files, &mut acknowledged);
+            files.process_restarts();
+        }
+        files.faults().halt_in.store(rng.random_range(1..60), Ordering::SeqCst);
+        let _ = work(&path, &files, &mut acknowledged);
+        files.power_returns(rng.random()).unwrap();
+        let (storage, table, _) = open(&path, &files).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        check(&storage, &table, &acknowledged);
+        storage.close().unwrap();
+    }
+}
