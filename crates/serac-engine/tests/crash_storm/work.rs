@@ -45,13 +45,9 @@ pub fn run(path: &Path, seed: u64) {
         let db = &db;
         scope.spawn(move || {
             end_process_on_panic(|| {
-                let mut last = db.recovery_report().checkpoint_ts;
                 loop {
                     std::thread::sleep(Duration::from_millis(20));
-                    // One checkpoint of a moment is enough.
-                    if last != Some(db.storage().manager().now().0) {
-                        last = Some(db.checkpoint().unwrap().checkpoint_ts);
-                    }
+                    db.checkpoint().unwrap();
                 }
             })
         });
