@@ -275,3 +275,27 @@ fn ddl_is_transactional_and_survives_a_restart() {
     drop(db);
     assert!(Database::open(&path).unwrap().begin().catalog().table("public", "t").is_err());
 }
+
+#[test]
+fn an_index_over_a_repeated_column_follows_its_rows() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("t"));
+    let mut txn = db.begin();
+    let index =
+        KeyDefinition { name: "twice".into(), columns: vec![1, 1], unique: false, primary: false, constraint: false };
+    txn.create_index("public", "t", index).unwrap();
+    insert(&mut txn, "t", 1, Some(10)).unwrap();
+    txn.commit().unwrap();
+    let old = db.begin();
+    let mut txn = db.begin();
+    let (t, row) = (table(&txn, "t"), find(&txn, "t", 1).unwrap());
+    let new = arrow_array::RecordBatch::try_from_iter([(
+        "parent",
+        Arc::new(arrow_array::Int64Array::from(vec![20])) as arrow_array::ArrayRef,
+    )])
+    .unwrap();
+    txn.update_batch(&t, &[row], &[1], &new).unwrap();
+    txn.commit().unwrap();
+    let t = table(&old, "t");
+    assert_eq!(old.lookup(&t, &t.indexes[1], &[Value::Int64(10), Value::Int64(10)]), [row]);
+}
