@@ -108,6 +108,7 @@ impl Transaction {
     /// When the log cannot take it; everything is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
+        self.log_reservations_of_new_sequences();
         let mut txn = self.txn.take().expect("the transaction is running");
         if self.catalog_changed {
             let (db, catalog) = (self.db.clone(), self.catalog.clone());
@@ -129,6 +130,23 @@ impl Transaction {
         }
         Ok(ticket?)
     }
+    /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
+    fn log_reservations_of_new_sequences(&mut self) {
+        if !self.catalog_changed {
+            return;
+        }
+        // Current to the end, because the catalog's lock is held.
+        let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
+        let catalog = self.catalog.clone();
+        let is_new = |id| current.sequences().all(|known| known.definition.id != id);
+        for sequence in catalog.sequences().filter(|sequence| is_new(sequence.definition.id)) {
+            if let Some(reserved) = sequence.reserved() {
+                let id = sequence.definition.id;
+                self.storage().log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
+            }
+        }
+    }
+
     /// Rolls back.
     pub fn rollback(self) {}
     /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks: what they keep others from doing from now on, the new
