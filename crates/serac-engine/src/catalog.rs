@@ -71,6 +71,10 @@ impl Catalog {
     pub fn sequence(&self, schema: &str, name: &str) -> Result<&Arc<Sequence>> {
         self.schema(schema)?.sequences.get(name).map_or_else(|| missing("relation", name), Ok)
     }
+    /// All sequences.
+    pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.schemas.values().flat_map(|schema| schema.sequences.values())
+    }
     /// All tables.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.schemas.values().flat_map(|schema| schema.tables.values())
@@ -120,10 +124,11 @@ impl Catalog {
                 made.views.insert(view.name.clone(), Arc::new(view.clone()));
             }
             for (definition, reserved) in &schema.sequences {
-                let known = self.schemas.values().flat_map(|s| s.sequences.values());
-                let sequence = match known.into_iter().find(|s| s.definition.id == definition.id) {
+                let sequence = match self.sequences().find(|s| s.definition.id == definition.id) {
                     Some(known) if known.definition == *definition => known.clone(),
-                    _ => Arc::new(Sequence::recovered(definition.clone(), *reserved)),
+                    // Values may have been reserved since the state was noted.
+                    Some(known) => Arc::new(known.redefined(definition.clone())),
+                    None => Arc::new(Sequence::recovered(definition.clone(), *reserved)),
                 };
                 made.sequences.insert(definition.name.clone(), sequence);
             }

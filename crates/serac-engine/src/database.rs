@@ -63,8 +63,7 @@ impl RecoveryCatalog for Recovering {
         match MetaRecord::from_bytes(payload).map_err(into_storage)? {
             MetaRecord::Catalog(state) => self.follow(storage, &state),
             MetaRecord::Sequence { id, reserved } => {
-                let mut sequences = self.catalog.schemas.values().flat_map(|s| s.sequences.values());
-                if let Some(sequence) = sequences.find(|s| s.definition.id == id) {
+                if let Some(sequence) = self.catalog.sequences().find(|s| s.definition.id == id) {
                     sequence.recover_reservation(reserved);
                 }
                 Ok(())

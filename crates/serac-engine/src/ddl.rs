@@ -180,7 +180,7 @@ impl Transaction {
                     if sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == name) {
                         let mut definition = sequence.definition.clone();
                         definition.owner = definition.owner.map(|(_, column)| (new_name.clone(), column));
-                        *sequence = Arc::new(Sequence::recovered(definition, sequence.reserved()));
+                        *sequence = Arc::new(sequence.redefined(definition));
                     }
                 }
                 for entry in catalog.schemas.values_mut() {

@@ -10,7 +10,7 @@ use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
 use crate::referential_action::PendingAction;
 use crate::table::Table;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
 use serac_index::ordered::key;
 use serac_storage::{LatestState, RowBuffer, RowId, Value};
@@ -156,6 +156,10 @@ impl Transaction {
         let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
         if let Some(row) = self.find_latest(&parent, &definition.parent_columns, wanted)? {
             self.pin(&parent, row);
+            // In other data by now, parents may have gone of which this data does not know.
+            if parent.lock.last_change() > self.snapshot().start().0 {
+                return Err(changed(&parent));
+            }
             // Looked up again now that the pin is seen.
             if self.find_latest(&parent, &definition.parent_columns, wanted)?.is_some() {
                 return Ok(());

@@ -63,16 +63,17 @@ impl TableLock {
     /// Notes that a holder commits at `timestamp`, before it releases the lock; `exclusive` says how it held it.
     pub(crate) fn note_commit(&self, timestamp: u64, exclusive: bool) {
         let last = if exclusive { &self.last_change } else { &self.last_write };
-        // Relaxed: read by holders of the lock, who got it from this one.
-        last.fetch_max(timestamp, Ordering::Relaxed);
+        // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it from this one.
+        last.fetch_max(timestamp, Ordering::AcqRel);
     }
     /// The newest commit of a transaction that wrote rows. For holders of the lock.
     pub(crate) fn last_write(&self) -> u64 {
         self.last_write.load(Ordering::Relaxed)
     }
-    /// The newest commit of a transaction that held the lock exclusively. For holders of the lock.
+    /// The newest commit of a transaction that held the lock exclusively.
     pub(crate) fn last_change(&self) -> u64 {
-        self.last_change.load(Ordering::Relaxed)
+        // Acquire: pairs with `note_commit`.
+        self.last_change.load(Ordering::Acquire)
     }
     /// Gives up whatever the transaction holds.
     pub fn release(&self, owner: u64) {

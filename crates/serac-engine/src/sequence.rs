@@ -6,6 +6,7 @@
 use crate::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Values reserved at a time.
 const STRIDE: i64 = 32;
@@ -23,16 +24,21 @@ struct Position {
 pub struct Sequence {
     /// Bounds and step.
     pub definition: SequenceDefinition,
-    position: Mutex<Position>,
+    /// Shared with the versions of the sequence under other definitions: all give out the same values.
+    position: Arc<Mutex<Position>>,
 }
 
 impl Sequence {
     pub(crate) fn new(definition: SequenceDefinition) -> Self {
-        Self { definition, position: Mutex::new(Position { last: None, reserved: None }) }
+        Self::recovered(definition, None)
     }
     /// After a restart: everything reserved counts as given out.
     pub(crate) fn recovered(definition: SequenceDefinition, reserved: Option<i64>) -> Self {
-        Self { definition, position: Mutex::new(Position { last: reserved, reserved }) }
+        Self { definition, position: Arc::new(Mutex::new(Position { last: reserved, reserved })) }
+    }
+    /// The same sequence under a changed definition.
+    pub(crate) fn redefined(&self, definition: SequenceDefinition) -> Self {
+        Self { definition, position: self.position.clone() }
     }
     pub(crate) fn reserved(&self) -> Option<i64> {
         self.position.lock().reserved

@@ -108,6 +108,7 @@ impl Transaction {
     /// When the log cannot take it; everything is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
+        self.log_reservations_of_new_sequences();
         let mut txn = self.txn.take().expect("the transaction is running");
         if self.catalog_changed {
             let (db, catalog) = (self.db.clone(), self.catalog.clone());
@@ -129,8 +130,37 @@ impl Transaction {
         }
         Ok(ticket?)
     }
+    /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
+    fn log_reservations_of_new_sequences(&mut self) {
+        if !self.catalog_changed {
+            return;
+        }
+        // Current to the end, because the catalog's lock is held.
+        let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
+        let catalog = self.catalog.clone();
+        let is_new = |id| current.sequences().all(|known| known.definition.id != id);
+        for sequence in catalog.sequences().filter(|sequence| is_new(sequence.definition.id)) {
+            if let Some(reserved) = sequence.reserved() {
+                let id = sequence.definition.id;
+                self.storage().log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
+            }
+        }
+    }
+
     /// Rolls back.
     pub fn rollback(self) {}
+    /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks: what they keep others from doing from now on, the new
+    /// snapshot has. So DDL gets through beside writers: its first attempt may find rows that its snapshot does not see, the next one cannot.
+    pub fn restart(&mut self) {
+        self.txn.take();
+        self.pending.clear();
+        self.actions.clear();
+        self.own_pins.clear();
+        let txn = self.db.storage.begin();
+        self.catalog = self.db.catalog_at(txn.snapshot().start());
+        self.catalog_changed = false;
+        self.txn = Some(txn);
+    }
 
     fn release(&mut self) {
         for (lock, _) in self.locks.drain(..) {
@@ -147,8 +177,13 @@ impl Transaction {
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
         let what = || format!("relation \"{}\"", table.name());
         if table.lock.share(self.owner, &what())? {
+            if let Err(error) = self.check_unchanged(table) {
+                // Who tries again after a ROLLBACK TO is to fail again.
+                self.locks.retain(|(lock, _)| !Arc::ptr_eq(lock, &table.lock));
+                table.lock.release(self.owner);
+                return Err(error);
+            }
             self.locks.push((table.lock.clone(), false));
-            self.check_unchanged(table)?;
         }
         Ok(())
     }
@@ -156,9 +191,9 @@ impl Transaction {
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         if table.lock.exclude(self.owner, &format!("relation \"{}\"", table.name()))? {
             self.locks.push((table.lock.clone(), true));
-            self.check_unchanged(table)?;
         }
-        Ok(())
+        // Each time: the lock is also held after an attempt that failed here.
+        self.check_unchanged(table)
     }
     /// As [`lock_for_ddl`](Self::lock_for_ddl), where the change rests on the rows: the snapshot must see all of them.
     pub(crate) fn lock_rows_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
@@ -196,6 +231,9 @@ impl Transaction {
         if !self.holds_catalog {
             self.db.catalog_lock.exclude(self.owner, "the catalog")?;
             self.holds_catalog = true;
+        }
+        // Until the first change, each time: the lock is also held after an attempt that failed here.
+        if !self.catalog_changed {
             let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
             if !Arc::ptr_eq(&current, &self.catalog) {
                 return Err(EngineError::Conflict("the catalog was changed by a concurrent transaction".into()));
@@ -211,7 +249,7 @@ impl Transaction {
     }
 }
 
-fn changed(table: &Table) -> EngineError {
+pub(crate) fn changed(table: &Table) -> EngineError {
     EngineError::Conflict(format!("relation \"{}\" was changed by a concurrent transaction", table.name()))
 }
 

@@ -275,3 +275,82 @@ fn ddl_is_transactional_and_survives_a_restart() {
     drop(db);
     assert!(Database::open(&path).unwrap().begin().catalog().table("public", "t").is_err());
 }
+
+#[test]
+fn an_index_over_a_repeated_column_follows_its_rows() {
+    let db = Database::in_memory().unwrap();
+    create(&db, keyed("t"));
+    let mut txn = db.begin();
+    let index =
+        KeyDefinition { name: "twice".into(), columns: vec![1, 1], unique: false, primary: false, constraint: false };
+    txn.create_index("public", "t", index).unwrap();
+    insert(&mut txn, "t", 1, Some(10)).unwrap();
+    txn.commit().unwrap();
+    let old = db.begin();
+    let mut txn = db.begin();
+    let (t, row) = (table(&txn, "t"), find(&txn, "t", 1).unwrap());
+    let new = arrow_array::RecordBatch::try_from_iter([(
+        "parent",
+        Arc::new(arrow_array::Int64Array::from(vec![20])) as arrow_array::ArrayRef,
+    )])
+    .unwrap();
+    txn.update_batch(&t, &[row], &[1], &new).unwrap();
+    txn.commit().unwrap();
+    let t = table(&old, "t");
+    assert_eq!(old.lookup(&t, &t.indexes[1], &[Value::Int64(10), Value::Int64(10)]), [row]);
+}
+
+#[test]
+fn a_sequence_used_by_the_transaction_that_made_it_goes_on_after_a_restart() {
+    for checkpoint in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let db = Database::open(&path).unwrap();
+        let mut txn = db.begin();
+        txn.create_sequence(
+            "public",
+            SequenceDefinition { id: 0, name: "s".into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None },
+        )
+        .unwrap();
+        let given_out = db.next_value(txn.catalog(), "public", "s").unwrap();
+        if checkpoint {
+            db.checkpoint().unwrap();
+        }
+        txn.commit().unwrap().wait().unwrap();
+        db.close().unwrap();
+        drop(db);
+        let db = Database::open(&path).unwrap();
+        let next = db.next_value(&db.catalog(), "public", "s").unwrap();
+        assert!(next > given_out, "{given_out} is given out twice (checkpoint in between: {checkpoint})");
+    }
+}
+
+#[test]
+fn a_sequence_gives_out_its_values_once_while_its_table_is_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Database::open(&path).unwrap();
+    create(&db, keyed("t"));
+    let mut txn = db.begin();
+    let owner = Some(("t".into(), "id".into()));
+    let definition =
+        SequenceDefinition { id: 0, name: "s".into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner };
+    txn.create_sequence("public", definition).unwrap();
+    txn.commit().unwrap();
+    let before = db.catalog();
+    let mut given_out = vec![db.next_value(&before, "public", "s").unwrap()];
+    let mut txn = db.begin();
+    txn.rename_table("public", "t", "u").unwrap();
+    let after = txn.catalog().clone();
+    // Several reservations by both.
+    for _ in 0..50 {
+        given_out.extend([&before, &after].map(|catalog| db.next_value(catalog, "public", "s").unwrap()));
+    }
+    txn.commit().unwrap().wait().unwrap();
+    db.close().unwrap();
+    drop((db, before, after));
+    let db = Database::open(&path).unwrap();
+    given_out.push(db.next_value(&db.catalog(), "public", "s").unwrap());
+    assert!(given_out.is_sorted_by(|a, b| a < b), "{given_out:?}");
+    assert_eq!(db.catalog().sequence("public", "s").unwrap().definition.owner, Some(("u".into(), "id".into())));
+}

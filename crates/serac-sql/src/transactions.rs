@@ -60,6 +60,17 @@ impl Session {
         txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
         txn
     }
+    /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.
+    pub(crate) fn restart(&mut self) -> bool {
+        let Some(running) = self.running.as_mut().filter(|running| !running.explicit) else { return false };
+        running.txn.restart();
+        if let Some(temporary) = &mut running.temporary {
+            temporary.restart();
+        }
+        self.shared.lent.write().clear();
+        self.refresh_view();
+        true
+    }
     /// Lets queries see what the transaction sees now.
     pub(crate) fn refresh_view(&self) {
         let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone());

@@ -4,6 +4,7 @@
 //! MANIFEST                                     one line of CRC, then JSON; replaced atomically by rename
 //! data/<checkpoint>-<table>.arrow              one record batch per block whose rows fill it without gaps
 //! data/<checkpoint>-<table>-gaps.arrow         one record batch per block with gaps, with a last column `__serac_slot`
+//! data/<checkpoint>-<table>-<n>[-gaps].arrow   the n-th checkpoint of the same moment
 //! ```
 //! A checkpoint is written by a transaction of its own, beside all others: it holds what its snapshot sees. It counts only once the
 //! manifest names it; files that no manifest names are left over from a crash and removed at the next open or checkpoint.
@@ -199,6 +200,17 @@ impl TableFile {
     }
 }
 
+/// A file name that no checkpoint has yet. Without commits in between, the newest checkpoint has the same timestamp, and its files must stay whole until the
+/// manifest names others.
+fn free_name(folder: &Path, checkpoint: Timestamp, table: TableId, suffix: &str) -> String {
+    let data = folder.join(DATA_FOLDER);
+    let names = (1u32..).map(|attempt| match attempt {
+        1 => format!("{}-{}{suffix}.arrow", checkpoint.0, table.0),
+        _ => format!("{}-{}-{attempt}{suffix}.arrow", checkpoint.0, table.0),
+    });
+    names.into_iter().find(|name| !data.join(name).exists()).expect("there are more names than files")
+}
+
 /// Writes what `snapshot` sees of `table`. Returns its entry for the manifest and the number of rows.
 pub(crate) fn write_table(
     folder: &Path,
@@ -223,8 +235,7 @@ pub(crate) fn write_table(
             if has_gaps {
                 fields.push(Field::new(SLOT_COLUMN, DataType::UInt32, false));
             }
-            let suffix = if has_gaps { "-gaps" } else { "" };
-            let name = format!("{}-{}{suffix}.arrow", snapshot.start().0, table.id().0);
+            let name = free_name(folder, snapshot.start(), table.id(), if has_gaps { "-gaps" } else { "" });
             open[usize::from(has_gaps)] =
                 Some(TableFile::create(folder, name, Arc::new(Schema::new(fields)), has_gaps, files)?);
         }

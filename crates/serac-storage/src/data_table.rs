@@ -413,13 +413,13 @@ impl DataTable {
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire); // step 2: pairs with the writers' Release fence
-        let column_of = |column: ColumnId| columns.iter().position(|&c| c == column);
         // SAFETY: pinned.
         unsafe {
             if let Some(block) = block.hot() {
                 present = apply_chain(block, row.slot(), snapshot, present, |before| {
-                    if let Some(i) = column_of(before.column) {
-                        out.cells[i] = before.cell();
+                    // A column may be asked for twice.
+                    for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
+                        *cell = before.cell();
                     }
                 });
             }
@@ -494,8 +494,8 @@ impl DataTable {
             // SAFETY: pinned.
             let Some(record) = (unsafe { current.as_ref() }) else { return false };
             for before in record.before() {
-                if let Some(i) = columns.iter().position(|&c| c == before.column) {
-                    out.cells[i] = before.cell();
+                for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
+                    *cell = before.cell();
                 }
             }
             match record.kind() {

@@ -96,6 +96,16 @@ impl Default for GarbageCollector {
     }
 }
 
+impl Drop for GarbageCollector {
+    /// What could not be collected goes with the database. Transactions and snapshots hold the manager that this belongs to, so all have ended.
+    fn drop(&mut self) {
+        let everything = i64::MAX as u64;
+        self.collect(&Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() });
+        // As at the end of a close: two epochs later the memory is free.
+        (0..2).for_each(|_| epoch::pin().flush());
+    }
+}
+
 impl GarbageCollector {
     /// Takes over the undo records of a finished transaction.
     pub(crate) fn submit(&self, context: Box<UndoContext>) {
@@ -130,7 +140,11 @@ impl GarbageCollector {
         let durable = manager.durable().0;
         let (starts, clock) = manager.active_starts();
         let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        let horizon = Horizon { starts, settled: clock.min(durable), watermark, now: now_ms() };
+        self.collect(&Horizon { starts, settled: clock.min(durable), watermark, now: now_ms() })
+    }
+
+    fn collect(&self, horizon: &Horizon) -> GcStats {
+        let watermark = horizon.watermark;
         let mut stats = GcStats { watermark, ..GcStats::default() };
 
         // Up to the first that is not settled: nothing can be taken off for it yet, nor for what finished after it.
@@ -148,7 +162,7 @@ impl GarbageCollector {
             let guard = epoch::pin();
             for (i, (_, context)) in batch.iter().enumerate() {
                 prefetch_ahead(&batch[i..], &guard);
-                self.process(*context, &horizon, &mut stats, true);
+                self.process(*context, horizon, &mut stats, true);
             }
         }
         let reached: Vec<ContextPtr> = {
@@ -163,7 +177,7 @@ impl GarbageCollector {
                 .collect()
         };
         for context in reached {
-            self.process(context, &horizon, &mut stats, false);
+            self.process(context, horizon, &mut stats, false);
         }
         let actions: Vec<DeferredAction> = {
             let mut deferred = self.deferred.lock();

@@ -197,6 +197,11 @@ impl Storage {
         );
         let started = Instant::now();
         let manifest = Manifest::read(&path)?;
+        // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
+        for folder in [&path, &path.join(DATA_FOLDER)] {
+            let files = &*options.file_system;
+            files.sync_dir(folder).map_err(|e| StorageError::io(format!("cannot sync {}", folder.display()), e))?;
+        }
         let mut newest = Timestamp::ZERO;
         if let Some(manifest) = &manifest {
             newest = Timestamp(manifest.checkpoint_ts);
@@ -247,6 +252,7 @@ impl Storage {
                 ));
             }
         }
+        log_files.sync(&log_folder, segments.keys().copied(), &*options.file_system)?;
         drop(log_files);
         report.replay_time = started.elapsed();
 

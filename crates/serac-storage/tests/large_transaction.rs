@@ -10,7 +10,7 @@ use serac_storage::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Row = (Option<i64>, Option<Vec<u8>>, bool);
 type State = BTreeMap<u64, Row>;
@@ -371,4 +371,37 @@ fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
     storage.run_gc();
     assert_eq!(storage.manager().gc().backlog(), 0);
     table.verify();
+}
+
+#[test]
+fn what_a_closed_storage_could_not_collect_goes_with_its_last_reader() {
+    let storage = open(None);
+    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let reader = storage.begin();
+    for collected_before in [true, false] {
+        let mut txn = storage.begin();
+        table.insert(&mut txn, &[Value::Int64(1), Value::Null, Value::Null]).unwrap();
+        txn.commit().unwrap();
+        if collected_before {
+            storage.run_gc(); // and cannot unlink it yet
+        }
+    }
+    storage.close().unwrap();
+    drop(storage);
+    // The reader outlives the storage, and still does not see the rows.
+    let mut buffer = RowBuffer::default();
+    for slot in 0..2 {
+        assert!(!table.read(reader.snapshot(), RowId::new(BlockNo(0), Slot(slot)), &COLUMNS, &mut buffer));
+    }
+    drop(reader);
+    table.verify();
+    assert_eq!(table.metrics().versioned_blocks, 0);
+    let left = Arc::downgrade(&table);
+    drop(table);
+    // Other tests of this process may be reading: an epoch ends when they do.
+    let (another, deadline) = (open(None), Instant::now() + Duration::from_secs(30));
+    while left.strong_count() > 0 {
+        assert!(Instant::now() < deadline, "the table is still there");
+        another.run_gc();
+    }
 }

@@ -84,7 +84,6 @@ fn definitions_indexes_and_rows_survive_kills() {
         println!("kill {kill}: {acknowledged:?}, {:?}", db.recovery_report());
         acknowledged = check::check(&db, &acknowledged);
         if rng.random_bool(0.3) {
-            // The check has drawn from sequences, so this is not the moment of the last checkpoint.
             db.checkpoint().unwrap();
         }
         db.close().unwrap();

@@ -19,15 +19,28 @@ use serac_engine::EngineError;
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
 use std::ops::ControlFlow;
 
+/// How often a statement is tried. Each time it gets at least one lock further.
+const ATTEMPTS: usize = 16;
+
 fn done(tag: &str) -> Result<StatementResult> {
     Ok(StatementResult::command(tag))
 }
 
 impl Session {
+    /// DDL. In a transaction of its own it tries again when writers were faster: each attempt keeps the locks of those before, so that the next
+    /// snapshot has what they have written.
     pub(crate) async fn define(&mut self, statement: Statement) -> Result<StatementResult> {
-        let result = self.define_now(statement).await?;
-        self.refresh_view();
-        Ok(result)
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.define_now(statement.clone()).await {
+                Err(error) if error.sqlstate == "40001" && attempts < ATTEMPTS && self.restart() => {}
+                result => {
+                    self.refresh_view();
+                    return result;
+                }
+            }
+        }
     }
 
     async fn define_now(&mut self, statement: Statement) -> Result<StatementResult> {

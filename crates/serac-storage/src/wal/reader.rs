@@ -149,4 +149,24 @@ impl LogFiles {
         }
         Ok(())
     }
+
+    /// Makes the kept segments durable: the next records say that everything before them is.
+    ///
+    /// # Errors
+    /// When a file cannot be synced.
+    pub fn sync(
+        &self,
+        directory: &Path,
+        kept: impl Iterator<Item = u64>,
+        files: &dyn crate::file_system::FileSystem,
+    ) -> Result<()> {
+        let kept: Vec<u64> = kept.collect();
+        for (_, path, _) in self.segments.iter().filter(|(number, ..)| kept.contains(number)) {
+            files
+                .open(path)
+                .and_then(|file| file.sync())
+                .map_err(|e| StorageError::io(format!("cannot sync {}", path.display()), e))?;
+        }
+        files.sync_dir(directory).map_err(|e| StorageError::io(format!("cannot sync {}", directory.display()), e))
+    }
 }

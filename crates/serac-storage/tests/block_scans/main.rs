@@ -17,7 +17,6 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::*;
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
@@ -99,8 +98,7 @@ fn check_blocks(
         }
 
         // Row by row.
-        let columns: BTreeSet<ColumnId> = projection.iter().map(|c| c.id).collect();
-        let (point_columns, mut buffer) = (columns.into_iter().collect::<Vec<_>>(), RowBuffer::default());
+        let (point_columns, mut buffer) = (projection.iter().map(|c| c.id).collect::<Vec<_>>(), RowBuffer::default());
         for slot in 0..table.block(BlockNo(no)).unwrap().slot_limit() {
             let id = RowId::new(BlockNo(no), Slot(slot));
             let found = table.read(snapshot, id, &point_columns, &mut buffer);
