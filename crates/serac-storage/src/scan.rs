@@ -14,8 +14,8 @@ use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use crate::transaction::Snapshot;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType,
-    Time64MicrosecondType, TimestampMicrosecondType,
+    Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
@@ -33,6 +33,8 @@ pub enum ColumnForm {
     Arrow,
     /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
     Scaled64,
+    /// Of a DECIMAL of at most 18 digits, Arrow's Decimal64: how a block keeps them.
+    Decimal64,
 }
 
 /// A column of a scan.
@@ -474,6 +476,11 @@ impl ColumnValues {
                     primitive::<Decimal128Type>(values, len, nulls)
                 } else if form == ColumnForm::Scaled64 {
                     return Arc::new(primitive::<Int64Type>(values, len, nulls));
+                } else if form == ColumnForm::Decimal64 {
+                    let array = primitive::<Decimal64Type>(values, len, nulls);
+                    return Arc::new(
+                        array.with_precision_and_scale(precision, scale).expect("the table's types are valid"),
+                    );
                 } else {
                     let wide: Vec<i128> = values.typed_data::<i64>().iter().map(|&v| v.into()).collect();
                     PrimitiveArray::<Decimal128Type>::new(wide.into(), nulls)
