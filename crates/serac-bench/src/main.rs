@@ -4,6 +4,7 @@
 
 mod attributes;
 mod commits;
+mod freeze;
 mod micro;
 mod postgres;
 mod report;
@@ -46,6 +47,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Freezing lineitem: time per block, size, and the time to hand it out as Arrow.
+    Freeze {
+        /// Scale factor.
+        #[arg(long, default_value_t = 1.0)]
+        sf: f64,
+    },
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -64,6 +71,7 @@ fn main() -> Result<(), String> {
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
+        Benchmark::Freeze { sf } => freeze::run(sf, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
     }?;

@@ -1,0 +1,66 @@
+//! Freezing lineitem, and handing it out as Arrow.
+
+use crate::report::{Report, median};
+use serac_engine::{Database, DecimalForm};
+use serac_storage::StorageOptions;
+use serac_workload::tpch::TABLES;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+pub fn run(sf: f64, report: &mut Report) -> Result<(), String> {
+    let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+    let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
+    let database = Database::open_with(options).map_err(text)?;
+    let db = serac_sql::SqlDatabase::new(database.clone(), &serac_sql::SqlOptions::default()).map_err(text)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(text)?;
+    runtime.block_on(serac_sql::Session::new(&db).execute(&workload.create_sql(false))).map_err(text)?;
+    let mut txn = database.begin();
+    let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
+    for batch in workload.generate(sf, 65_536) {
+        txn.insert_batch(&table, &batch).map_err(text)?;
+    }
+    txn.commit().map_err(text)?;
+    database.storage().run_gc();
+    let hot = table.data.metrics();
+    let started = Instant::now();
+    let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
+    let time = started.elapsed().as_secs_f64() * 1e3;
+    if frozen != blocks {
+        return Err(format!("{frozen} of {blocks} blocks are frozen"));
+    }
+    let cold = table.data.metrics();
+    let txn = database.begin();
+    let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+    let mut arrow_bytes = 0;
+    for (name, decimals) in [("Decimal64", DecimalForm::Decimal64), ("Decimal128", DecimalForm::Decimal128)] {
+        let mut times = Vec::new();
+        for run in 0..5 {
+            let started = Instant::now();
+            let batches: Vec<_> = txn.scan_arrow(&table, &all, decimals).collect::<Result<_, _>>().map_err(text)?;
+            times.push(started.elapsed().as_secs_f64() * 1e3);
+            if run == 0 && decimals == DecimalForm::Decimal64 {
+                let sizes = batches.iter().flat_map(|b| b.columns()).map(|c| c.to_data().get_slice_memory_size());
+                arrow_bytes = sizes.sum::<Result<usize, _>>().map_err(text)?;
+            }
+        }
+        report.row(&[
+            ("measure", json!(format!("all of lineitem as Arrow, {name}, ms"))),
+            ("value", json!(median(times))),
+        ]);
+    }
+    let ratio = |bytes: usize| bytes as f64 / arrow_bytes as f64;
+    for (measure, value) in [
+        ("blocks", f64::from(blocks)),
+        ("freezing, ms", time),
+        ("freezing, ms per block", time / f64::from(blocks)),
+        ("hot bytes / Arrow bytes", ratio(hot.bytes)),
+        ("frozen bytes / Arrow bytes", ratio(cold.bytes)),
+    ] {
+        report.row(&[("measure", json!(measure)), ("value", json!(value))]);
+    }
+    Ok(())
+}
