@@ -126,6 +126,8 @@ pub struct HotBlock {
     temperature: AtomicU32,
     /// When the collector last took a version off the block, in milliseconds: the access observer (§4.2).
     last_touched: AtomicU64,
+    /// How often the block has been thawed.
+    thaws: u32,
 }
 
 // SAFETY: the memory is reached only through atomic accesses and racy copies.
@@ -136,6 +138,11 @@ unsafe impl Sync for HotBlock {}
 impl HotBlock {
     /// An empty block, to become number `no` of its table. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
     pub fn new(layout: Arc<BlockLayout>, no: BlockNo) -> Self {
+        Self::thawed(layout, no, 0)
+    }
+
+    /// An empty block for what has been thawed so many times.
+    pub(crate) fn thawed(layout: Arc<BlockLayout>, no: BlockNo, thaws: u32) -> Self {
         let memory = BlockMemory::new(no.0);
         for column in layout.columns() {
             // SAFETY: the layout's regions fit the block, which nobody else has yet.
@@ -150,6 +157,7 @@ impl HotBlock {
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
             temperature: AtomicU32::new(Temperature::Hot as u32),
             last_touched: AtomicU64::new(crate::gc::now_ms()),
+            thaws,
         }
     }
 
@@ -171,6 +179,10 @@ impl HotBlock {
     /// The access observer's note.
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
         &self.last_touched
+    }
+    /// How often the block has been thawed.
+    pub(crate) fn thaws(&self) -> u32 {
+        self.thaws
     }
 
     /// The layout, shared by all blocks of the table.

@@ -38,6 +38,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to the power of this.
+const LONGEST_WAIT: u32 = 6;
 /// Blocks that cool together, under one move of the clock.
 const COOLING_GROUP: usize = 64;
 
@@ -48,9 +50,8 @@ impl DataTable {
         block.versioned().load(Ordering::Acquire) == 0 && block.append_marker().load(Ordering::Acquire).is_null()
     }
 
-    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says from the collector's note, has not been touched for long
-    /// enough. Returns their numbers.
-    pub(crate) fn cool(&self, is_cold: impl Fn(u64) -> bool) -> Vec<BlockNo> {
+    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough. Returns their numbers.
+    pub(crate) fn cool(&self, is_cold: impl Fn(&HotBlock) -> bool) -> Vec<BlockNo> {
         let guard = epoch::pin();
         (0..self.block_count())
             .map(BlockNo)
@@ -58,7 +59,7 @@ impl DataTable {
                 self.blocks().get(no, &guard).and_then(Block::hot).is_some_and(|block| {
                     !self.takes_inserts(no)
                         && block.slot_limit() > 0
-                        && is_cold(block.last_touched().load(Ordering::Relaxed))
+                        && is_cold(block)
                         && Self::is_calm(block)
                         && block.change_temperature(Temperature::Hot, Temperature::Cooling)
                 })
@@ -108,11 +109,17 @@ impl DataTable {
     }
 
     fn thaw(&self, no: BlockNo, block: &Block, frozen: &FrozenBlock) {
-        let hot = HotBlock::new(self.layout().clone(), no);
-        frozen.thaw(&hot);
+        let hot = frozen.thaw(self.layout(), no);
         // Whoever lost the race looks again and finds the winner's.
         self.blocks().replace(no, block, Arc::new(Block::Hot(hot)));
     }
+}
+
+/// Whether the collector's last note on a block is old enough: `after` milliseconds, longer for blocks that have been thawed before, so that blocks
+/// which are written now and then do not freeze and thaw all the time.
+pub(crate) fn is_cold(block: &HotBlock, now_ms: u64, after: u64) -> bool {
+    let wait = after << block.thaws().min(LONGEST_WAIT);
+    now_ms.saturating_sub(block.last_touched().load(Ordering::Relaxed)) >= wait
 }
 
 /// Starts to freeze the blocks of `table` that are cold; they are frozen once all transactions that run now have ended and the collector has come by.
@@ -120,7 +127,7 @@ impl DataTable {
 pub(crate) fn freeze_cold_blocks(
     manager: &TransactionManager,
     table: &Arc<DataTable>,
-    is_cold: impl Fn(u64) -> bool,
+    is_cold: impl Fn(&HotBlock) -> bool,
 ) -> usize {
     let cooling = table.cool(is_cold);
     for group in cooling.chunks(COOLING_GROUP) {
@@ -132,4 +139,23 @@ pub(crate) fn freeze_cold_blocks(
         }));
     }
     cooling.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::BlockLayout;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+
+    #[test]
+    fn a_block_waits_longer_each_time_it_was_thawed() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let layout = Arc::new(BlockLayout::new(&TableSchema { columns: vec![column] }).unwrap());
+        for (thaws, wait) in [(0, 100), (1, 200), (3, 800), (6, 6_400), (50, 6_400)] {
+            let block = HotBlock::thawed(layout.clone(), BlockNo(0), thaws);
+            block.last_touched().store(1_000, Ordering::Relaxed);
+            assert!(!is_cold(&block, 1_000 + wait - 1, 100) && is_cold(&block, 1_000 + wait, 100), "{thaws} thaws");
+            assert!(!is_cold(&block, 0, 100), "touched after the clock was read");
+        }
+    }
 }

@@ -7,10 +7,11 @@
 
 use crate::block::{Cell, HotBlock};
 use crate::heap::{INLINE_BYTES, View, view_len};
-use crate::ids::{ColumnId, Slot};
+use crate::ids::{BlockNo, ColumnId, Slot};
 use crate::layout::{BlockLayout, REGION_ALIGNMENT, value_bytes};
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use std::sync::Arc;
 
 /// Bytes after which a gathered heap goes on in another buffer: a view's offset has 32 bits.
 const HEAP_BUFFER_BYTES: usize = 1 << 30;
@@ -40,6 +41,8 @@ pub struct FrozenBlock {
     limit: u32,
     presence: Option<BooleanBuffer>,
     columns: Vec<FrozenColumn>,
+    /// How often the block has been thawed before.
+    thaws: u32,
 }
 
 fn align(bytes: usize) -> usize {
@@ -102,11 +105,12 @@ impl FrozenBlock {
                 FrozenColumn { physical: column.physical, values, nulls, heap, zone }
             })
             .collect();
-        Self { limit, presence: (!all_present).then_some(presence), columns }
+        Self { limit, presence: (!all_present).then_some(presence), columns, thaws: block.thaws() }
     }
 
-    /// Fills a new hot block with the same rows.
-    pub(crate) fn thaw(&self, block: &HotBlock) {
+    /// A new hot block with the same rows, to become number `no` of its table.
+    pub(crate) fn thaw(&self, layout: &Arc<BlockLayout>, no: BlockNo) -> HotBlock {
+        let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
         let layout = block.layout();
         // SAFETY: the block is new: nobody else has it.
         unsafe {
@@ -138,6 +142,7 @@ impl FrozenBlock {
         }
         // Release: pairs with `slot_limit`.
         block.insert_cursor().store(self.limit, std::sync::atomic::Ordering::Release);
+        block
     }
 
     /// Slots below which rows lie.

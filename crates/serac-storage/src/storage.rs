@@ -15,7 +15,7 @@ use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
-use crate::freeze::freeze_cold_blocks;
+use crate::freeze::{freeze_cold_blocks, is_cold};
 use crate::gc::GcStats;
 use crate::gc::now_ms;
 use crate::ids::{TableId, Timestamp};
@@ -580,8 +580,8 @@ impl Collector {
 }
 
 fn freeze_cold_tables(manager: &TransactionManager, tables: &Tables, after: Duration) {
-    let cold_before = now_ms().checked_sub(after.as_millis() as u64);
+    let (now, after) = (now_ms(), after.as_millis() as u64);
     for table in tables.values() {
-        freeze_cold_blocks(manager, table, |touched| cold_before.is_some_and(|before| touched <= before));
+        freeze_cold_blocks(manager, table, |block| is_cold(block, now, after));
     }
 }

@@ -1,0 +1,104 @@
+//! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes again.
+
+use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct NoCatalog;
+impl RecoveryCatalog for NoCatalog {
+    fn restore(&mut self, _: &Storage, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn open() -> (Arc<Storage>, Arc<DataTable>) {
+    let options = StorageOptions { freeze_after: Some(Duration::from_millis(20)), ..Default::default() };
+    let storage = Storage::open(options, &mut NoCatalog).unwrap().0;
+    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
+    let schema = TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] };
+    let table = storage.create_table(TableId(1), "t", schema).unwrap();
+    (storage, table)
+}
+
+/// Waits until `frozen` blocks are frozen.
+fn wait_for(table: &DataTable, frozen: u32) {
+    let started = Instant::now();
+    while table.metrics().frozen_blocks != frozen {
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", table.metrics());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn full_blocks_freeze_by_themselves_and_the_insertion_block_does_not() {
+    let (storage, table) = open();
+    let slots = table.layout().slot_count();
+    let mut txn = storage.begin();
+    let text = "a text that lies in the heap of its block";
+    let ids: Vec<RowId> = (0..3 * i64::from(slots) + 10)
+        .map(|i| table.insert(&mut txn, &[Value::Int64(i), Value::Bytes(text.as_bytes())]).unwrap())
+        .collect();
+    txn.commit().unwrap();
+    wait_for(&table, 3);
+    assert_eq!(table.block_count(), 4);
+    let hot = table.metrics().bytes;
+
+    // A reader from before the thaw, an update, a delete, an abort.
+    let before = storage.begin();
+    let mut txn = storage.begin();
+    table.update(&mut txn, ids[5], &[ColumnId(1)], &[Value::Null]).unwrap();
+    table.delete(&mut txn, ids[6]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(table.metrics().frozen_blocks, 2);
+    let mut txn = storage.begin();
+    table.update(&mut txn, ids[7], &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+    txn.abort();
+    let columns = [ColumnId(0), ColumnId(1)];
+    let mut row = RowBuffer::default();
+    assert!(table.read(before.snapshot(), ids[5], &columns, &mut row));
+    assert_eq!(row.value(1), Value::Bytes(text.as_bytes()));
+    assert!(table.read(before.snapshot(), ids[6], &columns, &mut row));
+    // As long as the old reader is there, the block has versions.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(table.metrics().frozen_blocks, 2);
+    drop(before);
+    wait_for(&table, 3);
+    assert!(table.metrics().bytes <= hot);
+
+    let now = storage.begin();
+    assert!(table.read(now.snapshot(), ids[5], &columns, &mut row) && row.value(1) == Value::Null);
+    assert!(!table.read(now.snapshot(), ids[6], &columns, &mut row));
+    assert!(table.read(now.snapshot(), ids[7], &columns, &mut row) && row.value(0) == Value::Int64(7));
+    assert_eq!(table.read_latest(now.snapshot(), ids[6], &columns, &mut row), LatestState::Absent);
+    let block = table.block(ids[5].block()).unwrap();
+    let frozen = block.frozen().unwrap();
+    assert_eq!((frozen.rows(), frozen.slot_limit()), (slots - 1, slots));
+    assert_eq!(frozen.zone(ColumnId(0)), Some(Zone { min: 0, max: i64::from(slots) - 1 }));
+    drop(now);
+    table.verify();
+}
+
+#[test]
+fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
+    let (storage, table) = open();
+    let mut txn = storage.begin();
+    let rows = table.layout().slot_count() + 1;
+    let ids: Vec<RowId> =
+        (0..rows).map(|i| table.insert(&mut txn, &[Value::Int64(i.into()), Value::Null]).unwrap()).collect();
+    txn.commit().unwrap();
+    wait_for(&table, 1);
+    // A writer that stays, and writes again and again: the block thaws once and stays hot.
+    let mut writer = storage.begin();
+    for i in 0..40 {
+        table.update(&mut writer, ids[i], &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+        assert_eq!(table.metrics().frozen_blocks, 0);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    writer.commit().unwrap();
+    wait_for(&table, 1);
+    table.verify();
+}
