@@ -156,7 +156,7 @@ impl Shell {
 
     async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
         let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
-        for statement in serac_sql::parse(sql)? {
+        for (i, statement) in serac_sql::parse(sql)?.into_iter().enumerate() {
             let started = Instant::now();
             let cancel = self.session.cancel_handle();
             let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));
@@ -173,7 +173,8 @@ impl Shell {
                 }
             };
             let people = self.mode == Mode::Table || self.mode == Mode::Expanded;
-            match cancellable(self.session.stream_statement(statement), &cancel, tick).await? {
+            let result = cancellable(self.session.stream_statement(statement), &cancel, tick).await;
+            match result.map_err(|error| error.located(sql, i))? {
                 StatementStream::Rows(mut rows) => {
                     let mut writer = RowsWriter::new(rows.schema().clone(), self.mode);
                     let mut wanted = write_to(&mut self.output, &writer.start());
@@ -329,7 +330,13 @@ impl Shell {
             _ => {
                 let name = argument.trim_end_matches(';');
                 let (schema, short) = name.split_once('.').unwrap_or(("public", name));
-                let table = catalog.table(schema, short).map_err(|e| e.to_string())?;
+                let temporary = self.session.temporary_catalog().filter(|_| schema == "pg_temp" || !name.contains('.'));
+                let temporary = temporary.and_then(|catalog| catalog.table("pg_temp", short).ok().cloned());
+                let table = match temporary {
+                    Some(table) => table,
+                    None => catalog.table(schema, short).map_err(|e| e.to_string())?.clone(),
+                };
+                let schema = &table.definition.schema;
                 let definition = &table.definition;
                 out.set_header(["column", "type", "nullable", "default"]);
                 for c in &definition.columns {

@@ -107,6 +107,14 @@ fn files_are_copied_out_and_in() {
 }
 
 #[test]
+fn temporary_tables_are_described() {
+    let script = "CREATE TABLE t (a INTEGER);\nCREATE TEMP TABLE t (b TEXT);\n\\d t\n\\d public.t\n";
+    let output = serac(&[], script);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("Table \"pg_temp.t\"") && shown.contains("Table \"public.t\""), "{shown}");
+}
+
+#[test]
 fn copies_read_and_write_the_standard_streams() {
     let table = "CREATE TABLE t (a INTEGER, b TEXT);\n";
     // In a script, the data follows the statement.

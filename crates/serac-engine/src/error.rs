@@ -147,6 +147,19 @@ impl EngineError {
         }
     }
 
+    /// The column, relation or constraint that the error is about.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Missing { name, .. } | Self::Exists { name, .. } | Self::SequenceExhausted(name) => Some(name),
+            Self::NotNull { column, .. } => Some(column),
+            Self::Unique { constraint, .. } | Self::ForeignKey { constraint, .. } | Self::Check { constraint, .. } => {
+                Some(constraint)
+            }
+            Self::ForeignKeyTarget { table } => Some(table),
+            _ => None,
+        }
+    }
+
     /// More about the error, for a second line.
     pub fn detail(&self) -> Option<&str> {
         match self {

@@ -68,6 +68,17 @@ impl KeySet {
         Self::Bloom { words }
     }
 
+    /// Whether a key between `min` and `max` may be in the set.
+    pub fn may_hold(&self, min: i64, max: i64) -> bool {
+        match self {
+            Self::Bitmap { first, bits } => {
+                let last = i128::from(*first) + 64 * bits.len() as i128;
+                max >= *first && i128::from(min) < last
+            }
+            Self::Bloom { .. } => true,
+        }
+    }
+
     /// The positions of the values that may be in the set. NULLs (invalid in `nulls`) never are.
     pub fn select<T: Copy + Into<i64>>(&self, values: &[T], nulls: Option<&NullBuffer>) -> Vec<u32> {
         match self {

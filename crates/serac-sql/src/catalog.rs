@@ -1,5 +1,7 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
+use crate::error::SqlError;
+use crate::maintenance::{BLOCKS_VIEW, blocks_view};
 use crate::scan::SeracTable;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
@@ -8,7 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use parking_lot::RwLock;
-use serac_engine::{Catalog, Database};
+use serac_engine::catalog::Schema;
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Database};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,19 +20,48 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "serac";
 
+/// The schema of a session's own tables, which live in a database of the session's own.
+pub(crate) const TEMPORARY_SCHEMA: &str = "pg_temp";
+/// The schema that stands for unqualified names: temporary tables, then the default schema. No user sees it.
+pub(crate) const SEARCH_PATH: &str = "pg_search_path";
+
 /// What statements of a session see.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) snapshot: Snapshot,
+    /// Of the session's own database, if it has one.
+    pub(crate) temporary: Option<(Arc<Catalog>, Snapshot)>,
+}
+
+impl View {
+    /// The catalog and the snapshot in which a schema's relations are.
+    pub(crate) fn of(&self, schema: &str) -> (&Arc<Catalog>, &Snapshot) {
+        match &self.temporary {
+            Some((catalog, snapshot)) if schema == TEMPORARY_SCHEMA => (catalog, snapshot),
+            _ => (&self.catalog, &self.snapshot),
+        }
+    }
+    fn schema(&self, name: &str) -> Option<&Schema> {
+        self.of(name).0.schema(name).ok()
+    }
+    /// The schema that an unqualified name of a relation means.
+    pub(crate) fn schema_of(&self, relation: &str) -> &'static str {
+        match self.schema(TEMPORARY_SCHEMA) {
+            Some(schema) if schema.tables.contains_key(relation) => TEMPORARY_SCHEMA,
+            _ => DEFAULT_SCHEMA,
+        }
+    }
 }
 
 /// The parts of a session that DataFusion reaches back to.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) view: RwLock<Option<View>>,
+    /// Where the session's temporary tables are, once it has had one.
+    pub(crate) temporary_database: OnceLock<Database>,
     /// Tables of the running statement, by names that no user has.
-    pub(crate) temporary: RwLock<HashMap<String, Arc<dyn TableProvider>>>,
+    pub(crate) lent: RwLock<HashMap<String, Arc<dyn TableProvider>>>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
@@ -52,10 +84,12 @@ pub(crate) struct TransactionCatalog(pub(crate) Arc<Shared>);
 
 impl CatalogProvider for TransactionCatalog {
     fn schema_names(&self) -> Vec<String> {
-        self.0.view().map(|v| v.catalog.schemas.keys().cloned().collect()).unwrap_or_default()
+        let Some(view) = self.0.view() else { return Vec::new() };
+        let temporary = view.temporary.is_some().then(|| TEMPORARY_SCHEMA.to_owned());
+        view.catalog.schemas.keys().cloned().chain(temporary).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let known = self.0.view().is_some_and(|v| v.catalog.schemas.contains_key(name));
+        let known = name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
         known.then(|| Arc::new(TransactionSchema { shared: self.0.clone(), name: name.into() }) as _)
     }
 }
@@ -70,24 +104,29 @@ struct TransactionSchema {
 impl SchemaProvider for TransactionSchema {
     fn table_names(&self) -> Vec<String> {
         let Some(view) = self.shared.view() else { return Vec::new() };
-        let Ok(schema) = view.catalog.schema(&self.name) else { return Vec::new() };
+        let Some(schema) = view.schema(&self.name) else { return Vec::new() };
         schema.tables.keys().chain(schema.views.keys()).cloned().collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(temporary) = self.shared.temporary.read().get(name) {
-            return Ok(Some(temporary.clone()));
+        if let Some(lent) = self.shared.lent.read().get(name) {
+            return Ok(Some(lent.clone()));
         }
         let Some(view) = self.shared.view() else { return Ok(None) };
-        let Ok(schema) = view.catalog.schema(&self.name) else { return Ok(None) };
+        let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
+        let snapshot = view.of(schema).1.clone();
+        let Some(schema) = view.schema(schema) else { return Ok(None) };
         if let Some(table) = schema.tables.get(name) {
-            return Ok(Some(Arc::new(SeracTable::new(table.clone(), view.snapshot, false))));
+            return Ok(Some(Arc::new(SeracTable::new(table.clone(), snapshot, false))));
         }
-        let Some(definition) = schema.views.get(name).cloned() else { return Ok(None) };
+        let Some(definition) = schema.views.get(name).cloned() else {
+            return if name == BLOCKS_VIEW { blocks_view(&view).map(Some) } else { Ok(None) };
+        };
         let state = self.shared.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
         let state = state.read().clone();
-        let mut plan = state.create_logical_plan(&definition.query).await?;
+        let plan = state.create_logical_plan(&definition.query).await;
+        let mut plan = plan.map_err(|e| DataFusionError::External(Box::new(SqlError::from(e).unplaced())))?;
         if !definition.columns.is_empty() {
             let columns = plan.schema().columns();
             let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));
@@ -97,6 +136,10 @@ impl SchemaProvider for TransactionSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.shared.temporary.read().contains_key(name) || self.table_names().iter().any(|n| n == name)
+        let Some(view) = self.shared.view() else { return false };
+        let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
+        name == BLOCKS_VIEW
+            || self.shared.lent.read().contains_key(name)
+            || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
 }

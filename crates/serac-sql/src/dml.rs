@@ -35,9 +35,7 @@ pub(crate) fn is_default(expr: &Expr) -> bool {
 }
 
 pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
-    table.definition.column(name).ok_or_else(|| {
-        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name()))
-    })
+    table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
 }
 
 /// The table's columns, all nullable.
@@ -91,11 +89,11 @@ pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> R
 impl Session {
     /// Registers a table for the running statement.
     pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
-        self.shared.temporary.write().insert(name.into(), provider);
+        self.shared.lent.write().insert(name.into(), provider);
     }
     pub(crate) fn lend_target(&self, table: &Arc<Table>) {
-        let view = self.shared.view().expect("a statement is running");
-        self.lend(TARGET, Arc::new(SeracTable::new(table.clone(), view.snapshot, true)));
+        let snapshot = self.snapshot_of(table);
+        self.lend(TARGET, Arc::new(SeracTable::new(table.clone(), snapshot, true)));
     }
 
     /// Evaluates an SQL expression for every row of `batch`.
@@ -144,7 +142,9 @@ impl Session {
             let column = column.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
             let at = column_of(&table, &column)?;
             if targets.contains(&at) {
-                return Err(SqlError::new("42701", format!("column \"{column}\" specified more than once")));
+                return Err(
+                    SqlError::new("42701", format!("column \"{column}\" specified more than once")).named(column)
+                );
             }
             targets.push(at);
         }
@@ -181,7 +181,7 @@ impl Session {
             None => {
                 for batch in rows {
                     self.check_rows(&table, &batch)?;
-                    self.txn()?.insert_batch(&table, &batch)?;
+                    self.txn_of(&table)?.insert_batch(&table, &batch)?;
                     affected += batch.num_rows();
                     if insert.returning.is_some() {
                         result.push(batch);
@@ -259,9 +259,9 @@ impl Session {
         let mut own = HashSet::new();
         for i in 0..rows.num_rows() {
             let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
-            match self.txn()?.find_conflict(table, index.as_deref(), &values)? {
+            match self.txn_of(table)?.find_conflict(table, index.as_deref(), &values)? {
                 None => {
-                    own.insert(self.txn()?.insert_row(table, &values)?);
+                    own.insert(self.txn_of(table)?.insert_row(table, &values)?);
                     inserted.push(i as u32);
                 }
                 Some(row) => {
@@ -278,7 +278,7 @@ impl Session {
         let mut result = vec![take_record_batch(rows, &UInt32Array::from(inserted))?];
         if let (OnConflictAction::DoUpdate(update), false) = (&on.action, conflicting.is_empty()) {
             self.refresh_view();
-            let snapshot = self.shared.view().expect("a statement is running").snapshot;
+            let snapshot = self.snapshot_of(table);
             let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
             let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..ids.len() as u64));
             let with_number = |batch: RecordBatch| -> Result<Arc<MemTable>> {
@@ -403,7 +403,7 @@ impl Session {
         columns: &[usize],
         new: &RecordBatch,
     ) -> Result<()> {
-        self.txn()?.update_batch(table, rows, columns, new)?;
+        self.txn_of(table)?.update_batch(table, rows, columns, new)?;
         if !table.definition.checks.is_empty() && !rows.is_empty() {
             let now = self.rows_now(table, rows)?;
             self.check_rows(table, &now)?;
@@ -412,7 +412,7 @@ impl Session {
     }
 
     fn rows_now(&self, table: &Table, rows: &[RowId]) -> Result<RecordBatch> {
-        let snapshot = self.shared.view().expect("a statement is running").snapshot;
+        let snapshot = self.snapshot_of(table);
         Ok(fetch_rows(table, &snapshot, rows)?)
     }
 
@@ -452,7 +452,7 @@ impl Session {
             Some(_) => Some(self.rows_now(&table, &rows)?),
             None => None,
         };
-        self.txn()?.delete_batch(&table, &rows)?;
+        self.txn_of(&table)?.delete_batch(&table, &rows)?;
         match (delete.returning, before) {
             (Some(items), Some(before)) => self.returning(&table, &alias, &items, vec![before]).await,
             _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),

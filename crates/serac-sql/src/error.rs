@@ -2,6 +2,7 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
+use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use serac_engine::EngineError;
@@ -17,6 +18,8 @@ pub struct SqlError {
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
+    /// The column, relation, function or constraint that it is about.
+    pub name: Option<String>,
     /// Where in the text: line and column, from 1.
     pub position: Option<(u64, u64)>,
 }
@@ -27,7 +30,18 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 impl SqlError {
     /// An error without detail.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, position: None }
+        Self { sqlstate, message: message.into(), detail: None, name: None, position: None }
+    }
+    /// The error of an unknown column of a relation.
+    pub(crate) fn no_column(column: &str, relation: &str) -> Self {
+        Self::new("42703", format!("column \"{column}\" of relation \"{relation}\" does not exist")).named(column)
+    }
+    pub(crate) fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+    /// Without a position: one in a text that the user has not written means nothing.
+    pub(crate) fn unplaced(self) -> Self {
+        Self { position: None, ..self }
     }
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
         Self::new("0A000", format!("{what} is not supported"))
@@ -48,7 +62,11 @@ impl std::error::Error for SqlError {}
 
 impl From<&EngineError> for SqlError {
     fn from(error: &EngineError) -> Self {
-        Self { detail: error.detail().map(Into::into), ..Self::new(error.sqlstate(), error.to_string()) }
+        Self {
+            detail: error.detail().map(Into::into),
+            name: error.name().map(Into::into),
+            ..Self::new(error.sqlstate(), error.to_string())
+        }
     }
 }
 impl From<EngineError> for SqlError {
@@ -128,6 +146,49 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
     }
 }
 
+/// The text between the first two single quotes from `start` on.
+fn quoted<'m>(message: &'m str, start: &str) -> Option<&'m str> {
+    message.split_once(start)?.1.split('\'').nth(1)
+}
+
+/// Planning errors have no types of their own, only texts.
+fn from_plan(message: &str) -> SqlError {
+    if message.starts_with("table '") && message.contains("not found") {
+        let name = quoted(message, "table ").unwrap_or_default();
+        let prefixes = ["serac.pg_search_path.", "serac.public.", "serac."];
+        let short = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+        return SqlError::new("42P01", format!("relation \"{short}\" does not exist")).named(short);
+    }
+    if let Some(name) = quoted(message, "Invalid function").or_else(|| quoted(message, "table function")) {
+        // The planner suggests the nearest name, however far it is.
+        let near = |other: &&str| levenshtein(name, other) <= 1 + name.len() / 4;
+        let suggested = quoted(message, "Did you mean").filter(near);
+        let detail = suggested.map(|other| format!("Perhaps you mean \"{other}\"."));
+        return SqlError {
+            detail,
+            ..SqlError::new("42883", format!("function \"{name}\" does not exist")).named(name)
+        };
+    }
+    if let Some(call) = quoted(message, "No function matches the given name and argument types") {
+        let candidates = message.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
+        let candidates: Vec<&str> = candidates.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let detail = (!candidates.is_empty()).then(|| format!("There is {}.", candidates.join(", ")));
+        let name = call.split('(').next().unwrap_or(call);
+        return SqlError { detail, ..SqlError::new("42883", format!("function {call} does not exist")).named(name) };
+    }
+    let sqlstates = [
+        ("must be in GROUP BY", "42803"),
+        ("must appear in the GROUP BY", "42803"),
+        ("require unique expression names", "42701"),
+        ("different number of columns", "42601"),
+        ("non-boolean predicate", "42804"),
+        ("Cannot coerce", "42883"),
+        ("Cannot infer common argument type", "42883"),
+    ];
+    let known = sqlstates.iter().find(|(text, _)| message.contains(text));
+    SqlError::new(known.map_or("42000", |(_, sqlstate)| sqlstate), message)
+}
+
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         Self::from(&error)
@@ -147,23 +208,31 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::Shared(inner) => Self::from(inner.as_ref()),
             DataFusionError::Collection(all) if !all.is_empty() => Self::from(&all[0]),
             DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
-                SchemaError::FieldNotFound { field, .. } => {
-                    Self::new("42703", format!("column \"{}\" does not exist", field.name()))
+                SchemaError::FieldNotFound { field, valid_fields } => {
+                    let relation = field.relation.as_ref().map(|relation| relation.table());
+                    let known = |relation| {
+                        valid_fields.iter().any(|f| f.relation.as_ref().is_some_and(|r| r.table() == relation))
+                    };
+                    match relation {
+                        Some(relation) if !valid_fields.is_empty() && !known(relation) => {
+                            Self::new("42P01", format!("missing FROM-clause entry for table \"{relation}\""))
+                                .named(relation)
+                        }
+                        _ => Self::new("42703", format!("column \"{}\" does not exist", field.name()))
+                            .named(field.name()),
+                    }
                 }
                 SchemaError::AmbiguousReference { field } => {
                     Self::new("42702", format!("column reference \"{}\" is ambiguous", field.name()))
+                        .named(field.name())
                 }
                 other => Self::new("42701", other.to_string()),
             },
-            DataFusionError::Plan(m) if m.starts_with("table '") && m.contains("not found") => {
-                let name = m.split('\'').nth(1).unwrap_or_default();
-                let short = name.strip_prefix("serac.public.").or_else(|| name.strip_prefix("serac.")).unwrap_or(name);
-                Self::new("42P01", format!("relation \"{short}\" does not exist"))
+            DataFusionError::Plan(m) => from_plan(m),
+            DataFusionError::NotImplemented(m) if m.starts_with("Unsupported SQL type") => {
+                let name = m.trim_start_matches("Unsupported SQL type").trim();
+                Self::new("42704", format!("type \"{name}\" does not exist")).named(name)
             }
-            DataFusionError::Plan(m) if m.contains("Invalid function") => {
-                Self::new("42883", m.lines().next().unwrap_or(m).to_owned())
-            }
-            DataFusionError::Plan(m) => Self::new("42000", m.clone()),
             DataFusionError::NotImplemented(m) => Self::new("0A000", m.clone()),
             DataFusionError::ResourcesExhausted(m) => Self::new("53200", m.clone()),
             DataFusionError::IoError(e) => Self::new("58030", e.to_string()),

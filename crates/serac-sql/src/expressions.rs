@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 /// Evaluates an SQL expression for every row of `batch`.
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
     let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-    let expr = state.create_logical_expr(sql, &schema)?;
+    let expr = state.create_logical_expr(sql, &schema).map_err(|e| SqlError::from(e).unplaced())?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }

@@ -1,6 +1,6 @@
 //! nextval, currval, setval.
 
-use crate::catalog::Shared;
+use crate::catalog::{Shared, TEMPORARY_SCHEMA};
 use crate::error::SqlError;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
@@ -62,9 +62,14 @@ impl SequenceFunction {
         let (schema, short) = name.split_once('.').unwrap_or((DEFAULT_SCHEMA, name));
         let full = format!("{schema}.{short}");
         let view = self.shared.view().ok_or_else(|| SqlError::new("25P01", "there is no transaction"))?;
+        let database = match self.shared.temporary_database.get() {
+            Some(temporary) if schema == TEMPORARY_SCHEMA => temporary,
+            _ => &self.shared.database,
+        };
+        let catalog = view.of(schema).0;
         match self.function {
             Function::Next => {
-                let value = self.shared.database.next_value(&view.catalog, schema, short)?;
+                let value = database.next_value(catalog, schema, short)?;
                 self.shared.sequence_values.write().insert(full, value);
                 Ok(value)
             }
@@ -73,7 +78,7 @@ impl SequenceFunction {
             }),
             Function::Set => {
                 let value = argument.ok_or_else(|| SqlError::new("22004", "setval takes a value"))?;
-                self.shared.database.set_value(&view.catalog, schema, short, value)?;
+                database.set_value(catalog, schema, short, value)?;
                 self.shared.sequence_values.write().insert(full, value);
                 Ok(value)
             }

@@ -9,6 +9,8 @@ mod error;
 mod expressions;
 mod functions;
 mod limits;
+mod locate;
+mod maintenance;
 mod merge;
 mod optimizer;
 mod query;
@@ -16,6 +18,7 @@ mod row_stream;
 pub mod scan;
 mod session;
 mod settings;
+mod transactions;
 mod types;
 
 pub use copy::CopyProgress;

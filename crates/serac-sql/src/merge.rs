@@ -174,7 +174,7 @@ impl Session {
             let at = column_of(table, &name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default())?;
             if targets.contains(&at) {
                 let name = &table.definition.columns[at].name;
-                return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")));
+                return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")).named(name));
             }
             targets.push(at);
         }

@@ -4,6 +4,7 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::error::{Result, SqlError};
+use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -12,7 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{StreamExt, TryStreamExt};
@@ -59,18 +60,23 @@ impl Drop for QueryRuntime {
     }
 }
 
-fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether a plan for `threads` threads touches a handful of rows.
+fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     /// At the most so many combinations of rows; none if that is not known.
-    fn combinations(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
+        // A scan may look at far more rows than it gives; that of a single block leaves nothing for a second thread.
+        if plan.is::<SeracScanExec>() && (threads == 1 || plan.output_partitioning().partition_count() > 1) {
+            return None;
+        }
         match &plan.children()[..] {
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))
             }
-            children => children.iter().try_fold(1usize, |all, child| all.checked_mul(combinations(child)?)),
+            children => children.iter().try_fold(1usize, |all, child| all.checked_mul(combinations(child, threads)?)),
         }
     }
-    combinations(plan).is_some_and(|rows| rows <= SHORT_ROWS)
+    combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
 }
 
 impl Session {
@@ -85,7 +91,7 @@ impl Session {
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
         match parse(sql)?.pop() {
-            Some(Statement::Query(query)) => self.frame(*query).await,
+            Some(Statement::Query(query)) => self.frame(*query).await.map_err(SqlError::unplaced),
             _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
         }
     }
@@ -94,7 +100,7 @@ impl Session {
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         let context = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
-        if is_short(&plan) {
+        if is_short(&plan, context.session_config().target_partitions()) {
             return Ok(execute_stream(plan, context)?);
         }
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
@@ -144,6 +150,6 @@ impl Session {
         let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
         let explain =
             Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
-        self.query(explain).await
+        self.query(explain).await.map_err(SqlError::unplaced)
     }
 }

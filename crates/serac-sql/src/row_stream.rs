@@ -3,11 +3,11 @@
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::session::{Session, StatementResult};
+use crate::transactions::Mark;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
-use serac_engine::Savepoint;
 
 /// What a statement gives, rows as they come.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<'s> StatementStream<'s> {
 }
 
 enum Rest {
-    Query { stream: SendableRecordBatchStream, limits: Limits, savepoint: Option<Savepoint> },
+    Query { stream: SendableRecordBatchStream, limits: Limits, savepoint: Option<Mark> },
     Batches(std::vec::IntoIter<RecordBatch>),
     Nothing,
 }
@@ -60,7 +60,7 @@ impl<'s> RowStream<'s> {
         schema: SchemaRef,
         stream: SendableRecordBatchStream,
         limits: Limits,
-        savepoint: Option<Savepoint>,
+        savepoint: Option<Mark>,
     ) -> Self {
         Self { session, schema, rest: Rest::Query { stream, limits, savepoint } }
     }

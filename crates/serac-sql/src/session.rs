@@ -4,16 +4,17 @@
 //! opened transaction nothing but ROLLBACK (or ROLLBACK TO) is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
-use crate::catalog::{CATALOG, Shared, TransactionCatalog, View};
+use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::copy::CopyStreams;
 use crate::error::{Result, SqlError};
-use crate::expressions::SessionExpressions;
 use crate::functions::functions;
 use crate::limits::{CancelHandle, Limits};
+use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::KeyFilterPushdown;
+use crate::transactions::{Mark, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
@@ -22,14 +23,12 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::optimizer::Optimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{
-    CopyTarget, Expr, Ident, ObjectName, Statement, TransactionAccessMode, TransactionMode, Value,
-    visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::TryStreamExt;
-use serac_engine::{DEFAULT_SCHEMA, Database, Savepoint, Table, Transaction};
+use serac_engine::{DEFAULT_SCHEMA, Database};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -122,22 +121,13 @@ pub enum TransactionStatus {
     Failed,
 }
 
-#[derive(Debug)]
-struct Running {
-    txn: Transaction,
-    explicit: bool,
-    failed: bool,
-    read_only: bool,
-    savepoints: Vec<(String, Savepoint)>,
-}
-
 /// A connection's state.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ctx: SessionContext,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
-    running: Option<Running>,
+    pub(crate) running: Option<Running>,
     prepared: HashMap<String, Statement>,
     cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
@@ -175,7 +165,18 @@ pub(crate) fn quote(name: &str) -> String {
 /// # Errors
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    Ok(Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?.parse_statements()?)
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?;
+    let mut statements = Vec::new();
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token_ref().token == Token::EOF {
+            return Ok(statements);
+        }
+        statements.push(parse_statement(&mut parser)?);
+        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
+            return Ok(parser.expected("end of statement", parser.peek_token())?);
+        }
+    }
 }
 
 /// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.
@@ -191,13 +192,14 @@ impl Session {
     /// A new session.
     pub fn new(db: &SqlDatabase) -> Self {
         let mut config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
+            .with_default_catalog_and_schema(CATALOG, SEARCH_PATH)
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true)
             .with_target_partitions(db.threads);
         let options = config.options_mut();
         options.sql_parser.dialect = Dialect::PostgreSQL;
         options.sql_parser.parse_float_as_decimal = true;
+        options.sql_parser.collect_spans = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
         if let Some(limit) = db.memory_limit {
@@ -208,7 +210,8 @@ impl Session {
         let shared = Arc::new(Shared {
             database: db.database.clone(),
             view: Default::default(),
-            temporary: Default::default(),
+            temporary_database: OnceLock::new(),
+            lent: Default::default(),
             state: OnceLock::new(),
             sequence_values: Default::default(),
         });
@@ -264,8 +267,8 @@ impl Session {
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
-        for statement in parse(sql)? {
-            results.push(self.execute_statement(statement).await?);
+        for (i, statement) in parse(sql)?.into_iter().enumerate() {
+            results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
         }
         Ok(results)
     }
@@ -326,7 +329,7 @@ impl Session {
     }
 
     /// Makes sure of a transaction; the savepoint to which the statement's failure leads back.
-    fn start_statement(&mut self) -> Result<Option<Savepoint>> {
+    fn start_statement(&mut self) -> Result<Option<Mark>> {
         if self.transaction_status() == TransactionStatus::Failed {
             let message = "current transaction is aborted, commands ignored until end of transaction block";
             return Err(SqlError::new("25P02", message));
@@ -335,20 +338,20 @@ impl Session {
             self.begin(false, false);
         }
         let running = self.running.as_mut().expect("just made sure of");
-        let savepoint = running.explicit.then(|| running.txn.savepoint());
+        let savepoint = running.explicit.then(|| running.mark());
         self.refresh_view();
         Ok(savepoint)
     }
 
     /// Ends a statement: commits its own transaction, or undoes what a failed one has done.
-    pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>, savepoint: Option<Savepoint>) -> Result<T> {
-        self.shared.temporary.write().clear();
+    pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>, savepoint: Option<Mark>) -> Result<T> {
+        self.shared.lent.write().clear();
         let running = self.running.as_mut().expect("it runs on");
         match (result, savepoint) {
             (Ok(result), Some(_)) => Ok(result),
             (Ok(result), None) => self.commit().await.map(|()| result),
             (Err(error), Some(savepoint)) => {
-                running.txn.rollback_to(&savepoint);
+                running.rollback_to(&savepoint);
                 running.failed = true;
                 Err(error)
             }
@@ -360,7 +363,7 @@ impl Session {
     }
     /// Ends a query whose rows are not wanted any more.
     pub(crate) fn abandon_statement(&mut self) {
-        self.shared.temporary.write().clear();
+        self.shared.lent.write().clear();
         if self.transaction_status() == TransactionStatus::Idle {
             self.end();
         }
@@ -379,127 +382,6 @@ impl Session {
             Ok(result) => Ok(result?),
             Err(_) => Err(SqlError::new("58030", "the log ended before what the query sees was durable")),
         }
-    }
-
-    // ---- transactions
-
-    fn begin(&mut self, explicit: bool, read_only: bool) {
-        let mut txn = self.shared.database.begin();
-        txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
-        self.running = Some(Running { txn, explicit, failed: false, read_only, savepoints: Vec::new() });
-    }
-    /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.
-    pub(crate) fn restart(&mut self) -> bool {
-        let Some(running) = self.running.as_mut().filter(|running| !running.explicit) else { return false };
-        running.txn.restart();
-        self.shared.temporary.write().clear();
-        self.refresh_view();
-        true
-    }
-    /// Lets queries see what the transaction sees now.
-    pub(crate) fn refresh_view(&self) {
-        let view = self
-            .running
-            .as_ref()
-            .map(|r| View { catalog: r.txn.catalog().clone(), snapshot: r.txn.snapshot().clone() });
-        *self.shared.view.write() = view;
-    }
-    fn end(&mut self) -> Option<Running> {
-        // A view left behind would keep old versions alive.
-        *self.shared.view.write() = None;
-        self.running.take()
-    }
-    async fn commit(&mut self) -> Result<()> {
-        let Some(running) = self.end() else { return Ok(()) };
-        let ticket = running.txn.commit()?;
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        ticket.on_durable(Box::new(move |result| {
-            let _ = sender.send(result);
-        }));
-        match receiver.await {
-            Ok(result) => result.map(|_| ()).map_err(SqlError::from),
-            Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
-        }
-    }
-    pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
-        let running = self.running.as_mut().expect("statements run in a transaction");
-        if running.read_only {
-            return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
-        }
-        Ok(&mut running.txn)
-    }
-    /// The transaction that writes to a table.
-    pub(crate) fn txn_of(&mut self, _table: &Table) -> Result<&mut Transaction> {
-        self.txn()
-    }
-    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
-        let (schema, name) = resolve(name)?;
-        let view = self.shared.view().expect("a statement is running");
-        Ok(view.catalog.table(&schema, &name)?.clone())
-    }
-
-    /// Statements about transactions, which run outside of any statement's own.
-    async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");
-        let done = |tag: &str| Ok(StatementResult::command(tag));
-        Some(match statement {
-            Statement::StartTransaction { modes, .. } => {
-                if self.running.is_some() {
-                    return Some(Err(SqlError::new("25001", "there is already a transaction in progress")));
-                }
-                let read_only =
-                    modes.iter().any(|m| matches!(m, TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)));
-                self.begin(true, read_only);
-                done("BEGIN")
-            }
-            Statement::Commit { .. } => match &self.running {
-                None => done("COMMIT"),
-                Some(running) if running.failed => {
-                    self.end();
-                    done("ROLLBACK")
-                }
-                Some(_) => self.commit().await.map(|()| StatementResult::command("COMMIT")),
-            },
-            Statement::Rollback { savepoint: None, .. } => {
-                self.end();
-                done("ROLLBACK")
-            }
-            Statement::Rollback { savepoint: Some(name), .. } => {
-                let Some(running) = &mut self.running else { return Some(Err(no_transaction())) };
-                let name = fold(name);
-                let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
-                    return Some(Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))));
-                };
-                running.txn.rollback_to(&running.savepoints[at].1);
-                running.savepoints.truncate(at + 1);
-                running.failed = false;
-                done("ROLLBACK")
-            }
-            Statement::Savepoint { name } => match &mut self.running {
-                Some(running) if running.failed => return None,
-                Some(running) => {
-                    let savepoint = running.txn.savepoint();
-                    running.savepoints.push((fold(name), savepoint));
-                    done("SAVEPOINT")
-                }
-                None => Err(SqlError::new("25P01", "SAVEPOINT can only be used in transaction blocks")),
-            },
-            Statement::ReleaseSavepoint { name } => match &mut self.running {
-                Some(running) if running.failed => return None,
-                Some(running) => {
-                    let name = fold(name);
-                    match running.savepoints.iter().rposition(|(n, _)| *n == name) {
-                        Some(at) => {
-                            running.savepoints.truncate(at);
-                            done("RELEASE")
-                        }
-                        None => Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))),
-                    }
-                }
-                None => Err(no_transaction()),
-            },
-            _ => return None,
-        })
     }
 
     // ---- statements
@@ -525,11 +407,12 @@ impl Session {
             }
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
-                Box::pin(self.run(statement)).await
+                // Its text is another statement's.
+                Box::pin(self.run(statement)).await.map_err(SqlError::unplaced)
             }
             other => {
                 let result = self.run_command(other).await?;
-                self.running.as_mut().expect("it runs").txn.check_statement_end()?;
+                self.running.as_mut().expect("it runs").check_statement_end()?;
                 Ok(Output::Done(result))
             }
         }

@@ -68,7 +68,9 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
         DataType::Uuid => ColumnType::Uuid.into(),
         DataType::Custom(name, _) => match serial_type(name.to_string().to_lowercase().as_str()) {
             Some(column_type) => column_type.into(),
-            None => return Err(SqlError::new("42704", format!("type \"{name}\" does not exist"))),
+            None => {
+                return Err(SqlError::new("42704", format!("type \"{name}\" does not exist")).named(name.to_string()));
+            }
         },
         other => return Err(SqlError::new("42704", format!("type {other} is not supported"))),
     })

@@ -3,7 +3,7 @@
 //! Besides a column's own Arrow type, forms that convert without loss are taken: plain and large strings and binaries, dictionaries of
 //! strings, and 64-bit decimals of the same scale.
 
-use crate::block::Block;
+use crate::block::HotBlock;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View};
 use crate::layout::BlockLayout;
@@ -61,7 +61,7 @@ pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<(
 ///
 /// # Safety
 /// Nobody else may access these slots, nor the bitmap words that hold their bits, while the call lasts.
-pub(crate) unsafe fn fill(block: &Block, schema: &TableSchema, from: u32, batch: &RecordBatch) -> Result<()> {
+pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) -> Result<()> {
     let layout = block.layout().clone();
     assert!(from as usize + batch.num_rows() <= layout.slot_count() as usize, "the rows fit the block");
     for (i, array) in batch.columns().iter().enumerate() {
@@ -73,8 +73,8 @@ pub(crate) unsafe fn fill(block: &Block, schema: &TableSchema, from: u32, batch:
     Ok(())
 }
 
-#[allow(clippy::mut_from_ref)] // as `Block::exclusive`
-unsafe fn bitmap<'a>(block: &'a Block, layout: &BlockLayout, offset: usize) -> &'a mut [u8] {
+#[allow(clippy::mut_from_ref)] // as `HotBlock::exclusive`
+unsafe fn bitmap<'a>(block: &'a HotBlock, layout: &BlockLayout, offset: usize) -> &'a mut [u8] {
     // SAFETY: by the caller's promise.
     unsafe { block.exclusive(offset, layout.bitmap_bytes()) }
 }
@@ -95,7 +95,7 @@ fn fill_range(bits: &mut [u8], from: usize, len: usize, value: bool) {
 }
 
 unsafe fn fill_column(
-    block: &Block,
+    block: &HotBlock,
     layout: &BlockLayout,
     index: usize,
     column_type: ColumnType,
@@ -193,7 +193,11 @@ fn fill_decimals(target: &mut [u8], width: usize, precision: u8, array: &ArrayRe
     }
 }
 
-fn fill_views<T: AsRef<[u8]>>(block: &Block, target: &mut [u8], values: impl Iterator<Item = Option<T>>) -> Result<()> {
+fn fill_views<T: AsRef<[u8]>>(
+    block: &HotBlock,
+    target: &mut [u8],
+    values: impl Iterator<Item = Option<T>>,
+) -> Result<()> {
     let values: Vec<Option<T>> = values.collect();
     let values = || values.iter().map(|value| value.as_ref().map(AsRef::as_ref));
     let heap_bytes = values().flatten().map(<[u8]>::len).filter(|len| *len > INLINE_BYTES).sum();

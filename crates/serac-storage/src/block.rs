@@ -6,6 +6,7 @@
 //! promises that no access is undefined.
 
 use crate::block_memory::BlockMemory;
+use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
@@ -31,9 +32,88 @@ impl Cell {
     pub const NULL: Self = Self { null: true, bits: 0 };
 }
 
-/// A block of a table.
+/// A block of a table, in one of its two forms.
 #[derive(Debug)]
-pub struct Block {
+pub enum Block {
+    /// Can be changed in place; also while it is cooling or freezing.
+    Hot(HotBlock),
+    /// Immutable Arrow.
+    Frozen(FrozenBlock),
+}
+
+impl Block {
+    /// The block, if it is hot.
+    #[inline]
+    pub fn hot(&self) -> Option<&HotBlock> {
+        match self {
+            Self::Hot(block) => Some(block),
+            Self::Frozen(_) => None,
+        }
+    }
+    /// The block, if it is frozen.
+    pub fn frozen(&self) -> Option<&FrozenBlock> {
+        match self {
+            Self::Hot(_) => None,
+            Self::Frozen(block) => Some(block),
+        }
+    }
+    /// Slots below which rows lie.
+    pub fn slot_limit(&self) -> u32 {
+        match self {
+            Self::Hot(block) => block.slot_limit(),
+            Self::Frozen(block) => block.slot_limit(),
+        }
+    }
+    /// Reads a cell; of a hot block see the module.
+    #[inline]
+    pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
+        match self {
+            Self::Hot(block) => block.read_cell(column, slot),
+            Self::Frozen(block) => block.read_cell(column, slot),
+        }
+    }
+    /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        match self {
+            Self::Hot(block) => block.is_present(slot),
+            Self::Frozen(block) => block.is_present(slot),
+        }
+    }
+    /// The bytes that a view in `column` names.
+    pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
+        match self {
+            Self::Hot(block) => block.read_view(view, out),
+            Self::Frozen(block) => block.read_view(column, view, out),
+        }
+    }
+    /// The record of the bulk append that some snapshot may not see, or null.
+    pub(crate) fn append_record(&self) -> *mut UndoRecord {
+        // Acquire: pairs with the Release that set the marker.
+        self.hot().map_or(std::ptr::null_mut(), |block| block.append_marker().load(Ordering::Acquire))
+    }
+    /// The newest version of a slot, or null.
+    pub(crate) fn newest_version(&self, slot: Slot) -> *mut UndoRecord {
+        // Acquire: pairs with the installing compare-and-swap.
+        self.hot().map_or(std::ptr::null_mut(), |block| block.version_head(slot).load(Ordering::Acquire))
+    }
+}
+
+/// How hot a hot block is (see [`crate::freeze`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Temperature {
+    /// Transactions may change it.
+    Hot,
+    /// About to freeze, unless a transaction changes it.
+    Cooling,
+    /// Being gathered: who wants to change it waits for the frozen block and thaws that.
+    Freezing,
+}
+
+/// A block that can be changed.
+#[derive(Debug)]
+pub struct HotBlock {
     memory: BlockMemory,
     layout: Arc<BlockLayout>,
     heap: BlockHeap,
@@ -43,14 +123,17 @@ pub struct Block {
     insert_cursor: AtomicU32,
     /// Set while the block was filled by a bulk append that some snapshot may not see.
     append_marker: AtomicPtr<UndoRecord>,
+    temperature: AtomicU32,
+    /// When the collector last took a version off the block, in milliseconds: the access observer (§4.2).
+    last_touched: AtomicU64,
 }
 
 // SAFETY: the memory is reached only through atomic accesses and racy copies.
-unsafe impl Send for Block {}
+unsafe impl Send for HotBlock {}
 // SAFETY: as above.
-unsafe impl Sync for Block {}
+unsafe impl Sync for HotBlock {}
 
-impl Block {
+impl HotBlock {
     /// An empty block, to become number `no` of its table. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
     pub fn new(layout: Arc<BlockLayout>, no: BlockNo) -> Self {
         let memory = BlockMemory::new(no.0);
@@ -65,7 +148,29 @@ impl Block {
             versioned: AtomicU32::new(0),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
+            temperature: AtomicU32::new(Temperature::Hot as u32),
+            last_touched: AtomicU64::new(crate::gc::now_ms()),
         }
+    }
+
+    /// How hot the block is.
+    #[inline]
+    pub fn temperature(&self) -> Temperature {
+        // Acquire: pairs with the changes below; what follows from the temperature is described in `freeze`.
+        match self.temperature.load(Ordering::Acquire) {
+            0 => Temperature::Hot,
+            1 => Temperature::Cooling,
+            _ => Temperature::Freezing,
+        }
+    }
+    /// Goes from one temperature to another, if it is still that one.
+    pub(crate) fn change_temperature(&self, from: Temperature, to: Temperature) -> bool {
+        // AcqRel: writers and the freezer meet here.
+        self.temperature.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+    /// The access observer's note.
+    pub(crate) fn last_touched(&self) -> &AtomicU64 {
+        &self.last_touched
     }
 
     /// The layout, shared by all blocks of the table.
@@ -295,6 +400,13 @@ impl Block {
         unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
     }
 
+    /// As [`copy_out`](Self::copy_out), into bytes that hold something already.
+    pub(crate) fn copy_out_init(&self, offset: usize, dst: &mut [u8]) {
+        // SAFETY: bytes are valid as bytes that may be uninitialised, and `copy_out` initialises all of them.
+        let dst = unsafe { std::slice::from_raw_parts_mut(dst.as_mut_ptr().cast(), dst.len()) };
+        self.copy_out(offset, dst);
+    }
+
     /// The memory at `offset`, for filling a block that nobody else can reach yet.
     ///
     /// # Safety
@@ -330,7 +442,7 @@ mod tests {
                 .map(|&column_type| ColumnSchema { name: "c".into(), column_type, nullable: true })
                 .collect(),
         };
-        let block = Block::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
+        let block = HotBlock::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
         let last = Slot(block.layout().slot_count() - 1);
         for slot in [Slot(0), Slot(1), Slot(63), Slot(64), last] {
             let values = [

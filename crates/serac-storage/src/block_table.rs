@@ -1,14 +1,15 @@
 //! A table's block table: block number → block in one load.
 //!
 //! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of addresses, touched page by page as the
-//! table grows), so that it never moves and a lookup needs neither a latch nor a hash. Blocks are only ever added while the table
-//! lives; each entry owns one reference to its block.
+//! table grows), so that it never moves and a lookup needs neither a latch nor a hash. Each entry owns one reference to its block. A block may be
+//! replaced by its other form (frozen or thawed); the old one's reference is given up an epoch later, so a pinned reader keeps what it has found.
 
 use crate::block::Block;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE};
+use crossbeam_epoch::{self as epoch, Guard};
 use std::alloc;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -62,16 +63,16 @@ impl BlockTable {
 
     /// The block with this number, if there is one.
     #[inline]
-    pub fn get(&self, no: BlockNo) -> Option<&Block> {
-        // Acquire: pairs with the Release in `put`.
+    pub fn get<'g>(&'g self, no: BlockNo, _guard: &'g Guard) -> Option<&'g Block> {
+        // Acquire: pairs with the Release in `put` and `replace`.
         let block = self.entry(no).load(Ordering::Acquire);
-        // SAFETY: an entry owns a reference until the table is dropped, and `self` is borrowed.
+        // SAFETY: an entry owns a reference, which is given up an epoch after the block was replaced at the earliest: the caller is pinned.
         unsafe { block.as_ref() }
     }
 
     /// A reference of the caller's own to the block with this number.
     pub fn get_arc(&self, no: BlockNo) -> Option<Arc<Block>> {
-        self.get(no).map(|block| {
+        self.get(no, &epoch::pin()).map(|block| {
             // SAFETY: the pointer came from `Arc::into_raw`, and the entry's reference keeps the count above zero.
             unsafe {
                 Arc::increment_strong_count(block);
@@ -95,15 +96,36 @@ impl BlockTable {
     }
 
     /// The block with this number, made if there is none: recovery puts rows where they were.
-    pub fn get_or_insert_with(&self, no: BlockNo, make: impl FnOnce() -> Arc<Block>) -> &Block {
-        if let Some(block) = self.get(no) {
+    pub fn get_or_insert_with<'g>(
+        &'g self,
+        no: BlockNo,
+        guard: &'g Guard,
+        make: impl FnOnce() -> Arc<Block>,
+    ) -> &'g Block {
+        if let Some(block) = self.get(no, guard) {
             return block;
         }
         let _grow = self.grow.lock();
-        if self.get(no).is_none() {
+        if self.get(no, guard).is_none() {
             self.put(no, make());
         }
-        self.get(no).expect("it was just put")
+        self.get(no, guard).expect("it was just put")
+    }
+
+    /// Puts `new` in the place of `old`, if that is still there.
+    pub fn replace(&self, no: BlockNo, old: &Block, new: Arc<Block>) -> bool {
+        let old = ptr::from_ref(old).cast_mut();
+        let new = Arc::into_raw(new).cast_mut();
+        // AcqRel: publishes the new block's content; pairs with the Acquire in `get`.
+        if self.entry(no).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: just taken out of its Arc, and nobody has seen it.
+            drop(unsafe { Arc::from_raw(new) });
+            return false;
+        }
+        let old = SharedBlock(old);
+        // SAFETY: the entry's own reference to the old block, given up once: whoever found the block in the entry was pinned.
+        unsafe { epoch::pin().defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
+        true
     }
 
     fn put(&self, no: BlockNo, block: Arc<Block>) {
@@ -114,6 +136,11 @@ impl BlockTable {
         self.len.store(self.len.load(Ordering::Relaxed).max(no.0 + 1), Ordering::Release);
     }
 }
+
+/// A pointer to a block on its way to another thread.
+struct SharedBlock(*mut Block);
+// SAFETY: blocks are Send and Sync.
+unsafe impl Send for SharedBlock {}
 
 impl Drop for BlockTable {
     fn drop(&mut self) {

@@ -30,7 +30,7 @@
 //! version the snapshot sees is judged by the marker. Nobody touches the values of a marked block before seeing its marker, so the
 //! appending transaction fills it with plain stores.
 
-use crate::block::Block;
+use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
@@ -42,7 +42,7 @@ use crate::types::TableSchema;
 use crate::undo::{BeforeCell, UndoKind, UndoRecord};
 use crate::value::Value;
 use arrow_array::RecordBatch;
-use crossbeam_epoch as epoch;
+use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::ptr;
@@ -73,8 +73,12 @@ pub struct TableMetrics {
     pub versioned_blocks: u32,
     /// Rows, as inserts less deletes so far (uncommitted ones included).
     pub rows: i64,
-    /// Bytes of heap chunks.
+    /// Bytes of hot blocks' heap chunks.
     pub heap_bytes: usize,
+    /// Frozen blocks.
+    pub frozen_blocks: u32,
+    /// Bytes of all blocks.
+    pub bytes: usize,
 }
 
 /// A table's blocks.
@@ -135,13 +139,28 @@ impl DataTable {
     pub fn block_count(&self) -> u32 {
         self.blocks.len()
     }
-    /// A block.
-    #[inline]
-    pub fn block(&self, no: BlockNo) -> Option<&Block> {
-        self.blocks.get(no)
-    }
-    pub(crate) fn block_arc(&self, no: BlockNo) -> Option<Arc<Block>> {
+    /// A block, in the form that it has now.
+    pub fn block(&self, no: BlockNo) -> Option<Arc<Block>> {
         self.blocks.get_arc(no)
+    }
+    pub(crate) fn blocks(&self) -> &BlockTable {
+        &self.blocks
+    }
+    /// Makes inserts go on in new blocks, so that those they went to can freeze.
+    pub(crate) fn close_insertion_heads(&self) {
+        let _grow = self.grow.lock();
+        for head in &self.heads {
+            let no = head.load(Ordering::Acquire);
+            let guard = epoch::pin();
+            let used = (no != NO_BLOCK).then(|| self.blocks.get(BlockNo(no), &guard).map_or(0, Block::slot_limit));
+            if used.is_some_and(|used| used > 0) {
+                head.store(NO_BLOCK, Ordering::Release);
+            }
+        }
+    }
+    /// Whether inserts go to the block.
+    pub(crate) fn takes_inserts(&self, no: BlockNo) -> bool {
+        self.heads.iter().any(|head| head.load(Ordering::Acquire) == no.0)
     }
     /// Inserts less deletes so far, uncommitted ones included: an estimate for planning.
     pub fn approximate_rows(&self) -> u64 {
@@ -152,8 +171,17 @@ impl DataTable {
         let mut metrics =
             TableMetrics { blocks: self.block_count(), rows: self.rows.load(Ordering::Relaxed), ..Default::default() };
         for block in (0..metrics.blocks).filter_map(|no| self.block(BlockNo(no))) {
-            metrics.heap_bytes += block.heap().bytes();
-            metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);
+            match &*block {
+                Block::Hot(block) => {
+                    metrics.bytes += crate::ids::BLOCK_BYTES + block.heap().bytes();
+                    metrics.heap_bytes += block.heap().bytes();
+                    metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);
+                }
+                Block::Frozen(block) => {
+                    metrics.frozen_blocks += 1;
+                    metrics.bytes += block.bytes();
+                }
+            }
         }
         metrics
     }
@@ -161,8 +189,15 @@ impl DataTable {
     fn conflict(&self, row: RowId) -> StorageError {
         StorageError::WriteConflict { table: self.name.clone(), row }
     }
-    fn locate(&self, row: RowId) -> Result<&Block> {
-        self.block(row.block())
+    /// The block of a row, for reading.
+    #[inline]
+    fn locate<'g>(&'g self, row: RowId, guard: &'g Guard) -> Option<&'g Block> {
+        self.blocks.get(row.block(), guard).filter(|block| row.slot().0 < block.slot_limit())
+    }
+    /// The block of a row, for the calling transaction to change the row.
+    #[inline]
+    fn locate_for_write(&self, row: RowId) -> Result<&HotBlock> {
+        self.writable(row.block())
             .filter(|block| row.slot().0 < block.slot_limit())
             .ok_or_else(|| StorageError::InvalidInput(format!("{row:?} is not a row of table \"{}\"", self.name)))
     }
@@ -174,18 +209,22 @@ impl DataTable {
             // Acquire: pairs with the Release below; the block is in the block table by then.
             let no = head.load(Ordering::Acquire);
             if no != NO_BLOCK {
-                let block = self.block(BlockNo(no)).expect("an insertion head is a block of the table");
-                // Release: pairs with `slot_limit`.
-                let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
-                if slot < self.layout.slot_count() {
-                    return Ok(RowId::new(BlockNo(no), Slot(slot)));
+                let guard = epoch::pin();
+                let block = self.blocks.get(BlockNo(no), &guard).expect("an insertion head is a block of the table");
+                // A block that was frozen meanwhile (by force) takes no more.
+                if let Some(block) = block.hot() {
+                    // Release: pairs with `slot_limit`.
+                    let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
+                    if slot < self.layout.slot_count() {
+                        return Ok(RowId::new(BlockNo(no), Slot(slot)));
+                    }
                 }
             }
             let _grow = self.grow.lock();
             if head.load(Ordering::Acquire) == no {
                 // The latch keeps the number free.
-                let block = Block::new(self.layout.clone(), BlockNo(self.blocks.len()));
-                let new = self.blocks.push(Arc::new(block))?;
+                let block = HotBlock::new(self.layout.clone(), BlockNo(self.blocks.len()));
+                let new = self.blocks.push(Arc::new(Block::Hot(block)))?;
                 head.store(new.0, Ordering::Release);
             }
         }
@@ -217,7 +256,7 @@ impl DataTable {
         self.check_row(row)?;
         self.check_values((0..).map(ColumnId), row)?;
         let id = self.allocate()?;
-        let block = self.block(id.block()).expect("just allocated");
+        let block = self.writable(id.block()).expect("just allocated");
         let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
         // AcqRel: raised before the head is there, as every bulk reader relies on.
         block.versioned().fetch_add(1, Ordering::AcqRel);
@@ -239,7 +278,7 @@ impl DataTable {
     fn install(
         self: &Arc<Self>,
         txn: &mut Transaction,
-        block: &Block,
+        block: &HotBlock,
         row: RowId,
         kind: UndoKind,
         columns: &[ColumnId],
@@ -299,7 +338,7 @@ impl DataTable {
     ) -> Result<()> {
         assert_eq!(columns.len(), values.len(), "one value per column");
         self.check_values(columns.iter().copied(), values)?;
-        let block = self.locate(row)?;
+        let block = self.locate_for_write(row)?;
         columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
         self.install(txn, block, row, UndoKind::Update, columns)?;
         for (&column, value) in columns.iter().zip(values) {
@@ -314,7 +353,7 @@ impl DataTable {
     /// # Errors
     /// As [`update`](Self::update).
     pub fn delete(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
-        let block = self.locate(row)?;
+        let block = self.locate_for_write(row)?;
         self.install(txn, block, row, UndoKind::Delete, &[])?;
         block.set_present(row.slot(), false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
@@ -327,14 +366,15 @@ impl DataTable {
     /// # Errors
     /// As [`update`](Self::update).
     pub fn lock_row(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
-        let block = self.locate(row)?;
+        let block = self.locate_for_write(row)?;
         self.install(txn, block, row, UndoKind::Update, &[])
     }
 
     /// Puts back what `record` replaced (abort, ROLLBACK TO).
     pub(crate) fn restore(&self, record: &UndoRecord) {
         let row = record.row();
-        let block = self.block(row.block()).expect("a block with undo records stays");
+        let guard = epoch::pin();
+        let block = self.blocks.get(row.block(), &guard).and_then(Block::hot).expect("a block with versions stays hot");
         match record.kind() {
             UndoKind::Update => {
                 for before in record.before() {
@@ -367,20 +407,22 @@ impl DataTable {
 
     /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no such row.
     pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> bool {
-        let Ok(block) = self.locate(row) else { return false };
-        let _guard = epoch::pin();
+        let guard = epoch::pin();
+        let Some(block) = self.locate(row, &guard) else { return false };
         out.cells.clear();
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire); // step 2: pairs with the writers' Release fence
         // SAFETY: pinned.
         unsafe {
-            present = apply_chain(block, row.slot(), snapshot, present, |before| {
-                // A column may be asked for twice.
-                for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
-                    *cell = before.cell();
-                }
-            });
+            if let Some(block) = block.hot() {
+                present = apply_chain(block, row.slot(), snapshot, present, |before| {
+                    // A column may be asked for twice.
+                    for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
+                        *cell = before.cell();
+                    }
+                });
+            }
         }
         if present {
             out.resolve(block, &self.schema, columns);
@@ -396,11 +438,12 @@ impl DataTable {
         columns: &[ColumnId],
         out: &mut RowBuffer,
     ) -> LatestState {
-        let Ok(block) = self.locate(row) else { return LatestState::Absent };
-        let _guard = epoch::pin();
+        let guard = epoch::pin();
         loop {
-            let seen = block.version_head(row.slot()).load(Ordering::Acquire);
-            let marker = block.append_marker().load(Ordering::Acquire);
+            // Looked up anew each time: the block may have been thawed.
+            let Some(block) = self.locate(row, &guard) else { return LatestState::Absent };
+            let seen = block.newest_version(row.slot());
+            let marker = block.append_record();
             // SAFETY: pinned.
             let newest = unsafe { seen.as_ref() }.or(unsafe { marker.as_ref() });
             if let Some(record) = newest {
@@ -414,7 +457,9 @@ impl DataTable {
             out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
             let present = block.is_present(row.slot());
             fence(Ordering::Acquire);
-            if block.version_head(row.slot()).load(Ordering::Acquire) != seen {
+            if block.newest_version(row.slot()) != seen
+                || !self.blocks.get(row.block(), &guard).is_some_and(|now| ptr::eq(now, block))
+            {
                 continue; // somebody wrote meanwhile: the head never comes back to `seen` (see the module)
             }
             if !present {
@@ -432,13 +477,13 @@ impl DataTable {
         columns: &[ColumnId],
         matches: &mut dyn FnMut(&RowBuffer) -> bool,
     ) -> bool {
-        let Ok(block) = self.locate(row) else { return false };
-        let _guard = epoch::pin();
+        let guard = epoch::pin();
+        let Some(block) = self.locate(row, &guard) else { return false };
         let mut out = RowBuffer::default();
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire);
-        let mut current = block.version_head(row.slot()).load(Ordering::Acquire);
+        let mut current = block.newest_version(row.slot());
         loop {
             if present {
                 out.resolve(block, &self.schema, columns);
@@ -476,7 +521,7 @@ impl DataTable {
                 Some(no) => no,
                 None => self.new_append_block(txn)?,
             };
-            let block = self.block(head).expect("an append head is a block of the table");
+            let block = self.writable(head).expect("an append head is a block of the table");
             let from = block.insert_cursor().load(Ordering::Relaxed);
             let rows = ((self.layout.slot_count() - from) as usize).min(batch.num_rows() - done);
             if rows == 0 {
@@ -502,12 +547,12 @@ impl DataTable {
         let _grow = self.grow.lock();
         // Marked before anybody can reach it; the record's row names the block, so the number is fixed under the latch.
         let no = BlockNo(self.blocks.len());
-        let block = Arc::new(Block::new(self.layout.clone(), no));
+        let block = HotBlock::new(self.layout.clone(), no);
         let record =
             txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
         // Release: pairs with the readers' Acquire.
         block.append_marker().store(record, Ordering::Release);
-        match self.blocks.push(block) {
+        match self.blocks.push(Arc::new(Block::Hot(block))) {
             Ok(pushed) => assert_eq!(pushed, no, "blocks are added under the latch"),
             Err(error) => {
                 txn.undo().pop_last(record);
@@ -522,7 +567,8 @@ impl DataTable {
     }
 
     fn offer_insertion_head(&self, no: BlockNo) {
-        let block = self.block(no).expect("it was appended");
+        let guard = epoch::pin();
+        let Some(block) = self.blocks.get(no, &guard).and_then(Block::hot) else { return };
         let free = self.layout.slot_count().saturating_sub(block.insert_cursor().load(Ordering::Relaxed));
         if free > 0 {
             for head in &self.heads {
@@ -536,15 +582,18 @@ impl DataTable {
 
     /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in it to see.
     pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
-        BlockReader::new(&self.schema, self.block_arc(no)?, no, snapshot)
+        BlockReader::new(&self.schema, self.block(no)?, no, snapshot)
     }
 
     // ---- recovery: single rows put where they were, no versions, nobody else there
 
-    pub(crate) fn recover_block(&self, no: BlockNo) -> &Block {
-        self.blocks.get_or_insert_with(no, || Arc::new(Block::new(self.layout.clone(), no)))
+    pub(crate) fn recover_block(&self, no: BlockNo) -> &HotBlock {
+        let guard = epoch::pin();
+        let make = || Arc::new(Block::Hot(HotBlock::new(self.layout.clone(), no)));
+        self.blocks.get_or_insert_with(no, &guard, make);
+        self.writable(no).expect("it was just made sure of")
     }
-    fn recover_slot(&self, row: RowId) -> Result<&Block> {
+    fn recover_slot(&self, row: RowId) -> Result<&HotBlock> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
             return Err(StorageError::InvalidInput(format!("{row:?} is outside table \"{}\"", self.name)));
         }
@@ -594,9 +643,7 @@ impl DataTable {
     /// Makes the insertion heads go on in the newest blocks that have room.
     pub(crate) fn recover_finish(&self) {
         for no in (0..self.block_count()).rev().take(INSERTION_HEADS) {
-            if self.block(BlockNo(no)).is_some() {
-                self.offer_insertion_head(BlockNo(no));
-            }
+            self.offer_insertion_head(BlockNo(no));
         }
     }
 
@@ -608,6 +655,13 @@ impl DataTable {
         let mut rows = 0;
         for no in 0..self.block_count() {
             let Some(block) = self.block(BlockNo(no)) else { continue };
+            let block = match &*block {
+                Block::Hot(block) => block,
+                Block::Frozen(block) => {
+                    rows += i64::from(block.rows());
+                    continue;
+                }
+            };
             let mut versioned = 0;
             for slot in 0..self.layout.slot_count() {
                 let head = block.version_head(Slot(slot)).load(Ordering::Acquire);
@@ -630,7 +684,7 @@ impl DataTable {
 /// The caller has pinned an epoch.
 #[inline]
 pub(crate) unsafe fn apply_chain(
-    block: &Block,
+    block: &HotBlock,
     slot: Slot,
     snapshot: &Snapshot,
     mut present: bool,
@@ -662,7 +716,7 @@ pub(crate) unsafe fn apply_chain(
 /// # Safety
 /// The caller has pinned an epoch.
 #[inline]
-pub(crate) unsafe fn sees_append(block: &Block, snapshot: &Snapshot) -> bool {
+pub(crate) unsafe fn sees_append(block: &HotBlock, snapshot: &Snapshot) -> bool {
     // Acquire: pairs with the Release that set the marker.
     // SAFETY: the caller is pinned.
     match unsafe { block.append_marker().load(Ordering::Acquire).as_ref() } {

@@ -18,6 +18,7 @@
 //!
 //! **Deferred actions** run once the watermark has reached their timestamp.
 
+use crate::block::Block;
 use crate::data_table::DataTable;
 use crate::ids::{RowId, Timestamp};
 use crate::racy::prefetch;
@@ -27,7 +28,9 @@ use crossbeam_epoch as epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 const PRUNING_LATCHES: usize = 256;
 /// Finished transactions that a run takes from the queue at a time.
@@ -97,7 +100,7 @@ impl Drop for GarbageCollector {
     /// What could not be collected goes with the database. Transactions and snapshots hold the manager that this belongs to, so all have ended.
     fn drop(&mut self) {
         let everything = i64::MAX as u64;
-        self.collect(&Horizon { starts: Vec::new(), settled: everything, watermark: everything });
+        self.collect(&Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() });
         // As at the end of a close: two epochs later the memory is free.
         (0..2).for_each(|_| epoch::pin().flush());
     }
@@ -137,7 +140,7 @@ impl GarbageCollector {
         let durable = manager.durable().0;
         let (starts, clock) = manager.active_starts();
         let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        self.collect(&Horizon { starts, settled: clock.min(durable), watermark })
+        self.collect(&Horizon { starts, settled: clock.min(durable), watermark, now: now_ms() })
     }
 
     fn collect(&self, horizon: &Horizon) -> GcStats {
@@ -156,8 +159,9 @@ impl GarbageCollector {
                 break;
             }
             self.unprocessed.fetch_sub(batch.len(), Ordering::Relaxed);
+            let guard = epoch::pin();
             for (i, (_, context)) in batch.iter().enumerate() {
-                prefetch_ahead(&batch[i..]);
+                prefetch_ahead(&batch[i..], &guard);
                 self.process(*context, horizon, &mut stats, true);
             }
         }
@@ -241,10 +245,12 @@ impl GarbageCollector {
     }
 
     fn prune(&self, table: &DataTable, row: RowId, kind: UndoKind, horizon: &Horizon, stats: &mut GcStats) {
-        let Some(block) = table.block(row.block()) else { return };
+        let guard = epoch::pin();
+        let Some(block) = table.blocks().get(row.block(), &guard).and_then(Block::hot) else { return };
+        // The access observer: the collector meets every change sooner or later.
+        block.last_touched().store(horizon.now, Ordering::Relaxed);
         let latch = (row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES;
         let _latch = self.latches[latch].lock();
-        let _guard = epoch::pin();
         let mut gone: Vec<&UndoRecord> = Vec::new();
         if kind == UndoKind::Append {
             let marker = block.append_marker().load(Ordering::Acquire);
@@ -274,7 +280,7 @@ impl GarbageCollector {
 
 /// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in three steps, each of which follows a
 /// pointer that the step before has fetched.
-fn prefetch_ahead(batch: &[(u64, ContextPtr)]) {
+fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some((_, context)) = batch.get(12) {
         prefetch(context.0);
     }
@@ -284,10 +290,16 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)]) {
         prefetch(record);
     }
     if let Some(record) = first_record(4)
-        && let Some(block) = record.table().block(record.row().block())
+        && let Some(block) = record.table().blocks().get(record.row().block(), guard).and_then(Block::hot)
     {
         prefetch(block.version_head(record.row().slot()));
     }
+}
+
+/// Milliseconds since the process first asked: the access observer's time.
+pub(crate) fn now_ms() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_millis() as u64
 }
 
 /// Who was running when the pass began.
@@ -296,6 +308,8 @@ struct Horizon {
     /// Published and durable up to here.
     settled: u64,
     watermark: u64,
+    /// Milliseconds, as the access observer counts.
+    now: u64,
 }
 
 impl Horizon {

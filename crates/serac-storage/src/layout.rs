@@ -111,6 +111,10 @@ impl BlockLayout {
     pub fn allocation_offset(&self) -> usize {
         self.allocation_offset
     }
+    /// Bytes of a bitmap with `bits` bits.
+    pub(crate) const fn bitmap_bytes_of(bits: usize) -> usize {
+        bitmap_bytes(bits)
+    }
     /// Bytes of a bitmap with a bit for every slot.
     pub fn bitmap_bytes(&self) -> usize {
         bitmap_bytes(self.slot_count as usize)

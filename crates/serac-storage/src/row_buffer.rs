@@ -49,7 +49,7 @@ impl RowBuffer {
                 (PhysicalType::Fixed(width), _) => ValueKind::Int(width),
                 (PhysicalType::View, _) => {
                     if !cell.null {
-                        block.read_view(cell.bits, &mut self.bytes);
+                        block.read_view(*column, cell.bits, &mut self.bytes);
                     }
                     ValueKind::Bytes
                 }

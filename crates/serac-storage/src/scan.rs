@@ -6,9 +6,10 @@
 //! are applied to the copy. Columns may be asked for in several steps (filter columns first, the others for the survivors): each step
 //! rebuilds the same snapshot.
 
-use crate::block::{Block, Cell};
+use crate::block::{Block, Cell, HotBlock};
 use crate::data_table::{apply_chain, sees_append};
 use crate::error::Result;
+use crate::frozen::{FrozenBlock, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use crate::transaction::Snapshot;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
@@ -78,6 +79,8 @@ impl Selection {
 pub struct BlockReadStats {
     /// Whether no versioned row was met.
     pub bulk: bool,
+    /// Whether the block was frozen.
+    pub frozen: bool,
     /// Versioned rows whose chains were applied, counted once per step.
     pub rows_patched: u32,
 }
@@ -97,6 +100,7 @@ pub struct BlockReader<'s> {
 impl<'s> BlockReader<'s> {
     pub(crate) fn new(schema: &'s TableSchema, block: Arc<Block>, no: BlockNo, snapshot: &'s Snapshot) -> Option<Self> {
         let limit = block.slot_limit();
+        let block_is_frozen = block.frozen().is_some();
         let mut reader = Self {
             schema,
             block,
@@ -104,28 +108,37 @@ impl<'s> BlockReader<'s> {
             snapshot,
             limit,
             visible: Selection::All(0),
-            stats: BlockReadStats { bulk: true, rows_patched: 0 },
+            stats: BlockReadStats { bulk: true, frozen: block_is_frozen, rows_patched: 0 },
         };
-        reader.visible = reader.find_visible()?;
+        let block = reader.block.clone();
+        reader.visible = match &*block {
+            Block::Hot(block) => reader.find_visible(block)?,
+            Block::Frozen(block) => match block.presence() {
+                None if limit == 0 => return None,
+                None => Selection::All(limit),
+                Some(presence) if presence.count_set_bits() == 0 => return None,
+                Some(presence) => Selection::Positions(presence.set_indices_u32().collect()),
+            },
+        };
         Some(reader)
     }
 
     /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
-    fn find_visible(&mut self) -> Option<Selection> {
+    fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
         let guard = epoch::pin();
         // A row of a marked block may have been inserted later than the bulk append, so an unseen marker hides the block only while its
         // chains say nothing else; the values of a block that is still being filled are not touched.
         // SAFETY: pinned by `guard`.
-        let sees_append = unsafe { sees_append(&self.block, self.snapshot) };
+        let sees_append = unsafe { sees_append(block, self.snapshot) };
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
-        copy_words(&self.block, self.block.layout().allocation_offset(), &mut copied);
+        copy_words(block, block.layout().allocation_offset(), &mut copied);
         clear_from(&mut copied, self.limit as usize);
         fence(Ordering::Acquire); // pairs with the writers' Release fence
         let mut words = if sees_append { copied.clone() } else { vec![0; copied.len()] };
-        self.for_each_versioned(&Selection::All(self.limit), |reader, _, slot| {
+        self.for_each_versioned(block, &Selection::All(self.limit), |reader, _, slot| {
             let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
             // SAFETY: pinned by `guard`.
-            let present = unsafe { apply_chain(&reader.block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
+            let present = unsafe { apply_chain(block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
             words[word] = if present { words[word] | bit } else { words[word] & !bit };
         });
         drop(guard);
@@ -139,9 +152,9 @@ impl<'s> BlockReader<'s> {
 
     /// Calls `f` with the index in `selection` and the slot of every selected slot that has versions. The caller is pinned and has put an
     /// Acquire fence behind its copies.
-    fn for_each_versioned(&mut self, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
+    fn for_each_versioned(&mut self, block: &HotBlock, selection: &Selection, mut f: impl FnMut(&Self, usize, Slot)) {
         // Relaxed: behind the caller's fence; pairs with the writers' raise before the install.
-        if self.block.versioned().load(Ordering::Relaxed) == 0 {
+        if block.versioned().load(Ordering::Relaxed) == 0 {
             return;
         }
         self.stats.bulk = false;
@@ -149,7 +162,7 @@ impl<'s> BlockReader<'s> {
         match selection {
             Selection::All(n) => {
                 let mut heads = vec![0u64; *n as usize];
-                copy_words(&self.block, self.block.layout().version_offset(), &mut heads);
+                copy_words(block, block.layout().version_offset(), &mut heads);
                 for (i, _) in heads.iter().enumerate().filter(|(_, head)| **head != 0) {
                     f(self, i, Slot(i as u32));
                     patched += 1;
@@ -157,7 +170,7 @@ impl<'s> BlockReader<'s> {
             }
             Selection::Positions(positions) => {
                 for (i, &slot) in positions.iter().enumerate() {
-                    if !self.block.version_head(Slot(slot)).load(Ordering::Relaxed).is_null() {
+                    if !block.version_head(Slot(slot)).load(Ordering::Relaxed).is_null() {
                         f(self, i, Slot(slot));
                         patched += 1;
                     }
@@ -190,7 +203,13 @@ impl<'s> BlockReader<'s> {
         }
     }
 
-    /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones.
+    /// The smallest and largest value of a column in the block, whoever sees them; none where that is not known.
+    pub fn zone(&self, column: ColumnId) -> Option<Zone> {
+        self.block.frozen().and_then(|block| block.zone(column))
+    }
+
+    /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones. All slots of a frozen block come without
+    /// a copy: the arrays are the block's own buffers (except that short decimals are widened for [`ColumnForm::Arrow`]).
     ///
     /// # Errors
     /// None so far; what Arrow refuses would be reported.
@@ -198,6 +217,29 @@ impl<'s> BlockReader<'s> {
         if columns.is_empty() {
             return Ok(Vec::new());
         }
+        let block = self.block.clone();
+        match &*block {
+            Block::Hot(block) => Ok(self.hot_columns(block, columns, selection)),
+            Block::Frozen(block) => Ok(self.frozen_columns(block, columns, selection)),
+        }
+    }
+
+    fn frozen_columns(&self, block: &FrozenBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
+        let column_of = |column: &ScanColumn| {
+            let column_type = self.schema.columns[column.id.0 as usize].column_type;
+            let (values, nulls, heap) = block.buffers(column.id);
+            let len = block.slot_limit() as usize;
+            let whole = ColumnValues { physical: column_type.physical(), len, values, nulls };
+            let picked = match selection {
+                Selection::All(n) => whole.truncate(*n as usize),
+                Selection::Positions(positions) => whole.select(positions),
+            };
+            picked.into_array(column_type, column.form, || heap.to_vec())
+        };
+        columns.iter().map(column_of).collect()
+    }
+
+    fn hot_columns(&mut self, block: &HotBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
         // From one selected slot in eight on, every cache line is touched anyway: copy the whole column.
         let dense = Selection::All(self.limit);
         let copied = match selection {
@@ -205,13 +247,12 @@ impl<'s> BlockReader<'s> {
             _ => &dense,
         };
         let guard = epoch::pin();
-        let mut raw: Vec<RawColumn> =
-            columns.iter().map(|column| RawColumn::copy(&self.block, column.id, copied)).collect();
+        let mut raw: Vec<RawColumn> = columns.iter().map(|column| RawColumn::copy(block, column.id, copied)).collect();
         fence(Ordering::Acquire); // pairs with the writers' Release fence
-        self.for_each_versioned(copied, |reader, i, slot| {
+        self.for_each_versioned(block, copied, |reader, i, slot| {
             // SAFETY: pinned by `guard`.
             unsafe {
-                apply_chain(&reader.block, slot, reader.snapshot, true, |before| {
+                apply_chain(block, slot, reader.snapshot, true, |before| {
                     for column in raw.iter_mut().filter(|column| column.id == before.column) {
                         column.put(i, before.cell());
                     }
@@ -220,27 +261,20 @@ impl<'s> BlockReader<'s> {
         });
         drop(guard);
         let mut heap = None;
-        Ok(columns
-            .iter()
-            .zip(raw)
-            .map(|(column, mut raw)| {
-                if let (Selection::Positions(positions), Selection::All(n)) = (selection, copied)
-                    && positions.len() != *n as usize
-                {
-                    raw = raw.select(positions);
-                } else {
-                    raw.truncate(selection.len());
-                }
-                let column_type = self.schema.columns[column.id.0 as usize].column_type;
-                raw.into_array(column_type, column.form, || {
-                    heap.get_or_insert_with(|| self.block.heap().buffers()).clone()
-                })
-            })
-            .collect())
+        let array_of = |(column, raw): (&ScanColumn, RawColumn)| {
+            let values = raw.finish();
+            let picked = match (selection, copied) {
+                (Selection::Positions(positions), Selection::All(_)) => values.select(positions),
+                _ => values.truncate(selection.len()),
+            };
+            let column_type = self.schema.columns[column.id.0 as usize].column_type;
+            picked.into_array(column_type, column.form, || heap.get_or_insert_with(|| block.heap().buffers()).clone())
+        };
+        columns.iter().zip(raw).map(array_of).collect()
     }
 }
 
-fn copy_words(block: &Block, offset: usize, words: &mut [u64]) {
+fn copy_words(block: &HotBlock, offset: usize, words: &mut [u64]) {
     // SAFETY: plain words may be written byte by byte.
     let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) };
     block.copy_out(offset, bytes);
@@ -290,7 +324,7 @@ fn put_bit(bits: &mut [u8], i: usize, value: bool) {
     bits[i / 8] = if value { bits[i / 8] | mask } else { bits[i / 8] & !mask };
 }
 
-fn copy_buffer(block: &Block, offset: usize, len: usize) -> MutableBuffer {
+fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
     let mut buffer = MutableBuffer::with_capacity(len);
     // SAFETY: the capacity was just reserved.
     let target = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
@@ -308,7 +342,7 @@ fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
         || (!len.is_multiple_of(64) && words[whole] | u64::MAX << (len % 64) != u64::MAX)
 }
 
-fn gather_bits(bits: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
+fn gather_bits(bits: &[u8], positions: &[u32]) -> MutableBuffer {
     let mut out = MutableBuffer::from_len_zeroed(word_bytes(positions.len()));
     for (i, &slot) in positions.iter().enumerate() {
         if get_bit(bits, slot as usize) {
@@ -333,7 +367,7 @@ impl RawColumn {
         crate::layout::value_bytes(physical, len)
     }
 
-    fn copy(block: &Block, id: ColumnId, selection: &Selection) -> Self {
+    fn copy(block: &HotBlock, id: ColumnId, selection: &Selection) -> Self {
         let layout = block.layout().column(id);
         let len = selection.len();
         match selection {
@@ -375,33 +409,46 @@ impl RawColumn {
         }
     }
 
-    fn truncate(&mut self, len: usize) {
-        self.len = len;
-        self.values.truncate(Self::value_bytes(self.physical, len));
-        self.validity.truncate(word_bytes(len));
+    fn finish(self) -> ColumnValues {
+        let nulls = has_nulls(&self.validity, self.len)
+            .then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, self.len)));
+        ColumnValues { physical: self.physical, len: self.len, values: self.values.into(), nulls }
+    }
+}
+
+/// A column's values in their physical form.
+struct ColumnValues {
+    physical: PhysicalType,
+    len: usize,
+    values: Buffer,
+    nulls: Option<NullBuffer>,
+}
+
+impl ColumnValues {
+    fn truncate(self, len: usize) -> Self {
+        Self { len, nulls: self.nulls.map(|nulls| nulls.slice(0, len)), ..self }
     }
 
     fn select(self, positions: &[u32]) -> Self {
-        fn gather<T: arrow_buffer::ArrowNativeType>(values: &MutableBuffer, positions: &[u32]) -> MutableBuffer {
+        fn gather<T: arrow_buffer::ArrowNativeType>(values: &Buffer, positions: &[u32]) -> Buffer {
             let values = values.typed_data::<T>();
-            positions.iter().map(|&slot| values[slot as usize]).collect()
+            positions.iter().map(|&slot| values[slot as usize]).collect::<MutableBuffer>().into()
         }
-        let validity = select_validity(&self.validity, self.len, positions);
+        let nulls = self.nulls.map(|nulls| {
+            NullBuffer::new(positions.iter().map(|&slot| nulls.is_valid(slot as usize)).collect::<BooleanBuffer>())
+        });
         let values = match self.physical {
-            PhysicalType::Bit => gather_bits(&self.values, positions),
+            PhysicalType::Bit => gather_bits(&self.values, positions).into(),
             PhysicalType::Fixed(2) => gather::<i16>(&self.values, positions),
             PhysicalType::Fixed(4) => gather::<i32>(&self.values, positions),
             PhysicalType::Fixed(8) => gather::<i64>(&self.values, positions),
             PhysicalType::Fixed(_) | PhysicalType::View => gather::<i128>(&self.values, positions),
         };
-        Self { values, validity, len: positions.len(), ..self }
+        Self { physical: self.physical, len: positions.len(), values, nulls }
     }
 
     fn into_array(self, column_type: ColumnType, form: ColumnForm, heap: impl FnOnce() -> Vec<Buffer>) -> ArrayRef {
-        let len = self.len;
-        let nulls =
-            has_nulls(&self.validity, len).then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, len)));
-        let values: Buffer = self.values.into();
+        let Self { len, values, nulls, .. } = self;
         fn primitive<T: ArrowPrimitiveType>(
             values: Buffer,
             len: usize,

@@ -15,7 +15,9 @@ use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
+use crate::freeze::freeze_cold_blocks;
 use crate::gc::GcStats;
+use crate::gc::now_ms;
 use crate::ids::{TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
@@ -45,6 +47,8 @@ pub struct StorageOptions {
     pub gc_threads: usize,
     /// Time between collector runs while there is work.
     pub gc_interval: Duration,
+    /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand ([`Storage::freeze_table`]).
+    pub freeze_after: Option<Duration>,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
     /// Open even if something durable is damaged in the log, with everything before the damage.
@@ -59,6 +63,7 @@ impl Default for StorageOptions {
             file_system: Arc::new(RealFileSystem),
             gc_threads: 1,
             gc_interval: Duration::from_millis(10),
+            freeze_after: Some(Duration::from_secs(1)),
             log_segment_bytes: 64 << 20,
             salvage: false,
         }
@@ -127,12 +132,14 @@ struct Parking {
     wake: Condvar,
 }
 
+type Tables = BTreeMap<TableId, Arc<DataTable>>;
+
 /// An open database's storage.
 #[derive(Debug)]
 pub struct Storage {
     options: StorageOptions,
     manager: Arc<TransactionManager>,
-    tables: RwLock<BTreeMap<TableId, Arc<DataTable>>>,
+    tables: Arc<RwLock<Tables>>,
     parking: Arc<Parking>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     log_thread: Mutex<Option<JoinHandle<()>>>,
@@ -282,19 +289,26 @@ impl Storage {
         lock: Option<std::fs::File>,
     ) -> Arc<Self> {
         let parking = Arc::new(Parking::default());
+        let tables: Arc<RwLock<Tables>> = Arc::default();
         let threads = (0..options.gc_threads)
             .map(|i| {
-                let (parking, manager, interval) = (parking.clone(), Arc::downgrade(&manager), options.gc_interval);
+                let collector = Collector {
+                    parking: parking.clone(),
+                    manager: Arc::downgrade(&manager),
+                    interval: options.gc_interval,
+                    // One of them freezes too.
+                    freezing: options.freeze_after.filter(|_| i == 0).map(|after| (after, tables.clone())),
+                };
                 std::thread::Builder::new()
                     .name(format!("serac-gc-{i}"))
-                    .spawn(move || collect(&parking, &manager, interval))
+                    .spawn(move || collector.run())
                     .expect("a thread can be started")
             })
             .collect();
         Arc::new(Self {
             options,
             manager,
-            tables: RwLock::default(),
+            tables,
             parking,
             threads: Mutex::new(threads),
             log_thread: Mutex::new(log_thread),
@@ -448,6 +462,25 @@ impl Storage {
         self.manager.gc().run_once(&self.manager)
     }
 
+    /// Freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Call it outside a
+    /// transaction. Returns how many blocks are frozen and how many there are.
+    pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
+        let started = Instant::now();
+        self.run_gc();
+        table.close_insertion_heads();
+        freeze_cold_blocks(&self.manager, table, |_| true);
+        loop {
+            self.run_gc();
+            let metrics = table.metrics();
+            if metrics.frozen_blocks == metrics.blocks || started.elapsed() >= patience {
+                return (metrics.frozen_blocks, metrics.blocks);
+            }
+            // Versions of transactions that have just ended may still have been there.
+            freeze_cold_blocks(&self.manager, table, |_| true);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();
@@ -504,26 +537,51 @@ impl Drop for Storage {
     }
 }
 
-/// The life of a collector thread.
-fn collect(parking: &Parking, manager: &Weak<TransactionManager>, interval: Duration) {
-    let mut idle_runs = 0u32;
-    loop {
-        {
-            let mut stop = parking.stop.lock();
-            if !*stop {
-                // With nothing to do, look less and less often, down to once a second.
-                parking.wake.wait_for(&mut stop, (interval * 2u32.pow(idle_runs.min(7))).min(Duration::from_secs(1)));
+/// A collector thread.
+struct Collector {
+    parking: Arc<Parking>,
+    manager: Weak<TransactionManager>,
+    interval: Duration,
+    /// How long a block must have been left alone to freeze, and whose blocks.
+    freezing: Option<(Duration, Arc<RwLock<Tables>>)>,
+}
+
+impl Collector {
+    fn run(&self) {
+        let mut idle_runs = 0u32;
+        let mut looked = Instant::now();
+        loop {
+            {
+                let mut stop = self.parking.stop.lock();
+                if !*stop {
+                    // With nothing to do, look less and less often, down to once a second.
+                    let pause = self.interval * 2u32.pow(idle_runs.min(7));
+                    self.parking.wake.wait_for(&mut stop, pause.min(Duration::from_secs(1)));
+                }
+                if *stop {
+                    return;
+                }
             }
-            if *stop {
-                return;
+            let Some(manager) = self.manager.upgrade() else { return };
+            if let Some((after, tables)) = &self.freezing
+                && looked.elapsed() >= *after / 4
+            {
+                looked = Instant::now();
+                freeze_cold_tables(&manager, &tables.read(), *after);
             }
+            if manager.gc().backlog() == 0 {
+                idle_runs = idle_runs.saturating_add(1);
+                continue;
+            }
+            idle_runs = 0;
+            manager.gc().run_once(&manager);
         }
-        let Some(manager) = manager.upgrade() else { return };
-        if manager.gc().backlog() == 0 {
-            idle_runs = idle_runs.saturating_add(1);
-            continue;
-        }
-        idle_runs = 0;
-        manager.gc().run_once(&manager);
+    }
+}
+
+fn freeze_cold_tables(manager: &TransactionManager, tables: &Tables, after: Duration) {
+    let cold_before = now_ms().checked_sub(after.as_millis() as u64);
+    for table in tables.values() {
+        freeze_cold_blocks(manager, table, |touched| cold_before.is_some_and(|before| touched <= before));
     }
 }

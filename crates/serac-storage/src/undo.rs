@@ -170,6 +170,7 @@ impl Drop for Segment {
 /// Undo contexts, each with its first segment, and later segments that wait to be used again.
 #[derive(Debug, Default)]
 pub struct UndoPool {
+    #[expect(clippy::vec_box, reason = "a context keeps its address when it is used again")]
     contexts: Mutex<Vec<Box<UndoContext>>>,
     segments: Mutex<Vec<Segment>>,
     outstanding_bytes: AtomicUsize,

@@ -210,7 +210,7 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
     }
 }
 
-fn storm(path: Option<std::path::PathBuf>) {
+fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
     let stress = std::env::var("SERAC_STRESS").is_ok();
     let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
     println!("SERAC_SEED={seed}");
@@ -241,6 +241,14 @@ fn storm(path: Option<std::path::PathBuf>) {
                 }
             });
         }
+        if freezing {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    storage.freeze_table(&table, Duration::from_millis(3));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
         let results: Vec<_> = workers.into_iter().map(|w| w.join()).collect();
         stop.store(true, Ordering::Relaxed);
         assert!(results.iter().all(|r| r.is_ok()), "seed {seed}");
@@ -251,10 +259,16 @@ fn storm(path: Option<std::path::PathBuf>) {
     storage.run_gc();
     let stats = storage.run_gc();
     assert_eq!((stats.waiting, storage.manager().gc().backlog()), (0, 0), "all versions are collected: {stats:?}");
-    for no in 0..table.block_count() {
-        assert_eq!(table.block(BlockNo(no)).unwrap().versioned().load(Ordering::SeqCst), 0);
+    for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
+        assert!(block.hot().is_none_or(|block| block.versioned().load(Ordering::SeqCst) == 0));
     }
     table.verify();
+    if freezing {
+        let blocks = table.block_count();
+        assert_eq!(storage.freeze_table(&table, Duration::from_secs(10)), (blocks, blocks), "all blocks freeze");
+        assert_eq!(scan(&table, storage.begin().snapshot()), expected, "seed {seed}");
+        table.verify();
+    }
     drop(table);
     if let Some(path) = path {
         storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
@@ -268,14 +282,25 @@ fn storm(path: Option<std::path::PathBuf>) {
 }
 
 #[test]
+fn transactions_agree_with_the_oracle_while_everything_is_frozen_and_thawed() {
+    storm(None, true);
+}
+
+#[test]
+fn transactions_agree_with_the_oracle_while_everything_is_frozen_and_after_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    storm(Some(folder.path().join("db")), true);
+}
+
+#[test]
 fn random_transactions_agree_with_the_oracle() {
-    storm(None);
+    storm(None, false);
 }
 
 #[test]
 fn random_transactions_agree_with_the_oracle_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
-    storm(Some(folder.path().join("db")));
+    storm(Some(folder.path().join("db")), false);
 }
 
 #[test]

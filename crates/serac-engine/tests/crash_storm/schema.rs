@@ -4,7 +4,7 @@
 //! parent, or "id version gone". Of the thread that runs DDL it says what the catalog is like afterwards ([`describe`]).
 
 use serac_engine::definition::{
-    ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition, TableDefinition,
+    ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
 };
 use serac_engine::{Database, Result, Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
@@ -48,8 +48,8 @@ pub fn references(name: &str, column: usize, parent: &str) -> ForeignKeyDefiniti
         parent_schema: SCHEMA.into(),
         parent_table: parent.into(),
         parent_columns: vec![0],
-        on_delete: ReferentialAction::NoAction,
-        on_update: ReferentialAction::NoAction,
+        on_delete: Default::default(),
+        on_update: Default::default(),
     }
 }
 

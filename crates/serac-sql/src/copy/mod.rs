@@ -132,9 +132,7 @@ impl Session {
         for column in columns {
             let column = fold(column);
             let at = table.definition.column(&column);
-            targets.push(at.ok_or_else(|| {
-                SqlError::new("42703", format!("column \"{column}\" of relation \"{}\" does not exist", table.name()))
-            })?);
+            targets.push(at.ok_or_else(|| SqlError::no_column(&column, table.name()))?);
         }
         if targets.is_empty() {
             targets = (0..table.definition.columns.len()).collect();
@@ -151,7 +149,7 @@ impl Session {
             }
             let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, name, rows))?;
             self.check_rows(&table, &complete).map_err(|e| at_row(e, name, rows))?;
-            self.txn()?.insert_batch(&table, &complete)?;
+            self.txn_of(&table)?.insert_batch(&table, &complete)?;
             rows += batch.num_rows() as u64;
             progress.rows.store(rows, Ordering::Relaxed);
             tokio::task::yield_now().await; // cancellation is seen between batches

@@ -6,7 +6,7 @@ use crate::session::{Session, fold, quote, resolve};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr, RenameTableNameKind, TableConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, RenameTableNameKind, TableConstraint,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{CheckDefinition, TableDefinition};
@@ -39,7 +39,7 @@ impl Session {
         name: &mut String,
         operation: &AlterTableOperation,
     ) -> Result<()> {
-        let definition = self.txn()?.catalog().table(schema, name)?.definition.clone();
+        let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         match operation {
             AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
                 if *if_not_exists && definition.column(&fold(&column_def.name)).is_some() {
@@ -53,20 +53,20 @@ impl Session {
                     if *if_exists && definition.column(&column).is_none() {
                         continue;
                     }
-                    self.txn()?.drop_column(schema, name, &column, cascade)?;
+                    self.txn_for(schema)?.drop_column(schema, name, &column, cascade)?;
                     self.checks_still_work(schema, name, &format!("drop column \"{column}\""))?;
                 }
                 Ok(())
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                self.txn()?.rename_column(schema, name, &fold(old_column_name), &fold(new_column_name))?;
+                self.txn_for(schema)?.rename_column(schema, name, &fold(old_column_name), &fold(new_column_name))?;
                 self.checks_still_work(schema, name, "rename the column")
             }
             AlterTableOperation::RenameTable {
                 table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
             } => {
                 let new = resolve(new)?.1;
-                self.txn()?.rename_table(schema, name, &new)?;
+                self.txn_for(schema)?.rename_table(schema, name, &new)?;
                 *name = new;
                 Ok(())
             }
@@ -81,7 +81,7 @@ impl Session {
             }
             AlterTableOperation::DropConstraint { if_exists, name: constraint, drop_behavior } => {
                 let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
-                match self.txn()?.drop_constraint(schema, name, &fold(constraint), cascade) {
+                match self.txn_for(schema)?.drop_constraint(schema, name, &fold(constraint), cascade) {
                     Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => Ok(()),
                     result => Ok(result?),
                 }
@@ -92,7 +92,7 @@ impl Session {
 
     /// Refuses a change of columns after which a CHECK constraint cannot be evaluated.
     fn checks_still_work(&mut self, schema: &str, name: &str, what: &str) -> Result<()> {
-        let now = self.txn()?.catalog().table(schema, name)?.definition.clone();
+        let now = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         for check in &now.checks {
             self.check_expression(&now, &check.expression).map_err(|_| {
                 let message = format!("cannot {what} because constraint \"{}\" depends on it", check.name);
@@ -116,19 +116,19 @@ impl Session {
         let known = Constraints::of(table);
         let mut builder = TableBuilder::new(table.clone());
         builder.column(column)?;
-        builder.resolve_parents(self.txn()?.catalog())?;
+        builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         for sequence in std::mem::take(&mut builder.sequences) {
-            self.txn()?.create_sequence(schema, sequence)?;
+            self.txn_for(schema)?.create_sequence(schema, sequence)?;
             self.refresh_view();
         }
-        self.txn()?.lock_table(schema, name)?;
+        self.txn_for(schema)?.lock_table(schema, name)?;
         // Values first, outside of the engine's borrow: one per row, because a default may differ from row to row.
         let count = self.frame_of(&format!("SELECT count(*) FROM {}", qualified(schema, name))).await?;
         let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
         let values = self.column_default(&column, count as usize)?;
         let taken = std::cell::Cell::new(0);
-        self.txn()?.add_column(schema, name, column, |rows| {
+        self.txn_for(schema)?.add_column(schema, name, column, |rows| {
             let from = taken.replace(taken.get() + rows);
             Ok(values.slice(from, rows))
         })?;
@@ -138,7 +138,7 @@ impl Session {
     async fn alter_column(&mut self, table: &TableDefinition, column: &str, op: &AlterColumnOperation) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         let Some(at) = table.column(column) else {
-            return Err(SqlError::new("42703", format!("column \"{column}\" of relation \"{name}\" does not exist")));
+            return Err(SqlError::no_column(column, name));
         };
         match op {
             AlterColumnOperation::SetNotNull => self.set_not_null(table, at).await?,
@@ -146,17 +146,16 @@ impl Session {
                 if table.primary_key().is_some_and(|key| key.columns.contains(&at)) {
                     return Err(SqlError::new("42P16", format!("column \"{column}\" is in a primary key")));
                 }
-                self.txn()?.alter_column(schema, name, column, |c| c.nullable = true)?;
+                self.txn_for(schema)?.alter_column(schema, name, column, |c| c.nullable = true)?;
             }
             AlterColumnOperation::SetDefault { value } => {
                 let mut definition = table.columns[at].clone();
                 definition.default = Some(value.to_string());
-                // A constant is tried out; anything else is only planned, for it may have effects.
-                self.column_default(&definition, usize::from(matches!(value, Expr::Value(_))))?;
-                self.txn()?.alter_column(schema, name, column, |c| c.default = definition.default)?;
+                self.check_default(&definition)?;
+                self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
             AlterColumnOperation::DropDefault => {
-                self.txn()?.alter_column(schema, name, column, |c| c.default = None)?;
+                self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = None)?;
             }
             other => return Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
         }
@@ -165,19 +164,20 @@ impl Session {
 
     async fn set_not_null(&mut self, table: &TableDefinition, column: usize) -> Result<()> {
         let column = &table.columns[column].name;
-        self.txn()?.lock_table(&table.schema, &table.name)?;
+        self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
         if self.has_rows(table, &format!("{} IS NULL", quote(column))).await? {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
             return Err(SqlError::new("23502", message));
         }
-        Ok(self.txn()?.alter_column(&table.schema, &table.name, column, |c| c.nullable = false)?)
+        Ok(self.txn_for(&table.schema)?.alter_column(&table.schema, &table.name, column, |c| c.nullable = false)?)
     }
 
     async fn add_constraint(&mut self, table: TableDefinition, constraint: &TableConstraint) -> Result<()> {
         let known = Constraints::of(&table);
+        let schema = table.schema.clone();
         let mut builder = TableBuilder::new(table);
         builder.constraint(constraint)?;
-        builder.resolve_parents(self.txn()?.catalog())?;
+        builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         self.add_constraints(builder.definition, &known).await
     }
 
@@ -194,26 +194,26 @@ impl Session {
                     self.set_not_null(&table, c).await?;
                 }
             }
-            self.txn()?.create_index(&table.schema, &table.name, key)?;
+            self.txn_for(&table.schema)?.create_index(&table.schema, &table.name, key)?;
         }
         for check in table.checks.split_off(known.checks) {
             self.refresh_view();
             self.add_check(&table, check).await?;
         }
         for foreign_key in table.foreign_keys.split_off(known.foreign_keys) {
-            self.txn()?.add_foreign_key(&table.schema, &table.name, foreign_key)?;
+            self.txn_for(&table.schema)?.add_foreign_key(&table.schema, &table.name, foreign_key)?;
         }
         Ok(())
     }
 
     async fn add_check(&mut self, table: &TableDefinition, check: CheckDefinition) -> Result<()> {
         self.check_expression(table, &check.expression)?;
-        self.txn()?.lock_table(&table.schema, &table.name)?;
+        self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
         if self.has_rows(table, &format!("NOT ({})", check.expression)).await? {
             let (name, table) = (&check.name, &table.name);
             let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
             return Err(SqlError::new("23514", message));
         }
-        Ok(self.txn()?.add_check(&table.schema, &table.name, check)?)
+        Ok(self.txn_for(&table.schema)?.add_check(&table.schema, &table.name, check)?)
     }
 }

@@ -1,5 +1,6 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
+use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
 use crate::session::{fold, resolve};
 use crate::types::{serial_type, sql_type};
@@ -32,9 +33,9 @@ pub(super) struct TableBuilder {
 pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item = String>) -> Result<Vec<usize>> {
     names
         .map(|name| {
-            definition
-                .column(&name)
-                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
+            definition.column(&name).ok_or_else(|| {
+                SqlError::new("42703", format!("column \"{name}\" named in key does not exist")).named(&name)
+            })
         })
         .collect()
 }
@@ -201,7 +202,16 @@ impl TableBuilder {
         let name = name.unwrap_or_else(|| {
             self.free_name(format!("{}_{}_fkey", self.definition.name, self.column_names(&columns)))
         });
-        let (parent_schema, parent_table) = resolve(&key.foreign_table)?;
+        let (mut parent_schema, parent_table) = resolve(&key.foreign_table)?;
+        let temporary = self.definition.schema == TEMPORARY_SCHEMA;
+        if temporary && key.foreign_table.0.len() == 1 {
+            parent_schema = TEMPORARY_SCHEMA.into();
+        }
+        if temporary != (parent_schema == TEMPORARY_SCHEMA) {
+            let kind = if temporary { "temporary" } else { "permanent" };
+            let message = format!("constraints on {kind} tables may reference only {kind} tables");
+            return Err(SqlError::new("42P16", message));
+        }
         self.unresolved.push((self.definition.foreign_keys.len(), key.referred_columns.iter().map(fold).collect()));
         self.definition.foreign_keys.push(ForeignKeyDefinition {
             name,

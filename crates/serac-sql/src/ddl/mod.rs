@@ -5,16 +5,19 @@ mod builder;
 
 pub(crate) use builder::parse_expression;
 
+use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold, resolve};
 use crate::types::sql_type;
 use builder::{TableBuilder, columns_of, index_columns, sequence};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, CreateTable, CreateView, ObjectName, ObjectType, SchemaName, Statement,
+    CreateIndex, CreateTable, CreateView, Expr, ObjectName, ObjectType, OnCommit, SchemaName, Statement,
+    visit_relations,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
+use std::ops::ControlFlow;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
@@ -47,6 +50,10 @@ impl Session {
                     SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => resolve(name)?.1,
                     SchemaName::UnnamedAuthorization(ident) => fold(ident),
                 };
+                if name.starts_with("pg_") {
+                    let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
+                    return Err(SqlError::new("42939", message));
+                }
                 if !(if_not_exists && self.txn()?.catalog().schemas.contains_key(&name)) {
                     self.txn()?.create_schema(&name)?;
                 }
@@ -55,6 +62,7 @@ impl Session {
             Statement::CreateTable(create) => self.create_table(create).await,
             Statement::CreateView(view) => self.create_view(view).await,
             Statement::CreateIndex(index) => self.create_index(index),
+            Statement::CreateSequence { temporary: true, .. } => Err(SqlError::unsupported("a temporary sequence")),
             Statement::CreateSequence { name, if_not_exists, data_type, sequence_options, .. } => {
                 let (schema, name) = resolve(&name)?;
                 if !(if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok()) {
@@ -78,15 +86,15 @@ impl Session {
             }
             Statement::Truncate(truncate) => {
                 for target in &truncate.table_names {
-                    let (schema, name) = resolve(&target.name)?;
-                    self.txn()?.truncate(&schema, &name)?;
+                    let (schema, name) = self.locate(&target.name)?;
+                    self.txn_for(&schema)?.truncate(&schema, &name)?;
                     self.refresh_view();
                 }
                 done("TRUNCATE TABLE")
             }
             Statement::AlterTable(alter) => {
-                let (schema, mut name) = resolve(&alter.name)?;
-                if alter.if_exists && self.txn()?.catalog().table(&schema, &name).is_err() {
+                let (schema, mut name) = self.locate(&alter.name)?;
+                if alter.if_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_err() {
                     return done("ALTER TABLE");
                 }
                 for operation in &alter.operations {
@@ -104,8 +112,11 @@ impl Session {
     }
 
     fn drop_one(&mut self, kind: &ObjectType, name: &ObjectName, cascade: bool) -> Result<()> {
-        let (schema, short) = resolve(name)?;
-        let txn = self.txn()?;
+        let (mut schema, short) = self.locate(name)?;
+        if *kind == ObjectType::Index && name.0.len() == 1 && self.has_temporary_index(&short) {
+            schema = TEMPORARY_SCHEMA.into();
+        }
+        let txn = self.txn_for(&schema)?;
         match kind {
             ObjectType::Table => {
                 if txn.catalog().schema(&schema)?.views.contains_key(&short) {
@@ -122,12 +133,27 @@ impl Session {
         Ok(())
     }
 
+    fn has_temporary_index(&self, name: &str) -> bool {
+        let view = self.shared.view().expect("a statement is running");
+        let mut tables = view.temporary.iter().flat_map(|(catalog, _)| catalog.tables());
+        tables.any(|table| table.definition.keys.iter().any(|key| key.name == name))
+    }
+
     async fn create_table(&mut self, create: CreateTable) -> Result<StatementResult> {
-        if create.temporary || create.or_replace {
-            return Err(SqlError::unsupported("CREATE TEMPORARY or OR REPLACE TABLE"));
+        if create.or_replace {
+            return Err(SqlError::unsupported("CREATE OR REPLACE TABLE"));
         }
-        let (schema, name) = resolve(&create.name)?;
-        if create.if_not_exists && self.txn()?.catalog().table(&schema, &name).is_ok() {
+        if create.on_commit.as_ref().is_some_and(|on_commit| !matches!(on_commit, OnCommit::PreserveRows)) {
+            return Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS"));
+        }
+        let (mut schema, name) = resolve(&create.name)?;
+        if create.temporary {
+            if create.name.0.len() > 1 && schema != TEMPORARY_SCHEMA {
+                return Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"));
+            }
+            schema = TEMPORARY_SCHEMA.into();
+        }
+        if create.if_not_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_ok() {
             return done("CREATE TABLE");
         }
         let mut builder = TableBuilder::new(TableDefinition::new(schema.clone(), name, Vec::new()));
@@ -137,7 +163,7 @@ impl Session {
         for constraint in &create.constraints {
             builder.constraint(constraint)?;
         }
-        builder.resolve_parents(self.txn()?.catalog())?;
+        builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         let source = match create.query {
             None => None,
             Some(query) => {
@@ -159,21 +185,33 @@ impl Session {
             }
         };
         for sequence in builder.sequences {
-            self.txn()?.create_sequence(&schema, sequence)?;
+            self.txn_for(&schema)?.create_sequence(&schema, sequence)?;
         }
         for check in &builder.definition.checks {
             self.check_expression(&builder.definition, &check.expression)?;
         }
-        let table = self.txn()?.create_table(builder.definition)?;
+        for column in &builder.definition.columns {
+            self.check_default(column)?;
+        }
+        let table = self.txn_for(&schema)?.create_table(builder.definition)?;
         let Some(batches) = source else { return done("CREATE TABLE") };
         let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
         let mut rows = 0;
         for batch in batches {
             let batch = self.complete_rows(&table, &targets, &batch)?;
-            self.txn()?.insert_batch(&table, &batch)?;
+            self.txn_of(&table)?.insert_batch(&table, &batch)?;
             rows += batch.num_rows() as u64;
         }
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
+    }
+
+    /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
+    fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
+        if let Some(default) = &column.default {
+            let constant = matches!(parse_expression(default)?, Expr::Value(_));
+            self.column_default(column, usize::from(constant))?;
+        }
+        Ok(())
     }
 
     /// A CHECK expression must be plannable and boolean.
@@ -193,6 +231,13 @@ impl Session {
         if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
             return done("CREATE VIEW");
         }
+        let temporary = visit_relations(&view.query, |relation| match self.locate(relation) {
+            Ok((schema, _)) if schema == TEMPORARY_SCHEMA => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        if temporary.is_break() || schema == TEMPORARY_SCHEMA {
+            return Err(SqlError::unsupported("a view of temporary tables"));
+        }
         // Planned once, so that a view that cannot work is refused.
         let frame = self.frame((*view.query).clone()).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
@@ -205,14 +250,14 @@ impl Session {
     }
 
     fn create_index(&mut self, index: CreateIndex) -> Result<StatementResult> {
-        let (schema, table) = resolve(&index.table_name)?;
+        let (schema, table) = self.locate(&index.table_name)?;
         if let Some(kind) = index.using.as_ref().filter(|k| !k.to_string().eq_ignore_ascii_case("btree")) {
             return Err(SqlError::unsupported(format!("an index of type {kind}")));
         }
         if index.predicate.is_some() || !index.include.is_empty() {
             return Err(SqlError::unsupported("a partial or covering index"));
         }
-        let definition = self.txn()?.catalog().table(&schema, &table)?.definition.clone();
+        let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
         let names = index_columns(&index.columns)?;
         let columns = columns_of(&definition, names.iter().cloned())?;
         let name = match &index.name {
@@ -220,7 +265,7 @@ impl Session {
             None => format!("{table}_{}_idx", names.join("_")),
         };
         let key = KeyDefinition { name, columns, unique: index.unique, primary: false, constraint: false };
-        match self.txn()?.create_index(&schema, &table, key) {
+        match self.txn_for(&schema)?.create_index(&schema, &table, key) {
             Err(EngineError::Exists { .. }) if index.if_not_exists => {}
             result => result?,
         }

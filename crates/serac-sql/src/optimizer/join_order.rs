@@ -78,6 +78,9 @@ type Set = u64;
 /// Expressions that are equal, each over one relation.
 type Class = Vec<(usize, Expr)>;
 
+/// A condition and the relations whose columns it names.
+type Condition = (Expr, Set);
+
 #[derive(Default)]
 struct Region {
     relations: Vec<Arc<LogicalPlan>>,
@@ -135,7 +138,7 @@ impl Region {
         Some(set)
     }
 
-    fn classes(&self) -> Option<(Vec<Class>, Vec<(Expr, Set)>)> {
+    fn classes(&self) -> Option<(Vec<Class>, Vec<Condition>)> {
         let mut classes: Vec<Class> = Vec::new();
         let mut conditions = Vec::new();
         for (left, right) in &self.equalities {
@@ -201,7 +204,7 @@ impl Region {
         Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
     }
 
-    fn build(&self, tree: &Tree, classes: &[Class], conditions: &[(Expr, Set)]) -> Result<(LogicalPlan, Set)> {
+    fn build(&self, tree: &Tree, classes: &[Class], conditions: &[Condition]) -> Result<(LogicalPlan, Set)> {
         let (left, right) = match tree {
             Tree::Relation(i) => {
                 let relation = filtered(self.relations[*i].as_ref().clone(), conditions, |set| set == 1 << i)?;
@@ -234,7 +237,7 @@ impl Region {
 }
 
 /// `plan` with those conditions whose relations are as asked for.
-fn filtered(plan: LogicalPlan, conditions: &[(Expr, Set)], wanted: impl Fn(Set) -> bool) -> Result<LogicalPlan> {
+fn filtered(plan: LogicalPlan, conditions: &[Condition], wanted: impl Fn(Set) -> bool) -> Result<LogicalPlan> {
     Ok(match conjunction(conditions.iter().filter(|(_, set)| wanted(*set)).map(|(expr, _)| expr.clone())) {
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?),
         None => plan,
@@ -253,23 +256,32 @@ impl Costing {
 
     /// Rows of the join of two sets; none if no condition joins them.
     fn join_rows(&self, (a, a_rows): (Set, f64), (b, b_rows): (Set, f64)) -> Option<f64> {
-        let shared: Vec<_> = (0..self.classes.len())
-            .filter_map(|class| Some((self.narrowest(class, a)?, self.narrowest(class, b)?)))
+        /// A class that both sets have: the narrowest member of each.
+        struct Shared {
+            relations: [usize; 2],
+            distinct: f64,
+        }
+        let shared: Vec<Shared> = (0..self.classes.len())
+            .filter_map(|class| {
+                let ((i, x), (j, y)) = (self.narrowest(class, a)?, self.narrowest(class, b)?);
+                Some(Shared { relations: [i, j], distinct: x.min(a_rows).max(y.min(b_rows)) })
+            })
             .collect();
         let spans = |set: &&Set| **set & !(a | b) == 0 && **set & !a != 0 && **set & !b != 0;
         let conditions = self.conditions.iter().filter(spans).count();
         if shared.is_empty() && conditions == 0 {
             return None;
         }
-        let larger = |((_, x), (_, y)): &((usize, f64), (usize, f64))| x.min(a_rows).max(y.min(b_rows));
-        let product: f64 = shared.iter().map(larger).product();
-        let largest = shared.iter().map(larger).fold(1.0, f64::max);
+        let product: f64 = shared.iter().map(|s| s.distinct).product();
+        let largest = shared.iter().map(|s| s.distinct).fold(1.0, f64::max);
         // Several columns of one relation have no more different combinations than it has rows.
-        let cap = |side: fn(&((usize, f64), (usize, f64))) -> usize| match shared.split_first() {
-            Some((first, rest)) if rest.iter().all(|other| side(other) == side(first)) => self.rows[side(first)],
+        let cap = |side: usize| match shared.split_first() {
+            Some((first, rest)) if rest.iter().all(|other| other.relations[side] == first.relations[side]) => {
+                self.rows[first.relations[side]]
+            }
             _ => f64::INFINITY,
         };
-        let combinations = product.min(cap(|s| s.0.0)).min(cap(|s| s.1.0)).max(largest);
+        let combinations = product.min(cap(0)).min(cap(1)).max(largest);
         Some((a_rows * b_rows / combinations * estimate::UNKNOWN_SELECTIVITY.powi(conditions as i32)).max(1.0))
     }
 

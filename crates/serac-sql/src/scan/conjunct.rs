@@ -16,7 +16,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use serac_operators::select::{Comparison, positions_of, select, select_pairs};
-use serac_storage::{ColumnForm, ColumnType, TableSchema};
+use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +128,18 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
     }
 }
 
+/// Whether `left <comparison> right` holds for no pair of values between these bounds.
+fn never(left: Zone, comparison: Comparison, right: Zone) -> bool {
+    match comparison {
+        Comparison::Equal => left.max < right.min || left.min > right.max,
+        Comparison::NotEqual => left.min == left.max && right.min == right.max && left.min == right.min,
+        Comparison::Less => left.min >= right.max,
+        Comparison::LessOrEqual => left.min > right.max,
+        Comparison::Greater => left.max <= right.min,
+        Comparison::GreaterOrEqual => left.max < right.min,
+    }
+}
+
 fn different_types() -> DataFusionError {
     DataFusionError::Internal("a conjunct was given a column of another type".into())
 }
@@ -171,6 +183,30 @@ impl Conjunct {
     /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
     pub(super) fn is_idle(&self) -> bool {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
+    }
+
+    /// Whether no value between the smallest and the largest of its column in a block can hold: the block's zone map speaks for all its rows.
+    pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
+        let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
+        match &self.test {
+            Test::Compare(comparison, constant) => {
+                let constant = match *constant {
+                    Constant::Int16(v) => v.into(),
+                    Constant::Int32(v) => v.into(),
+                    Constant::Int64(v) => v,
+                };
+                zone(0).is_some_and(|values| never(values, *comparison, Zone { min: constant, max: constant }))
+            }
+            Test::CompareColumns(comparison) => match (zone(0), zone(1)) {
+                (Some(left), Some(right)) => never(left, *comparison, right),
+                _ => false,
+            },
+            Test::Keys(filter) => match (zone(0), filter.keys()) {
+                (Some(zone), Some(keys)) => !keys.may_hold(zone.min, zone.max),
+                _ => false,
+            },
+            Test::Expression { .. } => false,
+        }
     }
 
     /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order of this.
@@ -232,5 +268,33 @@ impl Conjunct {
         self.rows_in += rows;
         self.rows_out += positions.len();
         Ok((positions.len() < rows).then_some(positions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_skipped_only_if_no_pair_of_values_holds() {
+        let holds = |l: i64, comparison, r: i64| !select(&[l], None, comparison, r).is_empty();
+        let all = [
+            Comparison::Equal,
+            Comparison::NotEqual,
+            Comparison::Less,
+            Comparison::LessOrEqual,
+            Comparison::Greater,
+            Comparison::GreaterOrEqual,
+        ];
+        for comparison in all {
+            for (a, b, c, d) in (0..256).map(|i| (i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6 & 3)) {
+                if a > b || c > d {
+                    continue;
+                }
+                let any = (a..=b).any(|l| (c..=d).any(|r| holds(l, comparison, r)));
+                let skipped = never(Zone { min: a, max: b }, comparison, Zone { min: c, max: d });
+                assert_eq!(skipped, !any, "[{a}, {b}] {comparison:?} [{c}, {d}]");
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use serac_engine::Table;
 use serac_engine::statistics::TableStatistics;
-use serac_storage::{BlockNo, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot};
+use serac_storage::{BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,6 +60,7 @@ pub struct SeracScanExec {
 
 impl SeracScanExec {
     /// A scan of `projection`, as positions in the table's columns (the row id stands behind the last).
+    #[expect(clippy::too_many_arguments, reason = "what DataFusion gives, and what the table knows")]
     pub(super) fn new(
         table: Arc<Table>,
         snapshot: Snapshot,
@@ -212,6 +213,8 @@ struct ScanStream {
     finished: bool,
     blocks_read: u32,
     baseline: BaselineMetrics,
+    blocks_skipped: Count,
+    blocks_frozen: Count,
     blocks_bulk: Count,
     blocks_patched: Count,
     rows_patched: Count,
@@ -222,6 +225,10 @@ impl ScanStream {
     fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
         let scan = &self.scan;
         let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
+        if self.conjuncts.iter().any(|conjunct| conjunct.excludes(|column| reader.zone(column))) {
+            self.blocks_skipped.add(1);
+            return Ok(None);
+        }
         let (selection, loaded) = filter_block(&mut reader, &mut self.conjuncts)?;
         let mut batch = None;
         if !selection.is_empty() {
@@ -253,7 +260,12 @@ impl ScanStream {
             batch = Some(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?);
         }
         let stats = reader.stats();
-        if stats.bulk { &self.blocks_bulk } else { &self.blocks_patched }.add(1);
+        match stats {
+            BlockReadStats { frozen: true, .. } => &self.blocks_frozen,
+            BlockReadStats { bulk: true, .. } => &self.blocks_bulk,
+            _ => &self.blocks_patched,
+        }
+        .add(1);
         self.rows_patched.add(stats.rows_patched as usize);
         Ok(batch)
     }
@@ -352,6 +364,8 @@ impl ExecutionPlan for SeracScanExec {
             finished: false,
             blocks_read: 0,
             baseline: BaselineMetrics::new(&self.metrics, partition),
+            blocks_skipped: counter("blocks_skipped"),
+            blocks_frozen: counter("blocks_frozen"),
             blocks_bulk: counter("blocks_bulk"),
             blocks_patched: counter("blocks_patched"),
             rows_patched: counter("rows_patched"),

@@ -1,0 +1,149 @@
+//! `FREEZE TABLE t` and `CHECKPOINT`, which the parser does not know, and the system view `serac_blocks`.
+
+use crate::catalog::View;
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, TransactionStatus};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use serac_engine::{Database, Table};
+use serac_storage::block::Block;
+use serac_storage::{BlockNo, Slot};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The view with a row for every block.
+pub(crate) const BLOCKS_VIEW: &str = "serac_blocks";
+
+/// How long FREEZE TABLE waits for transactions that are running.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Functions that the parser gives our statements as, by names that no user has.
+const FREEZE: &str = "serac freeze";
+const CHECKPOINT: &str = "serac checkpoint";
+
+fn call(function: &str, argument: &str) -> std::result::Result<Statement, ParserError> {
+    let text = format!("CALL \"{function}\"('{}')", argument.replace('\'', "''"));
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement()
+}
+
+/// One statement, ours included.
+pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<Statement, ParserError> {
+    let is = |parser: &Parser<'_>, word: &str| matches!(&parser.peek_token_ref().token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    if is(parser, "freeze") {
+        parser.next_token();
+        parser.expect_keyword(Keyword::TABLE)?;
+        let name = parser.parse_object_name(false)?;
+        return call(FREEZE, &name.to_string());
+    }
+    if is(parser, "checkpoint") {
+        parser.next_token();
+        return call(CHECKPOINT, "");
+    }
+    parser.parse_statement()
+}
+
+impl Session {
+    /// Runs a statement of this module; none if it is another.
+    pub(crate) async fn maintain(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
+        let Statement::Call(function) = statement else { return None };
+        let name = match function.name.0.first().and_then(|part| part.as_ident()) {
+            Some(ident) if ident.value == FREEZE || ident.value == CHECKPOINT => ident.value.clone(),
+            _ => return None,
+        };
+        if self.transaction_status() != TransactionStatus::Idle {
+            let statement = if name == FREEZE { "FREEZE TABLE" } else { "CHECKPOINT" };
+            let message = format!("{statement} cannot run inside a transaction block");
+            return Some(Err(SqlError::new("25001", message)));
+        }
+        let database = self.database().clone();
+        if name == CHECKPOINT {
+            return Some(
+                blocking(move || database.checkpoint().map_err(SqlError::from))
+                    .await
+                    .map(|_| StatementResult::command("CHECKPOINT")),
+            );
+        }
+        let argument = function.args.to_string();
+        let argument = argument.trim_start_matches("('").trim_end_matches("')").replace("''", "'");
+        Some(self.freeze(database, &argument).await)
+    }
+
+    async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
+        let name = Parser::new(&PostgreSqlDialect {}).try_with_sql(table)?.parse_object_name(false)?;
+        let table = find_table(&database, &name)?;
+        let storage = database.storage().clone();
+        let (frozen, blocks) = blocking(move || Ok(storage.freeze_table(&table.data, FREEZE_PATIENCE))).await?;
+        let tag = if frozen == blocks {
+            format!("FREEZE TABLE {blocks}")
+        } else {
+            format!("FREEZE TABLE {frozen} of {blocks}")
+        };
+        Ok(StatementResult::Command { tag, rows: frozen.into() })
+    }
+}
+
+fn find_table(database: &Database, name: &ObjectName) -> Result<Arc<Table>> {
+    let mut parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(crate::session::fold).collect();
+    let table = parts.pop().ok_or_else(|| SqlError::new("42601", "FREEZE TABLE needs a table"))?;
+    let schema = parts.pop().unwrap_or_else(|| serac_engine::DEFAULT_SCHEMA.to_owned());
+    Ok(database.catalog().table(&schema, &table)?.clone())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(SqlError::new("XX000", format!("the work ended early: {error}"))),
+    }
+}
+
+/// The rows of [`BLOCKS_VIEW`]: every block of every table, as it is now.
+pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+    let (mut schemas, mut tables, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    let mut numbers: [Vec<i64>; 6] = Default::default();
+    for (schema_name, schema) in &view.catalog.schemas {
+        for (table_name, table) in &schema.tables {
+            for no in 0..table.data.block_count() {
+                let Some(block) = table.data.block(BlockNo(no)) else { continue };
+                let limit = block.slot_limit();
+                let (state, versions, heap, bytes) = match &*block {
+                    Block::Hot(hot) => {
+                        let versions = hot.versioned().load(std::sync::atomic::Ordering::Relaxed);
+                        let heap = hot.heap().bytes();
+                        (format!("{:?}", hot.temperature()).to_lowercase(), versions, heap, (1 << 20) + heap)
+                    }
+                    Block::Frozen(frozen) => ("frozen".to_owned(), 0, frozen.heap_bytes(), frozen.bytes()),
+                };
+                let rows = match block.frozen() {
+                    Some(frozen) => frozen.rows(),
+                    None => (0..limit).filter(|&slot| block.is_present(Slot(slot))).count() as u32,
+                };
+                schemas.push(schema_name.clone());
+                tables.push(table_name.clone());
+                states.push(state);
+                let values =
+                    [no.into(), rows.into(), (limit - rows).into(), versions.into(), heap as i64, bytes as i64];
+                numbers.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+            }
+        }
+    }
+    let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
+    let [block, rows, empty, versions, heap, bytes] =
+        numbers.map(|values| Arc::new(Int64Array::from(values)) as ArrayRef);
+    let batch = RecordBatch::try_from_iter([
+        ("schema_name", text(schemas)),
+        ("table_name", text(tables)),
+        ("block", block),
+        ("state", text(states)),
+        ("rows", rows),
+        ("empty_slots", empty),
+        ("versions", versions),
+        ("heap_bytes", heap),
+        ("bytes", bytes),
+    ])?;
+    Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+}

@@ -1,0 +1,135 @@
+//! Freezing and thawing (§4.1 to §4.3).
+//!
+//! ```text
+//! hot --(cold for long enough)--> cooling --(all older transactions have ended)--> freezing --(gathered, published)--> frozen
+//!  ^                                 |                                                                                  |
+//!  +------ a transaction writes -----+                                                                                  |
+//!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
+//! ```
+//! **What a frozen block is.** Not the hot block's memory in another state, as in the text, but a block of its own ([`FrozenBlock`]) that takes
+//! the hot one's place in the block table. So nothing that anybody holds ever changes: readers of the hot block go on reading what they have, and
+//! Arrow arrays lent out by a frozen block stay what they are when it is thawed; no writer waits for a reader, and there is no count of readers.
+//! It also gives back what only a hot block needs (version column, spare heap). The price is a copy of a block when it freezes and when it thaws.
+//!
+//! **Writers** look at the temperature before they touch a block, within their transaction:
+//! - hot: go on;
+//! - cooling: compare-and-swap back to hot, then go on (writers pre-empt cooling);
+//! - freezing: wait, for the length of a gather, until the frozen block is published;
+//! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the winner's.
+//!
+//! **The freezer** sets cooling, then moves the clock and waits until every transaction that started before that has ended. A writer that looked while
+//! the block was still hot, and has been stalled since (the race of the text's figure 9), is one of those; one that started later has read the clock,
+//! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling to freezing, which fails if a writer has pre-empted it, and from
+//! then on nobody writes. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
+//! gathered and published. Otherwise it is hot again.
+//!
+//! **Readers** pin an epoch, find the block in the table and copy from it (or keep an `Arc` of it). A reader that still holds the hot block after the
+//! publication sees the same rows: nobody writes to it any more. A reader that holds a frozen block after a thaw misses only what was written
+//! after it found the block. For its snapshot that is invisible anyway, since its snapshot is older; and a transaction that starts after a writer's commit
+//! finds the thawed block, because the writer published it before it committed.
+
+use crate::block::{Block, HotBlock, Temperature};
+use crate::data_table::DataTable;
+use crate::frozen::FrozenBlock;
+use crate::ids::BlockNo;
+use crate::transaction::TransactionManager;
+use crossbeam_epoch as epoch;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Blocks that cool together, under one move of the clock.
+const COOLING_GROUP: usize = 64;
+
+impl DataTable {
+    /// Whether nothing is going on in a hot block: no version, no pending bulk append.
+    fn is_calm(block: &HotBlock) -> bool {
+        // Acquire: pairs with the collector's lowering of the count and clearing of the marker.
+        block.versioned().load(Ordering::Acquire) == 0 && block.append_marker().load(Ordering::Acquire).is_null()
+    }
+
+    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says from the collector's note, has not been touched for long
+    /// enough. Returns their numbers.
+    pub(crate) fn cool(&self, is_cold: impl Fn(u64) -> bool) -> Vec<BlockNo> {
+        let guard = epoch::pin();
+        (0..self.block_count())
+            .map(BlockNo)
+            .filter(|&no| {
+                self.blocks().get(no, &guard).and_then(Block::hot).is_some_and(|block| {
+                    !self.takes_inserts(no)
+                        && block.slot_limit() > 0
+                        && is_cold(block.last_touched().load(Ordering::Relaxed))
+                        && Self::is_calm(block)
+                        && block.change_temperature(Temperature::Hot, Temperature::Cooling)
+                })
+            })
+            .collect()
+    }
+
+    /// Freezes a block that is still cooling after every transaction from before has ended; true if it is frozen now.
+    fn freeze_cooled(&self, no: BlockNo) -> bool {
+        let guard = epoch::pin();
+        let Some(block) = self.blocks().get(no, &guard) else { return false };
+        let Some(hot) = block.hot() else { return false };
+        if !hot.change_temperature(Temperature::Cooling, Temperature::Freezing) {
+            return false;
+        }
+        if !Self::is_calm(hot) {
+            hot.change_temperature(Temperature::Freezing, Temperature::Hot);
+            return false;
+        }
+        let frozen = FrozenBlock::gather(hot, self.schema());
+        let replaced = self.blocks().replace(no, block, Arc::new(Block::Frozen(frozen)));
+        assert!(replaced, "nobody replaces a block that is freezing");
+        true
+    }
+
+    /// The block, hot and safe to write to until the calling transaction ends; none if there is no such block.
+    #[inline]
+    pub(crate) fn writable(&self, no: BlockNo) -> Option<&HotBlock> {
+        loop {
+            let guard = epoch::pin();
+            let block = self.blocks().get(no, &guard)?;
+            match block {
+                Block::Frozen(frozen) => self.thaw(no, block, frozen),
+                Block::Hot(hot) => match hot.temperature() {
+                    // SAFETY: the block stays in the table until the calling transaction has ended, by the protocol of this module.
+                    Temperature::Hot => return Some(unsafe { &*ptr::from_ref(hot) }),
+                    Temperature::Cooling => {
+                        hot.change_temperature(Temperature::Cooling, Temperature::Hot);
+                    }
+                    Temperature::Freezing => {
+                        drop(guard);
+                        std::thread::yield_now();
+                    }
+                },
+            }
+        }
+    }
+
+    fn thaw(&self, no: BlockNo, block: &Block, frozen: &FrozenBlock) {
+        let hot = HotBlock::new(self.layout().clone(), no);
+        frozen.thaw(&hot);
+        // Whoever lost the race looks again and finds the winner's.
+        self.blocks().replace(no, block, Arc::new(Block::Hot(hot)));
+    }
+}
+
+/// Starts to freeze the blocks of `table` that are cold; they are frozen once all transactions that run now have ended and the collector has come by.
+/// Returns how many are on their way.
+pub(crate) fn freeze_cold_blocks(
+    manager: &TransactionManager,
+    table: &Arc<DataTable>,
+    is_cold: impl Fn(u64) -> bool,
+) -> usize {
+    let cooling = table.cool(is_cold);
+    for group in cooling.chunks(COOLING_GROUP) {
+        let (table, group) = (table.clone(), group.to_vec());
+        manager.defer(Box::new(move || {
+            for no in group {
+                table.freeze_cooled(no);
+            }
+        }));
+    }
+    cooling.len()
+}
