@@ -1,7 +1,7 @@
 //! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and their snapshot.
 
 use crate::error::{EngineError, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 struct Holders {
     writers: HashSet<u64>,
     exclusive: Option<u64>,
+    /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise writers that overlap would keep them waiting for ever.
+    excluding: u32,
 }
 
 /// The lock of one table (or of the catalog). Held by transactions, by number, to their end.
@@ -27,38 +29,47 @@ pub struct TableLock {
 }
 
 impl TableLock {
-    fn acquire(
+    fn wait_for(
         &self,
+        holders: &mut MutexGuard<'_, Holders>,
         what: &str,
         free: impl Fn(&Holders) -> bool,
-        take: impl FnOnce(&mut Holders) -> bool,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
-        let mut holders = self.holders.lock();
-        while !free(&holders) {
-            if self.released.wait_until(&mut holders, deadline).timed_out() && !free(&holders) {
+        while !free(holders) {
+            if self.released.wait_until(holders, deadline).timed_out() && !free(holders) {
                 return Err(EngineError::InUse(format!("{what} is being used by a concurrent transaction")));
             }
         }
-        Ok(take(&mut holders))
+        Ok(())
     }
     /// For writing rows. True if the transaction did not hold it before.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when another transaction excludes writers for longer than [`LOCK_TIMEOUT`].
     pub fn share(&self, owner: u64, what: &str) -> Result<bool> {
-        self.acquire(what, |h| h.exclusive.is_none_or(|e| e == owner), |h| h.writers.insert(owner))
+        let mut holders = self.holders.lock();
+        self.wait_for(&mut holders, what, |h| match h.exclusive {
+            Some(holder) => holder == owner,
+            None => h.excluding == 0 || h.writers.contains(&owner),
+        })?;
+        Ok(holders.writers.insert(owner))
     }
     /// For changing the definition. True if the transaction did not hold it before.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when others hold the lock for longer than [`LOCK_TIMEOUT`].
     pub fn exclude(&self, owner: u64, what: &str) -> Result<bool> {
-        self.acquire(
-            what,
-            |h| h.exclusive.is_none_or(|e| e == owner) && h.writers.iter().all(|w| *w == owner),
-            |h| h.exclusive.replace(owner).is_none(),
-        )
+        let mut holders = self.holders.lock();
+        holders.excluding += 1;
+        let result = self.wait_for(&mut holders, what, |h| {
+            h.exclusive.is_none_or(|e| e == owner) && h.writers.iter().all(|w| *w == owner)
+        });
+        holders.excluding -= 1;
+        if result.is_err() {
+            self.released.notify_all();
+        }
+        result.map(|()| holders.exclusive.replace(owner).is_none())
     }
     /// Notes that a holder commits at `timestamp`, before it releases the lock; `exclusive` says how it held it.
     pub(crate) fn note_commit(&self, timestamp: u64, exclusive: bool) {

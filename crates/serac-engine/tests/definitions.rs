@@ -5,6 +5,8 @@ use serac_engine::definition::*;
 use serac_engine::{Database, EngineError, Table, Transaction};
 use serac_storage::{ColumnType, RowId, Value};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn column(name: &str) -> ColumnDefinition {
     ColumnDefinition {
@@ -122,6 +124,51 @@ fn a_writer_does_not_write_to_what_has_been_replaced() {
     insert(&mut writer, "t", 1).unwrap();
     writer.commit().unwrap();
     assert!(find(&db.begin(), "t", 1).is_some());
+}
+
+#[test]
+fn writers_that_overlap_do_not_keep_a_change_waiting() {
+    let db = Database::in_memory().unwrap();
+    create(&db, definition("t"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // At any time some of them hold the lock.
+        for writer in 0..4 {
+            let (db, stop) = (&db, &stop);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let mut txn = db.begin();
+                    match insert(&mut txn, "t", 4 * n + writer) {
+                        Ok(_) => {
+                            std::thread::sleep(Duration::from_millis(20 + 3 * writer as u64));
+                            txn.commit().unwrap();
+                        }
+                        Err(error) => assert_eq!(error.sqlstate(), "40001"),
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let results: Vec<_> = (0..5)
+            .map(|i| {
+                let mut txn = db.begin();
+                let index =
+                    |txn: &mut Transaction| txn.create_index("public", "t", key(&format!("index{i}"), 1, false));
+                if index(&mut txn).is_err() {
+                    txn.restart();
+                    index(&mut txn)?;
+                }
+                txn.commit()
+            })
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| drop(result.unwrap()));
+    });
+    let txn = db.begin();
+    table(&txn, "t").verify(txn.snapshot());
 }
 
 #[test]
