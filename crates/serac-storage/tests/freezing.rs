@@ -93,8 +93,8 @@ fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
     wait_for(&table, 1);
     // A writer that stays, and writes again and again: the block thaws once and stays hot.
     let mut writer = storage.begin();
-    for i in 0..40 {
-        table.update(&mut writer, ids[i], &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+    for &id in &ids[..40] {
+        table.update(&mut writer, id, &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
         assert_eq!(table.metrics().frozen_blocks, 0);
         std::thread::sleep(Duration::from_millis(5));
     }
