@@ -63,7 +63,7 @@ impl Default for StorageOptions {
             file_system: Arc::new(RealFileSystem),
             gc_threads: 1,
             gc_interval: Duration::from_millis(10),
-            freeze_after: Some(Duration::from_secs(1)),
+            freeze_after: Some(Duration::from_secs(10)),
             log_segment_bytes: 64 << 20,
             salvage: false,
         }
