@@ -8,7 +8,7 @@
 use crate::block::{Cell, HotBlock};
 use crate::heap::{INLINE_BYTES, View, view_len};
 use crate::ids::{BlockNo, ColumnId, Slot};
-use crate::layout::{BlockLayout, REGION_ALIGNMENT, value_bytes};
+use crate::layout::{BlockLayout, REGION_ALIGNMENT, bitmap_bytes, value_bytes};
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use std::sync::Arc;
@@ -210,10 +210,6 @@ impl FrozenBlock {
         let column = &self.columns[column.0 as usize];
         (column.values.clone(), column.nulls.clone(), &column.heap)
     }
-}
-
-fn bitmap_bytes(bits: usize) -> usize {
-    BlockLayout::bitmap_bytes_of(bits)
 }
 
 /// Copies the long values that the views name into heaps without garbage and makes the views name those. Slots without a value get an empty one.

@@ -46,7 +46,7 @@ const fn align(bytes: usize) -> usize {
 }
 
 /// Bytes of a bitmap of `slots` bits, in whole 64-bit words.
-const fn bitmap_bytes(slots: usize) -> usize {
+pub(crate) const fn bitmap_bytes(slots: usize) -> usize {
     slots.div_ceil(64) * 8
 }
 
@@ -110,10 +110,6 @@ impl BlockLayout {
     /// Byte offset of the allocation bitmap.
     pub fn allocation_offset(&self) -> usize {
         self.allocation_offset
-    }
-    /// Bytes of a bitmap with `bits` bits.
-    pub(crate) const fn bitmap_bytes_of(bits: usize) -> usize {
-        bitmap_bytes(bits)
     }
     /// Bytes of a bitmap with a bit for every slot.
     pub fn bitmap_bytes(&self) -> usize {

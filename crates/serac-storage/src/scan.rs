@@ -11,6 +11,7 @@ use crate::data_table::{apply_chain, sees_append};
 use crate::error::Result;
 use crate::frozen::{FrozenBlock, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
+use crate::layout::bitmap_bytes;
 use crate::transaction::Snapshot;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::types::{
@@ -313,10 +314,6 @@ struct RawColumn {
     validity: MutableBuffer,
 }
 
-fn word_bytes(bits: usize) -> usize {
-    bits.div_ceil(64) * 8
-}
-
 fn get_bit(bits: &[u8], i: usize) -> bool {
     bits[i / 8] >> (i % 8) & 1 == 1
 }
@@ -345,7 +342,7 @@ fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
 }
 
 fn gather_bits(bits: &[u8], positions: &[u32]) -> MutableBuffer {
-    let mut out = MutableBuffer::from_len_zeroed(word_bytes(positions.len()));
+    let mut out = MutableBuffer::from_len_zeroed(bitmap_bytes(positions.len()));
     for (i, &slot) in positions.iter().enumerate() {
         if get_bit(bits, slot as usize) {
             out[i / 8] |= 1 << (i % 8);
@@ -359,8 +356,8 @@ fn select_validity(validity: &MutableBuffer, len: usize, positions: &[u32]) -> M
     if has_nulls(validity, len) {
         return gather_bits(validity, positions);
     }
-    let mut all = MutableBuffer::with_capacity(word_bytes(positions.len()));
-    all.resize(word_bytes(positions.len()), u8::MAX);
+    let mut all = MutableBuffer::with_capacity(bitmap_bytes(positions.len()));
+    all.resize(bitmap_bytes(positions.len()), u8::MAX);
     all
 }
 
@@ -378,15 +375,15 @@ impl RawColumn {
                 physical: layout.physical,
                 len,
                 values: copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len)),
-                validity: copy_buffer(block, layout.validity_offset, word_bytes(len)),
+                validity: copy_buffer(block, layout.validity_offset, bitmap_bytes(len)),
             },
             Selection::Positions(positions) => {
                 let limit = block.slot_limit() as usize;
-                let all_validity = copy_buffer(block, layout.validity_offset, word_bytes(limit));
+                let all_validity = copy_buffer(block, layout.validity_offset, bitmap_bytes(limit));
                 let validity = select_validity(&all_validity, limit, positions);
                 let mut values = MutableBuffer::with_capacity(Self::value_bytes(layout.physical, len));
                 if layout.physical == PhysicalType::Bit {
-                    values.resize(word_bytes(len), 0);
+                    values.resize(bitmap_bytes(len), 0);
                     for (i, &slot) in positions.iter().enumerate() {
                         put_bit(&mut values, i, block.read_cell(id, Slot(slot)).bits != 0);
                     }
