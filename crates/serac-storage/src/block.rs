@@ -7,7 +7,7 @@
 
 use crate::block_memory::BlockMemory;
 use crate::frozen::FrozenBlock;
-use crate::heap::{BlockHeap, View};
+use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
 use crate::racy::{prefetch, racy_copy};
@@ -116,7 +116,7 @@ pub enum Temperature {
 pub struct HotBlock {
     memory: BlockMemory,
     layout: Arc<BlockLayout>,
-    heap: BlockHeap,
+    heap: Arc<BlockHeap>,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
     versioned: AtomicU32,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
@@ -151,7 +151,7 @@ impl HotBlock {
         Self {
             memory,
             layout,
-            heap: BlockHeap::default(),
+            heap: Arc::default(),
             versioned: AtomicU32::new(0),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
@@ -190,7 +190,7 @@ impl HotBlock {
         &self.layout
     }
     /// The block's heap.
-    pub fn heap(&self) -> &BlockHeap {
+    pub fn heap(&self) -> &Arc<BlockHeap> {
         &self.heap
     }
     /// Slots whose version head is not null (never too low).
@@ -378,14 +378,39 @@ impl HotBlock {
         }
     }
 
-    /// The cell for `value` in `column`; bytes that do not fit a view are appended to the heap.
+    /// The heap's latch, if one of `columns` is of variable length: held from before a row's cells are looked at until they are changed.
+    #[inline]
+    pub(crate) fn latch_heap(&self, mut columns: impl Iterator<Item = ColumnId>) -> Option<HeapLatch<'_>> {
+        (self.layout.has_views() && columns.any(|column| self.is_view(column))).then(|| self.heap.latch())
+    }
+    /// Whether the column is of variable length.
+    #[inline]
+    pub(crate) fn is_view(&self, column: ColumnId) -> bool {
+        self.layout.column(column).physical == PhysicalType::View
+    }
+    /// The view in a slot of a variable-length column; none if that is NULL.
+    #[inline]
+    pub(crate) fn view(&self, column: ColumnId, slot: Slot) -> Option<View> {
+        let cell = self.read_cell(column, slot);
+        (!cell.null).then_some(cell.bits)
+    }
+
+    /// Writes `value` in place, as [`write_cell`](Self::write_cell); long bytes are appended to the heap, whose `latch` the caller holds if the column
+    /// is of variable length.
     ///
     /// # Panics
     /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
     #[inline]
-    pub fn make_cell(&self, column: ColumnId, value: &Value<'_>) -> Cell {
+    pub(crate) fn write_value(
+        &self,
+        column: ColumnId,
+        slot: Slot,
+        value: &Value<'_>,
+        latch: &mut Option<HeapLatch<'_>>,
+    ) {
+        debug_assert!(self.layout.check_value(column, value).is_ok());
         let bits = match *value {
-            Value::Null => return Cell::NULL,
+            Value::Null => return self.write_cell(column, slot, Cell::NULL),
             Value::Bool(v) => v as u128,
             Value::Int16(v) => v as u16 as u128,
             Value::Int32(v) => v as u32 as u128,
@@ -393,10 +418,47 @@ impl HotBlock {
             Value::Int64(v) => v as u64 as u128,
             Value::Float64(v) => v.to_bits() as u128,
             Value::Int128(v) => v as u128,
-            Value::Bytes(v) => self.heap.append(v),
+            Value::Bytes(v) => latch.as_mut().expect("the caller has latched the heap").append(v),
         };
-        debug_assert!(self.layout.check_value(column, value).is_ok());
-        Cell { null: false, bits }
+        self.write_cell(column, slot, Cell { null: false, bits });
+    }
+
+    /// Lets go of the value that a variable-length cell has, before it gets one that has nothing to do with it.
+    #[inline]
+    pub(crate) fn release_view(&self, column: ColumnId, slot: Slot, latch: &mut Option<HeapLatch<'_>>) {
+        if let Some(latch) = latch
+            && self.is_view(column)
+            && let Some(view) = self.view(column, slot)
+        {
+            latch.release(view);
+        }
+    }
+
+    /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no version.
+    pub(crate) fn release_row(&self, slot: Slot) {
+        let Some(mut latch) = self.latch_heap(self.layout.column_ids()) else { return };
+        // A slot that is being filled again has a head from before its cells change. Acquire: pairs with the installing store.
+        if self.is_present(slot) || !self.version_head(slot).load(Ordering::Acquire).is_null() {
+            return;
+        }
+        for column in self.layout.column_ids().filter(|&column| self.is_view(column)) {
+            if let Some(view) = self.view(column, slot) {
+                latch.release(view);
+                self.write_cell(column, slot, Cell { null: false, bits: 0 });
+            }
+        }
+    }
+
+    /// Points a variable-length cell to a copy of its value: the half with length and prefix stays as it is.
+    pub(crate) fn redirect(&self, column: ColumnId, slot: Slot, view: View) {
+        assert!(self.is_view(column), "only views are redirected");
+        self.check(slot);
+        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Relaxed: old and new view name the same bytes, and a
+        // reader takes the heap's latch, which the caller holds, before it looks for them.
+        unsafe {
+            let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
+            (*halves.add(1)).store((view >> 64) as u64, Ordering::Relaxed);
+        }
     }
 
     /// The bytes that a view of this block names.
@@ -469,9 +531,18 @@ mod tests {
             ];
             for (i, value) in values.iter().enumerate() {
                 let column = ColumnId(i as u16);
-                let cell = block.make_cell(column, value);
-                block.write_cell(column, slot, cell);
-                assert_eq!(block.read_cell(column, slot), cell);
+                block.write_value(column, slot, value, &mut block.latch_heap(std::iter::once(column)));
+                let cell = block.read_cell(column, slot);
+                match value {
+                    Value::Bytes(bytes) => {
+                        let mut read = Vec::new();
+                        block.read_view(cell.bits, &mut read);
+                        assert_eq!(read, *bytes);
+                    }
+                    Value::Int128(v) => assert_eq!(cell.bits, *v as u128),
+                    Value::Int64(v) => assert_eq!(cell.bits, u128::from(*v as u64)),
+                    _ => assert!(!cell.null),
+                }
                 block.write_cell(column, slot, Cell::NULL);
                 assert!(block.read_cell(column, slot).null);
                 block.write_cell(column, slot, cell);

@@ -33,6 +33,7 @@
 use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;
 use crate::error::{Result, StorageError};
+use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
 use crate::layout::BlockLayout;
 use crate::row_buffer::RowBuffer;
@@ -248,6 +249,18 @@ impl DataTable {
         columns.zip(values).try_for_each(|(column, value)| self.layout.check_value(column, value))
     }
 
+    /// A column of variable length can be changed once at a time: its record and its slot each name one value.
+    fn check_distinct_views(&self, block: &HotBlock, columns: &[ColumnId]) -> Result<()> {
+        let twice = |i: usize| columns[..i].contains(&columns[i]) && block.is_view(columns[i]);
+        match (1..columns.len()).find(|&i| twice(i)) {
+            None => Ok(()),
+            Some(i) => {
+                let column = &self.schema.columns[columns[i].0 as usize].name;
+                Err(StorageError::InvalidInput(format!("column \"{column}\" is given twice")))
+            }
+        }
+    }
+
     /// Inserts a row: one value per column.
     ///
     /// # Errors
@@ -263,10 +276,12 @@ impl DataTable {
         // Release: pairs with the readers' Acquire. A fresh slot has no chain and no other writer.
         block.version_head(id.slot()).store(record, Ordering::Release);
         fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
-        for (i, value) in row.iter().enumerate() {
-            let column = ColumnId(i as u16);
-            block.write_cell(column, id.slot(), block.make_cell(column, value));
+        let mut latch = block.latch_heap(self.layout.column_ids());
+        for (column, value) in self.layout.column_ids().zip(row) {
+            block.release_view(column, id.slot(), &mut latch);
+            block.write_value(column, id.slot(), value, &mut latch);
         }
+        drop(latch);
         block.set_present(id.slot(), true);
         self.rows.fetch_add(1, Ordering::Relaxed);
         txn.redo().insert(self.id, id, row);
@@ -340,10 +355,16 @@ impl DataTable {
         self.check_values(columns.iter().copied(), values)?;
         let block = self.locate_for_write(row)?;
         columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
+        // From before the before-image is read: what the slot names becomes the record's.
+        let mut latch = block.latch_heap(columns.iter().copied());
+        if latch.is_some() {
+            self.check_distinct_views(block, columns)?;
+        }
         self.install(txn, block, row, UndoKind::Update, columns)?;
         for (&column, value) in columns.iter().zip(values) {
-            block.write_cell(column, row.slot(), block.make_cell(column, value));
+            block.write_value(column, row.slot(), value, &mut latch);
         }
+        drop(latch);
         txn.redo().update(self.id, row, columns, values);
         txn.spill_redo()
     }
@@ -377,8 +398,17 @@ impl DataTable {
         let block = self.blocks.get(row.block(), &guard).and_then(Block::hot).expect("a block with versions stays hot");
         match record.kind() {
             UndoKind::Update => {
+                let mut latch = block.latch_heap(record.before().iter().map(|before| before.column));
                 for before in record.before() {
-                    block.write_cell(before.column, row.slot(), before.cell());
+                    block.release_view(before.column, row.slot(), &mut latch);
+                    let cell = before.cell();
+                    if let Some(latch) = &mut latch
+                        && block.is_view(before.column)
+                        && !cell.null
+                    {
+                        latch.retain(cell.bits);
+                    }
+                    block.write_cell(before.column, row.slot(), cell);
                 }
             }
             UndoKind::Insert => {
@@ -614,8 +644,10 @@ impl DataTable {
     pub(crate) fn recover_update(&self, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) -> Result<()> {
         self.check_values(columns.iter().copied(), values)?;
         let block = self.recover_slot(row)?;
+        let mut latch = block.latch_heap(columns.iter().copied());
         for (&column, value) in columns.iter().zip(values) {
-            block.write_cell(column, row.slot(), block.make_cell(column, value));
+            block.release_view(column, row.slot(), &mut latch);
+            block.write_value(column, row.slot(), value, &mut latch);
         }
         Ok(())
     }
@@ -625,6 +657,7 @@ impl DataTable {
             self.rows.fetch_sub(1, Ordering::Relaxed);
         }
         block.set_present(row.slot(), false);
+        block.release_row(row.slot());
         Ok(())
     }
     /// Puts the rows of `batch` at `first` and the slots after it.
@@ -672,8 +705,29 @@ impl DataTable {
                 rows += i64::from(block.is_present(Slot(slot)));
             }
             assert_eq!(block.versioned().load(Ordering::Acquire), versioned, "versioned slots of block {no}");
+            if versioned == 0 {
+                self.verify_heap(block);
+            }
         }
         assert_eq!(rows, self.rows.load(Ordering::Relaxed), "rows of table {}", self.name);
+    }
+}
+
+impl DataTable {
+    /// Without versions, slots alone name what is live in the heap.
+    fn verify_heap(&self, block: &HotBlock) {
+        let latch = block.heap().latch();
+        let live = latch.live_by_chunk();
+        let mut named = vec![0; live.len()];
+        for column in self.layout.column_ids().filter(|&column| block.is_view(column)) {
+            for slot in (0..block.slot_limit()).map(Slot) {
+                if let Some(view) = block.view(column, slot) {
+                    assert!(block.is_present(slot) || view == 0, "an empty slot holds no value");
+                    count_live(view, &mut named);
+                }
+            }
+        }
+        assert_eq!(live, named, "live bytes by chunk");
     }
 }
 

@@ -75,6 +75,8 @@ impl DataTable {
         if !hot.change_temperature(Temperature::Cooling, Temperature::Freezing) {
             return false;
         }
+        // A vacuum's step that has begun before ends here; none begins from now on.
+        drop(hot.heap().latch());
         if !Self::is_calm(hot) {
             hot.change_temperature(Temperature::Freezing, Temperature::Hot);
             return false;

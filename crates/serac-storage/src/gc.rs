@@ -16,20 +16,25 @@
 //! that could be walking have unpinned, the segments return to the pool. This is by epochs rather than by a second timestamp, as the
 //! text has it, so that a transaction that is open but not reading right now does not keep memory from being freed.
 //!
+//! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there;
+//! a heap with much garbage is vacuumed ([`crate::vacuum`]) by whoever finds it.
+//!
 //! **Deferred actions** run once the watermark has reached their timestamp.
 
-use crate::block::Block;
+use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
-use crate::ids::{RowId, Timestamp};
+use crate::heap::is_in_heap;
+use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
 use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
 use crate::undo::{UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::vacuum::{GARBAGE_FLOOR, vacuum};
 use crossbeam_epoch as epoch;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 const PRUNING_LATCHES: usize = 256;
@@ -57,6 +62,8 @@ pub struct GcStats {
     pub waiting: usize,
     /// The watermark.
     pub watermark: u64,
+    /// Blocks whose heaps were vacuumed.
+    pub vacuumed: usize,
 }
 
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
@@ -67,6 +74,8 @@ pub struct GarbageCollector {
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     latches: Vec<Mutex<()>>,
+    /// Blocks that the runs under way have found to be in need of a vacuum.
+    littered: Mutex<BTreeMap<(TableId, BlockNo), Arc<Block>>>,
     backlog: AtomicUsize,
     unprocessed: AtomicUsize,
     /// Timestamp of the transaction at which the last run had to stop taking from the queue.
@@ -88,6 +97,7 @@ impl Default for GarbageCollector {
             waiting: Mutex::default(),
             deferred: Mutex::default(),
             latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
+            littered: Mutex::default(),
             backlog: AtomicUsize::new(0),
             unprocessed: AtomicUsize::new(0),
             stalled_at: AtomicU64::new(0),
@@ -164,6 +174,8 @@ impl GarbageCollector {
                 prefetch_ahead(&batch[i..], &guard);
                 self.process(*context, horizon, &mut stats, true);
             }
+            drop(guard);
+            self.vacuum_heaps(&mut stats);
         }
         let reached: Vec<ContextPtr> = {
             let mut waiting = self.waiting.lock();
@@ -179,6 +191,7 @@ impl GarbageCollector {
         for context in reached {
             self.process(context, horizon, &mut stats, false);
         }
+        self.vacuum_heaps(&mut stats);
         let actions: Vec<DeferredAction> = {
             let mut deferred = self.deferred.lock();
             let later = deferred.split_off(&(watermark + 1));
@@ -194,6 +207,49 @@ impl GarbageCollector {
         // Push this thread's garbage on, so that an idle system gives its memory back.
         epoch::pin().flush();
         stats
+    }
+
+    /// Vacuums the heaps in which pruning has found much garbage.
+    fn vacuum_heaps(&self, stats: &mut GcStats) {
+        let littered = std::mem::take(&mut *self.littered.lock());
+        stats.vacuumed += littered.len();
+        for ((_, no), block) in littered {
+            self.vacuum(&block, no, false);
+        }
+    }
+    /// See [`crate::vacuum`].
+    pub(crate) fn vacuum(&self, block: &Block, no: BlockNo, all: bool) {
+        vacuum(block, no, all, |row| self.latch_of(row).lock());
+    }
+    fn latch_of(&self, row: RowId) -> &Mutex<()> {
+        &self.latches[(row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES]
+    }
+
+    /// Lets go of the values in the heap that the before-images of `gone` name, and of those of a row that is gone with them. Under the row's pruning latch.
+    fn release_values(&self, table: &DataTable, row: RowId, block: &HotBlock, gone: &[&UndoRecord]) {
+        let mut latch = None;
+        for before in gone.iter().flat_map(|record| record.before()).filter(|before| block.is_view(before.column)) {
+            let cell = before.cell();
+            if !cell.null && is_in_heap(cell.bits) {
+                latch.get_or_insert_with(|| block.heap().latch()).release(cell.bits);
+            }
+        }
+        drop(latch);
+        if block.layout().has_views() {
+            if gone.iter().any(|record| record.kind() == UndoKind::Append) {
+                (0..block.slot_limit())
+                    .map(Slot)
+                    .filter(|&slot| !block.is_present(slot))
+                    .for_each(|s| block.release_row(s));
+            } else if !block.is_present(row.slot()) {
+                block.release_row(row.slot());
+            }
+            if block.heap().wants_vacuum(GARBAGE_FLOOR)
+                && let Some(block) = table.block(row.block())
+            {
+                self.littered.lock().insert((table.id(), row.block()), block);
+            }
+        }
     }
 
     /// Prunes the chains of all rows that `context` changed. The caller holds one count of the context.
@@ -249,8 +305,7 @@ impl GarbageCollector {
         let Some(block) = table.blocks().get(row.block(), &guard).and_then(Block::hot) else { return };
         // The access observer: the collector meets every change sooner or later.
         block.last_touched().store(horizon.now, Ordering::Relaxed);
-        let latch = (row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES;
-        let _latch = self.latches[latch].lock();
+        let _latch = self.latch_of(row).lock();
         let mut gone: Vec<&UndoRecord> = Vec::new();
         if kind == UndoKind::Append {
             let marker = block.append_marker().load(Ordering::Acquire);
@@ -270,6 +325,9 @@ impl GarbageCollector {
             });
         }
         stats.unlinked += gone.len();
+        if !gone.is_empty() {
+            self.release_values(table, row, block, &gone);
+        }
         for record in gone {
             if let Some(context) = record.mark_unlinked() {
                 self.retire(ContextPtr(context), stats);

@@ -2,15 +2,24 @@
 //!
 //! A value of more than 12 bytes is an Arrow view that names a chunk (the view's *buffer index*) and an offset. Chunks are Arrow's
 //! variadic buffers: a scan lends them out without a copy, each kept alive by its own reference count. Bytes are written once, before
-//! the view that names them is stored in a slot, and never again; what a later update no longer names is garbage until the heap is
-//! gathered.
+//! the view that names them is stored in a slot, and never again.
+//!
+//! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the slot named to its record without a word to the
+//! heap; an abort makes both name it ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and a row that is gone
+//! for everybody let go of it ([`release`](HeapLatch::release)). Each chunk counts the bytes in it that are named, its *live* bytes; the rest is garbage.
+//! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
+//!
+//! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
+//! the chunks that they name under one pin. Its index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
+//! [`crate::vacuum`].
 
 use crate::error::{Result, StorageError};
 use arrow_buffer::Buffer;
-use parking_lot::Mutex;
+use crossbeam_epoch::{self as epoch, Guard};
+use parking_lot::{Mutex, MutexGuard};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Longest variable-length value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
@@ -44,6 +53,15 @@ impl HeapChunk {
     }
 }
 
+impl HeapChunk {
+    /// Bytes that a view names.
+    fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= self.capacity, "a view names bytes inside its chunk");
+        // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and never change.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(offset), len) }
+    }
+}
+
 impl Drop for HeapChunk {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with the same layout; nobody else owns it.
@@ -53,15 +71,37 @@ impl Drop for HeapChunk {
 
 #[derive(Debug)]
 struct ChunkEntry {
-    chunk: Arc<HeapChunk>,
+    /// None once the chunk was dropped.
+    chunk: Option<Arc<HeapChunk>>,
     used: usize,
+    /// Bytes that a slot or a before-image names.
+    live: usize,
+    /// Being emptied: what it holds is moved to other chunks.
+    condemned: bool,
+}
+
+#[derive(Debug, Default)]
+struct HeapState {
+    chunks: Vec<ChunkEntry>,
+    /// The chunk that takes appends.
+    tail: Option<usize>,
+    /// Indexes of dropped chunks.
+    free: Vec<usize>,
 }
 
 /// The chunks of one block.
 #[derive(Debug, Default)]
 pub struct BlockHeap {
-    chunks: Mutex<Vec<ChunkEntry>>,
+    state: Mutex<HeapState>,
+    /// Capacity of all chunks.
     bytes: AtomicUsize,
+    /// Written and named bytes of all chunks that will not be dropped anyway. Changed under the latch.
+    used: AtomicUsize,
+    live: AtomicUsize,
+    /// Odd while views in slots are redirected without a version (see [`crate::vacuum`]).
+    redirections: AtomicU64,
+    /// Whether somebody is vacuuming.
+    vacuuming: AtomicBool,
 }
 
 /// The 16 bytes of an Arrow view as a little-endian number.
@@ -99,88 +139,258 @@ fn heap_view(value: &[u8], chunk: usize, offset: usize) -> View {
     value.len() as u128 | (prefix as u128) << 32 | (chunk as u128) << 64 | (offset as u128) << 96
 }
 
+/// Whether the value that a view names lies in a heap.
+#[inline]
+pub(crate) const fn is_in_heap(view: View) -> bool {
+    view_len(view) > INLINE_BYTES
+}
+#[inline]
+const fn chunk_of(view: View) -> usize {
+    (view >> 64) as u32 as usize
+}
+#[inline]
+const fn offset_of(view: View) -> usize {
+    (view >> 96) as u32 as usize
+}
+
 impl BlockHeap {
+    /// Takes the latch.
+    #[inline]
+    pub(crate) fn latch(self: &Arc<Self>) -> HeapLatch<'_> {
+        let guard = epoch::pin();
+        HeapLatch { heap: self, state: self.state.lock(), guard }
+    }
+
     /// Appends `value` if it is longer than a view can hold and returns its view.
     ///
     /// # Panics
     /// For a value over [`MAX_VALUE_BYTES`].
     #[inline]
-    pub fn append(&self, value: &[u8]) -> View {
-        if value.len() <= INLINE_BYTES {
-            return inline_view(value);
-        }
-        let mut chunks = self.chunks.lock();
-        self.append_latched(&mut chunks, value, 0)
+    pub fn append(self: &Arc<Self>, value: &[u8]) -> View {
+        if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(value) }
     }
 
     /// Appends many values under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view.
     pub(crate) fn append_all<'a>(
-        &self,
+        self: &Arc<Self>,
         total_bytes: usize,
         values: impl Iterator<Item = Option<&'a [u8]>>,
         mut emit: impl FnMut(Option<View>),
     ) -> Result<()> {
-        let mut chunks = self.chunks.lock();
+        let mut latch = self.latch();
         for value in values {
             emit(match value {
                 None => None,
-                Some(value) if value.len() <= INLINE_BYTES => Some(inline_view(value)),
                 Some(value) => {
                     check_len(value.len())?;
-                    Some(self.append_latched(&mut chunks, value, total_bytes))
+                    Some(latch.append_expecting(value, total_bytes))
                 }
             });
         }
         Ok(())
     }
 
-    fn append_latched(&self, chunks: &mut Vec<ChunkEntry>, value: &[u8], expected_bytes: usize) -> View {
-        assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
-        if chunks.last().is_none_or(|last| last.chunk.capacity - last.used < value.len()) {
-            let by_growth = (FIRST_CHUNK_BYTES << chunks.len().min(16)).min(LARGEST_CHUNK_BYTES);
-            let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
-            let chunk = Arc::new(HeapChunk::new(capacity.max(value.len())));
-            self.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
-            chunks.push(ChunkEntry { chunk, used: 0 });
-        }
-        let index = chunks.len() - 1;
-        let last = &mut chunks[index];
-        // SAFETY: the range [used, used + len) is inside the chunk, and no view names it yet.
-        unsafe { last.chunk.bytes.as_ptr().add(last.used).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
-        let view = heap_view(value, index, last.used);
-        last.used += value.len();
-        view
-    }
-
-    /// Appends the bytes that `view` names to `out`.
+    /// Appends the bytes that `view` names to `out`. The view was copied under the caller's pin.
     pub fn read(&self, view: View, out: &mut Vec<u8>) {
         let len = view_len(view);
         if len <= INLINE_BYTES {
             out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
             return;
         }
-        let chunk = self.chunks.lock()[(view >> 64) as u32 as usize].chunk.clone();
-        let offset = (view >> 96) as u32 as usize;
-        assert!(offset + len <= chunk.capacity, "a view names bytes inside its chunk");
-        // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and never change.
-        out.extend_from_slice(unsafe { std::slice::from_raw_parts(chunk.bytes.as_ptr().add(offset), len) });
+        let chunk = self.state.lock().chunks[chunk_of(view)].chunk.clone().expect("what a view names is kept");
+        out.extend_from_slice(chunk.slice(offset_of(view), len));
     }
 
-    /// The used part of every chunk as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied.
+    /// The used part of every chunk as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied. The views were copied under
+    /// the caller's pin.
     pub fn buffers(&self) -> Vec<Buffer> {
-        self.chunks
-            .lock()
-            .iter()
-            .map(|entry| {
-                // SAFETY: the chunk owns at least `used` bytes, which never change again, and the buffer keeps it alive.
-                unsafe { Buffer::from_custom_allocation(entry.chunk.bytes, entry.used, entry.chunk.clone()) }
-            })
-            .collect()
+        let buffer = |entry: &ChunkEntry| match &entry.chunk {
+            None => Buffer::from(&[] as &[u8]),
+            // SAFETY: the chunk owns at least `used` bytes, which never change again, and the buffer keeps it alive.
+            Some(chunk) => unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) },
+        };
+        self.state.lock().chunks.iter().map(buffer).collect()
     }
 
     /// Bytes of memory that the chunks occupy.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+    /// Written bytes that nothing names.
+    pub fn garbage_bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed).saturating_sub(self.live.load(Ordering::Relaxed))
+    }
+    /// Bytes that a slot or a before-image names.
+    pub fn live_bytes(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+    /// Whether it is time for a vacuum: there is more garbage than `floor` and than live bytes.
+    pub(crate) fn wants_vacuum(&self, floor: usize) -> bool {
+        self.garbage_bytes() > self.live_bytes().max(floor)
+    }
+    /// Views of slots redirected so far, twice; odd while it happens.
+    #[inline]
+    pub(crate) fn redirections(&self) -> &AtomicU64 {
+        &self.redirections
+    }
+    pub(crate) fn vacuuming(&self) -> &AtomicBool {
+        &self.vacuuming
+    }
+
+    fn drop_chunk(&self, index: usize) {
+        let chunk = {
+            let mut state = self.state.lock();
+            state.free.push(index);
+            state.chunks[index].chunk.take().expect("a chunk is dropped once")
+        };
+        self.bytes.fetch_sub(chunk.capacity, Ordering::Relaxed);
+    }
+}
+
+/// The heap's latch, held.
+pub(crate) struct HeapLatch<'h> {
+    heap: &'h Arc<BlockHeap>,
+    state: MutexGuard<'h, HeapState>,
+    /// Pinned before the latch was taken and until after: a first pin may run what others have deferred, which takes latches.
+    guard: Guard,
+}
+
+/// Counts under the latch: nobody else changes the number.
+fn add(counter: &AtomicUsize, bytes: usize) {
+    counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+}
+fn subtract(counter: &AtomicUsize, bytes: usize) {
+    counter.store(counter.load(Ordering::Relaxed) - bytes, Ordering::Relaxed);
+}
+
+impl HeapLatch<'_> {
+    /// Appends `value` if it is longer than a view can hold and returns its view.
+    pub fn append(&mut self, value: &[u8]) -> View {
+        self.append_expecting(value, 0)
+    }
+
+    /// As [`append`](Self::append), where `expected_bytes` in all are to come.
+    fn append_expecting(&mut self, value: &[u8], expected_bytes: usize) -> View {
+        if value.len() <= INLINE_BYTES {
+            return inline_view(value);
+        }
+        assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
+        let fits =
+            |entry: &ChunkEntry| entry.chunk.as_ref().is_some_and(|chunk| chunk.capacity - entry.used >= value.len());
+        let index = match self.state.tail.filter(|&tail| fits(&self.state.chunks[tail])) {
+            Some(tail) => tail,
+            None => self.add_chunk(value.len(), expected_bytes),
+        };
+        let entry = &mut self.state.chunks[index];
+        let (chunk, offset) = (entry.chunk.as_ref().expect("the tail is there"), entry.used);
+        // SAFETY: the range [used, used + len) is inside the chunk, and no view names it yet.
+        unsafe { chunk.bytes.as_ptr().add(offset).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+        entry.used += value.len();
+        entry.live += value.len();
+        add(&self.heap.used, value.len());
+        add(&self.heap.live, value.len());
+        heap_view(value, index, offset)
+    }
+
+    fn add_chunk(&mut self, at_least: usize, expected_bytes: usize) -> usize {
+        self.seal();
+        let by_growth = self.heap.bytes().clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
+        let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
+        let chunk = Arc::new(HeapChunk::new(capacity.max(at_least)));
+        self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
+        let entry = ChunkEntry { chunk: Some(chunk), used: 0, live: 0, condemned: false };
+        let index = match self.state.free.pop() {
+            Some(index) => {
+                self.state.chunks[index] = entry;
+                index
+            }
+            None => {
+                self.state.chunks.push(entry);
+                self.state.chunks.len() - 1
+            }
+        };
+        self.state.tail = Some(index);
+        index
+    }
+
+    /// Makes the next append start a chunk.
+    fn seal(&mut self) {
+        if let Some(tail) = self.state.tail.take() {
+            self.drop_if_dead(tail);
+        }
+    }
+
+    /// One more names the value of `view`.
+    pub fn retain(&mut self, view: View) {
+        if is_in_heap(view) {
+            self.state.chunks[chunk_of(view)].live += view_len(view);
+            add(&self.heap.live, view_len(view));
+        }
+    }
+
+    /// One less names the value of `view`.
+    pub fn release(&mut self, view: View) {
+        if is_in_heap(view) {
+            let index = chunk_of(view);
+            self.state.chunks[index].live -= view_len(view);
+            subtract(&self.heap.live, view_len(view));
+            if self.state.tail != Some(index) {
+                self.drop_if_dead(index);
+            }
+        }
+    }
+
+    /// Drops a chunk that takes no appends and that nothing names, once no pinned reader can still have a view of it.
+    fn drop_if_dead(&mut self, index: usize) {
+        let entry = &self.state.chunks[index];
+        if entry.live == 0 {
+            subtract(&self.heap.used, entry.used);
+            let heap = self.heap.clone();
+            self.guard.defer(move || heap.drop_chunk(index));
+        }
+    }
+
+    /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false if there are none.
+    pub fn condemn(&mut self, all: bool) -> bool {
+        if let Some(tail) = self.state.tail
+            && (all || self.state.chunks[tail].live * 2 < self.state.chunks[tail].used)
+        {
+            self.seal();
+        }
+        let tail = self.state.tail;
+        let mut any = false;
+        for (index, entry) in self.state.chunks.iter_mut().enumerate() {
+            entry.condemned = Some(index) != tail && entry.live > 0 && (all || entry.live * 2 < entry.used);
+            any |= entry.condemned;
+        }
+        any
+    }
+    /// Takes the marks back.
+    pub fn pardon(&mut self) {
+        self.state.chunks.iter_mut().for_each(|entry| entry.condemned = false);
+    }
+    /// Whether the value of `view` lies in a marked chunk.
+    pub fn is_condemned(&self, view: View) -> bool {
+        is_in_heap(view) && self.state.chunks[chunk_of(view)].condemned
+    }
+    /// Copies the value of `view` to another chunk and returns the view of the copy, which names it in place of `view`.
+    pub fn relocate(&mut self, view: View) -> View {
+        let chunk = self.state.chunks[chunk_of(view)].chunk.clone().expect("what a view names is kept");
+        let copy = self.append(chunk.slice(offset_of(view), view_len(view)));
+        self.release(view);
+        copy
+    }
+
+    /// Live bytes of every chunk, for checks.
+    pub fn live_by_chunk(&self) -> Vec<usize> {
+        self.state.chunks.iter().map(|entry| entry.live).collect()
+    }
+}
+
+/// Adds the bytes of the value of `view` to those of its chunk, for checks.
+pub(crate) fn count_live(view: View, by_chunk: &mut [usize]) {
+    if is_in_heap(view) {
+        by_chunk[chunk_of(view)] += view_len(view);
     }
 }
 
@@ -192,7 +402,7 @@ mod tests {
 
     #[test]
     fn values_of_every_size_come_back() {
-        let heap = BlockHeap::default();
+        let heap = Arc::<BlockHeap>::default();
         let values: Vec<Vec<u8>> = (0..3_000).map(|i| vec![i as u8; i % 700]).collect();
         let views: Vec<View> = values.iter().map(|v| heap.append(v)).collect();
         for (value, view) in values.iter().zip(views) {
@@ -205,7 +415,7 @@ mod tests {
 
     #[test]
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
-        let heap = BlockHeap::default();
+        let heap = Arc::<BlockHeap>::default();
         heap.append(&[7; 100]);
         let lent = heap.buffers();
         std::thread::scope(|scope| {
@@ -223,5 +433,47 @@ mod tests {
             }
         });
         assert_eq!(lent[0].as_slice(), &[7; 100]);
+    }
+
+    #[test]
+    fn chunks_go_when_nothing_names_them_and_their_indexes_are_used_again() {
+        let heap = Arc::<BlockHeap>::default();
+        let mut rng = 1u64;
+        let mut named: Vec<(View, Vec<u8>)> = Vec::new();
+        for i in 0..20_000u32 {
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = vec![i as u8; 10 + (rng >> 40) as usize % 200];
+            named.push((heap.append(&value), value));
+            if named.len() > 100 {
+                let (view, value) = named.swap_remove((rng >> 33) as usize % 100);
+                let mut out = vec![];
+                heap.read(view, &mut out);
+                assert_eq!(out, value);
+                heap.latch().release(view);
+            }
+            if i % 1_000 == 0 {
+                let mut latch = heap.latch();
+                if latch.condemn(false) {
+                    for (view, _) in &mut named {
+                        if latch.is_condemned(*view) {
+                            *view = latch.relocate(*view);
+                        }
+                    }
+                    latch.pardon();
+                }
+                drop(latch);
+                epoch::pin().flush();
+                // What lies in views does not count.
+                let live: usize = named.iter().map(|(_, value)| value.len()).filter(|len| *len > INLINE_BYTES).sum();
+                assert_eq!(heap.live_bytes(), live);
+            }
+        }
+        assert!(heap.buffers().len() < 100, "{} chunk indexes", heap.buffers().len());
+        assert!(heap.bytes() < 1 << 20, "{} bytes", heap.bytes());
+        for (view, value) in named {
+            let mut out = vec![];
+            heap.read(view, &mut out);
+            assert_eq!(out, value);
+        }
     }
 }

@@ -39,6 +39,7 @@ pub struct BlockLayout {
     allocation_offset: usize,
     columns: Vec<ColumnLayout>,
     used_bytes: usize,
+    has_views: bool,
 }
 
 const fn align(bytes: usize) -> usize {
@@ -96,7 +97,8 @@ impl BlockLayout {
                 ColumnLayout { physical, validity_offset, value_offset }
             })
             .collect();
-        Self { slot_count: slots as u32, version_offset, allocation_offset, columns, used_bytes: end }
+        let has_views = physical.contains(&PhysicalType::View);
+        Self { slot_count: slots as u32, version_offset, allocation_offset, columns, used_bytes: end, has_views }
     }
 
     /// Slots of a block.
@@ -119,9 +121,18 @@ impl BlockLayout {
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
+    /// Whether there is a column of variable length.
+    #[inline]
+    pub fn has_views(&self) -> bool {
+        self.has_views
+    }
     /// The columns, by column id.
     pub fn columns(&self) -> &[ColumnLayout] {
         &self.columns
+    }
+    /// The columns' ids.
+    pub fn column_ids(&self) -> impl Iterator<Item = ColumnId> + use<> {
+        (0..self.columns.len() as u16).map(ColumnId)
     }
     /// One column.
     #[inline]

@@ -38,6 +38,7 @@ pub mod storage;
 pub mod transaction;
 pub mod types;
 pub mod undo;
+mod vacuum;
 pub mod value;
 pub mod wal;
 

@@ -262,8 +262,13 @@ impl<'s> BlockReader<'s> {
                 });
             }
         });
+        // Under the pin under which the views were copied.
+        let heap = if raw.iter().any(|column| column.physical == PhysicalType::View) {
+            block.heap().buffers()
+        } else {
+            Vec::new()
+        };
         drop(guard);
-        let mut heap = None;
         let array_of = |(column, raw): (&ScanColumn, RawColumn)| {
             let values = raw.finish();
             let picked = match (selection, copied) {
@@ -271,7 +276,7 @@ impl<'s> BlockReader<'s> {
                 _ => values.truncate(selection.len()),
             };
             let column_type = self.schema.columns[column.id.0 as usize].column_type;
-            picked.into_array(column_type, column.form, || heap.get_or_insert_with(|| block.heap().buffers()).clone())
+            picked.into_array(column_type, column.form, || heap.clone())
         };
         columns.iter().zip(raw).map(array_of).collect()
     }
@@ -333,6 +338,20 @@ fn copy_buffer(block: &HotBlock, offset: usize, len: usize) -> MutableBuffer {
     buffer
 }
 
+/// A copy of views none of which was redirected meanwhile: such a change leaves no version, so a torn copy would not be found out.
+fn copy_untorn(block: &HotBlock, copy: impl Fn() -> MutableBuffer) -> MutableBuffer {
+    let redirections = block.heap().redirections();
+    // Acquire: pairs with the end of a redirection.
+    let before = redirections.load(Ordering::Acquire);
+    let copied = copy();
+    fence(Ordering::Acquire); // pairs with the Release fence at the begin of a redirection
+    if before.is_multiple_of(2) && redirections.load(Ordering::Relaxed) == before {
+        return copied;
+    }
+    let _latch = block.heap().latch();
+    copy()
+}
+
 /// Whether one of the first `len` bits is not set.
 fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
     let words = validity.typed_data::<u64>();
@@ -370,13 +389,16 @@ impl RawColumn {
         let layout = block.layout().column(id);
         let len = selection.len();
         match selection {
-            Selection::All(_) => Self {
-                id,
-                physical: layout.physical,
-                len,
-                values: copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len)),
-                validity: copy_buffer(block, layout.validity_offset, bitmap_bytes(len)),
-            },
+            Selection::All(_) => {
+                let copy = || copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len));
+                Self {
+                    id,
+                    physical: layout.physical,
+                    len,
+                    values: if layout.physical == PhysicalType::View { copy_untorn(block, copy) } else { copy() },
+                    validity: copy_buffer(block, layout.validity_offset, bitmap_bytes(len)),
+                }
+            }
             Selection::Positions(positions) => {
                 let limit = block.slot_limit() as usize;
                 let all_validity = copy_buffer(block, layout.validity_offset, bitmap_bytes(limit));

@@ -18,7 +18,7 @@ use crate::file_system::{FileSystem, RealFileSystem};
 use crate::freeze::{freeze_cold_blocks, is_cold};
 use crate::gc::GcStats;
 use crate::gc::now_ms;
-use crate::ids::{TableId, Timestamp};
+use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
 use crate::types::TableSchema;
@@ -460,6 +460,15 @@ impl Storage {
     /// Makes a collector run at once.
     pub fn run_gc(&self) -> GcStats {
         self.manager.gc().run_once(&self.manager)
+    }
+
+    /// Moves everything in the heaps of `table`'s hot blocks together, however little garbage there is.
+    pub fn vacuum_table(&self, table: &DataTable) {
+        for no in (0..table.block_count()).map(BlockNo) {
+            if let Some(block) = table.block(no) {
+                self.manager.gc().vacuum(&block, no, true);
+            }
+        }
     }
 
     /// Freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Call it outside a

@@ -42,11 +42,12 @@ pub enum UndoKind {
 }
 
 /// One column of a before-image.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[repr(C)]
 pub struct BeforeCell {
     low: u64,
-    high: u64,
+    /// Of a view, the part that says where its bytes lie: a vacuum may move them.
+    high: AtomicU64,
     /// The column.
     pub column: ColumnId,
     /// Whether the value was NULL.
@@ -56,12 +57,18 @@ pub struct BeforeCell {
 impl BeforeCell {
     /// A before-image of one cell.
     pub fn new(column: ColumnId, cell: crate::block::Cell) -> Self {
-        Self { low: cell.bits as u64, high: (cell.bits >> 64) as u64, column, null: cell.null }
+        Self { low: cell.bits as u64, high: AtomicU64::new((cell.bits >> 64) as u64), column, null: cell.null }
     }
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
-        crate::block::Cell { null: self.null, bits: self.low as u128 | (self.high as u128) << 64 }
+        // Relaxed: whatever it is, it names the same value (see `HotBlock::redirect`).
+        let high = self.high.load(Ordering::Relaxed);
+        crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
+    }
+    /// Points to a copy of the bytes. Under the row's pruning latch and the heap's.
+    pub(crate) fn redirect(&self, view: crate::heap::View) {
+        self.high.store((view >> 64) as u64, Ordering::Relaxed);
     }
 }
 
@@ -120,7 +127,7 @@ impl UndoRecord {
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
-        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; they never change.
+        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; nobody writes them but through atomics.
         unsafe {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
         }

@@ -241,6 +241,12 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
                 }
             });
         }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                storage.vacuum_table(&table);
+                std::thread::yield_now();
+            }
+        });
         if freezing {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
