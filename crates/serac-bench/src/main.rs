@@ -10,6 +10,7 @@ mod postgres;
 mod report;
 mod setup;
 mod tpch;
+mod transform;
 
 use clap::{Parser, Subcommand};
 
@@ -53,6 +54,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 1.0)]
         sf: f64,
     },
+    /// Transactions beside the transformation of cold blocks, on orders and their lines (figure 10 of the paper), and the price of the cold threshold.
+    Transform(transform::TransformArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -72,6 +75,7 @@ fn main() -> Result<(), String> {
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Freeze { sf } => freeze::run(sf, &mut report),
+        Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
     }?;

@@ -182,6 +182,11 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), String> {
         metrics.gc_unlinked,
         metrics.log_bytes_written as f64 / 1e6
     );
+    let tables = crate::blocks::tables_named(db.database(), "")?;
+    let large = tables.into_iter().filter(|(_, table)| table.data.block_count() > 8).collect::<Vec<_>>();
+    if !large.is_empty() {
+        println!("The larger tables' blocks by state:\n{}", crate::blocks::Canvas::stdout().lines(2).draw(&large));
+    }
     println!("All of it took {:.1} s.", started.elapsed().as_secs_f64());
     db.database().close().map_err(text)?;
     if inconsistent > 0 {

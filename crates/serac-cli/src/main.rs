@@ -1,5 +1,6 @@
 //! `serac`: the shell, and the commands around a database.
 
+mod blocks;
 mod demo;
 mod output;
 mod script;
@@ -42,6 +43,16 @@ struct Arguments {
 enum Command {
     /// Loads TPC-H data, runs the 22 queries beside refresh transactions, and shows what happened.
     Demo(demo::DemoArguments),
+    /// Shows the blocks of a database's tables by state, as a map.
+    Blocks {
+        #[command(flatten)]
+        open: OpenArguments,
+        /// One table (TABLE or SCHEMA.TABLE); without it, all.
+        table: Option<String>,
+        /// Draws again and again, until Ctrl-C.
+        #[arg(long)]
+        watch: bool,
+    },
     /// Loads files (CSV, Parquet, Arrow) into a table, with a progress bar.
     Load {
         #[command(flatten)]
@@ -127,6 +138,14 @@ impl OpenArguments {
     }
 }
 
+async fn show_blocks(database: &Database, table: &str, watch: bool) -> Result<(), String> {
+    if watch {
+        return blocks::watch(database, table).await;
+    }
+    print!("{}", blocks::Canvas::stdout().draw(&blocks::tables_named(database, table)?));
+    Ok(())
+}
+
 async fn load(db: &SqlDatabase, table: &str, header: bool, files: &[PathBuf]) -> Result<(), String> {
     let mut session = serac_sql::Session::new(db);
     let total = files.iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
@@ -175,6 +194,11 @@ fn main() -> ExitCode {
     };
     let result = match &arguments.command {
         Some(Command::Demo(demo)) => runtime.block_on(demo::run(demo)),
+        Some(Command::Blocks { open, table, watch }) => open.open().and_then(|db| {
+            let table = table.as_deref().unwrap_or_default();
+            let result = runtime.block_on(show_blocks(db.database(), table, *watch));
+            result.and(db.database().close().map_err(|e| e.to_string()))
+        }),
         Some(Command::Load { open, table, header, files }) => open.open().and_then(|db| {
             let result = runtime.block_on(load(&db, table, *header, files));
             result.and(db.database().close().map_err(|e| e.to_string()))

@@ -1,5 +1,6 @@
 //! The shell: statements and backslash commands, from a terminal, a file or a pipe.
 
+use crate::blocks::{Canvas, tables_named, watch};
 use crate::output::{CopyBar, Mode, RowsWriter};
 use crate::script::Script;
 use rustyline::completion::{Completer, Pair};
@@ -103,6 +104,7 @@ const HELP: &str = "\
 \\copy …          COPY, as in SQL; FROM STDIN reads what follows, up to a line \\.
 \\i FILE          run a file
 \\o [FILE]        write results to a file
+\\blocks [TABLE]  the blocks by state, as a map; \\blocks+ draws it again and again, until Ctrl-C
 \\metrics         figures of the database
 \\checkpoint      write a checkpoint
 \\q               quit
@@ -268,6 +270,19 @@ impl Shell {
                 let report = self.session.database().checkpoint().map_err(|e| e.to_string())?;
                 let megabytes = report.bytes as f64 / 1e6;
                 self.write(&format!("{} tables, {} rows, {megabytes:.1} MB\n", report.tables, report.rows));
+                return Ok(true);
+            }
+            "\\blocks" => {
+                let canvas = match &self.output {
+                    Some(_) => Canvas::PLAIN,
+                    None => Canvas::stdout(),
+                };
+                let map = canvas.draw(&tables_named(self.session.database(), argument)?);
+                self.write(&map);
+                return Ok(true);
+            }
+            "\\blocks+" => {
+                watch(self.session.database(), argument).await?;
                 return Ok(true);
             }
             "\\metrics" => {
@@ -437,7 +452,8 @@ fn metrics(session: &Session) -> String {
     let mut text = format!(
         "transactions  {} committed, {} rolled back, {} snapshots held\n\
          collector     {} waiting, {} versions unlinked, {:.1} MB of undo\n\
-         log           {:.1} MB written, {} syncs\n",
+         log           {:.1} MB written, {} syncs\n\
+         hot blocks    {:.1} MB, and {:.1} MB of idle halves of huge pages\n",
         m.commits,
         m.aborts,
         m.active_snapshots,
@@ -446,14 +462,18 @@ fn metrics(session: &Session) -> String {
         m.undo_bytes as f64 / 1e6,
         m.log_bytes_written as f64 / 1e6,
         m.log_syncs,
+        m.block_memory_bytes as f64 / 1e6,
+        m.idle_block_memory_bytes as f64 / 1e6,
     );
     for (_, name, table) in &m.tables {
         text.push_str(&format!(
-            "table {name}: {} rows, {} blocks ({} with versions), {:.1} MB of heap\n",
+            "table {name}: {} rows, {} blocks ({} frozen, {} with versions), {:.1} MB of hot heaps, {:.1} of it garbage\n",
             table.rows,
             table.blocks,
+            table.frozen_blocks,
             table.versioned_blocks,
-            table.heap_bytes as f64 / 1e6
+            table.heap_bytes as f64 / 1e6,
+            table.garbage_bytes as f64 / 1e6
         ));
     }
     text

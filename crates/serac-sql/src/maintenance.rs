@@ -3,7 +3,7 @@
 use crate::catalog::View;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, TransactionStatus};
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -11,10 +11,11 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_engine::{Database, Table};
+use serac_storage::BlockNo;
 use serac_storage::block::Block;
-use serac_storage::{BlockNo, Slot};
+use serac_storage::ids::BLOCK_BYTES;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The view with a row for every block.
 pub(crate) const BLOCKS_VIEW: &str = "serac_blocks";
@@ -103,47 +104,54 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 
 /// The rows of [`BLOCKS_VIEW`]: every block of every table, as it is now.
 pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
-    let (mut schemas, mut tables, mut states) = (Vec::new(), Vec::new(), Vec::new());
-    let mut numbers: [Vec<i64>; 6] = Default::default();
+    let (mut schemas, mut tables, mut states, mut touched) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut numbers: [Vec<i64>; 8] = Default::default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     for (schema_name, schema) in &view.catalog.schemas {
         for (table_name, table) in &schema.tables {
             for no in 0..table.data.block_count() {
                 let Some(block) = table.data.block(BlockNo(no)) else { continue };
-                let limit = block.slot_limit();
-                let (state, versions, heap, bytes) = match &*block {
+                // The block table has it, and this function.
+                let pins = Arc::strong_count(&block).saturating_sub(2);
+                let (state, rows, versions, heap, garbage, bytes, idle) = match &*block {
                     Block::Hot(hot) => {
                         let versions = hot.versioned().load(std::sync::atomic::Ordering::Relaxed);
-                        let heap = hot.heap().bytes();
-                        (format!("{:?}", hot.temperature()).to_lowercase(), versions, heap, (1 << 20) + heap)
+                        let (heap, garbage) = (hot.heap().bytes(), hot.heap().garbage_bytes());
+                        let state = format!("{:?}", hot.temperature()).to_lowercase();
+                        (state, hot.rows(), versions, heap, garbage, BLOCK_BYTES + heap, Some(hot.idle()))
                     }
-                    Block::Frozen(frozen) => ("frozen".to_owned(), 0, frozen.heap_bytes(), frozen.bytes()),
-                };
-                let rows = match block.frozen() {
-                    Some(frozen) => frozen.rows(),
-                    None => (0..limit).filter(|&slot| block.is_present(Slot(slot))).count() as u32,
+                    Block::Frozen(frozen) => {
+                        ("frozen".to_owned(), frozen.rows(), 0, frozen.heap_bytes(), 0, frozen.bytes(), None)
+                    }
                 };
                 schemas.push(schema_name.clone());
                 tables.push(table_name.clone());
                 states.push(state);
-                let values =
-                    [no.into(), rows.into(), (limit - rows).into(), versions.into(), heap as i64, bytes as i64];
-                numbers.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+                touched.push(idle.map(|idle| now.saturating_sub(idle).as_micros() as i64));
+                let empty = block.slot_limit() - rows;
+                let counts = [no, rows, empty, versions].map(i64::from);
+                let sizes = [heap, garbage, bytes, pins].map(|size| size as i64);
+                numbers.iter_mut().zip(counts.into_iter().chain(sizes)).for_each(|(column, value)| column.push(value));
             }
         }
     }
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
-    let [block, rows, empty, versions, heap, bytes] =
+    let [block, rows, empty, versions, heap, garbage, bytes, pins] =
         numbers.map(|values| Arc::new(Int64Array::from(values)) as ArrayRef);
-    let batch = RecordBatch::try_from_iter([
-        ("schema_name", text(schemas)),
-        ("table_name", text(tables)),
-        ("block", block),
-        ("state", text(states)),
-        ("rows", rows),
-        ("empty_slots", empty),
-        ("versions", versions),
-        ("heap_bytes", heap),
-        ("bytes", bytes),
+    let touched = TimestampMicrosecondArray::from(touched).with_timezone("UTC");
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("schema_name", text(schemas), false),
+        ("table_name", text(tables), false),
+        ("block", block, false),
+        ("state", text(states), false),
+        ("rows", rows, false),
+        ("empty_slots", empty, false),
+        ("versions", versions, false),
+        ("heap_bytes", heap, false),
+        ("garbage_bytes", garbage, false),
+        ("bytes", bytes, false),
+        ("pins", pins, false),
+        ("last_touched", Arc::new(touched), true),
     ])?;
     Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
 }

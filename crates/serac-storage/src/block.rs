@@ -180,6 +180,11 @@ impl HotBlock {
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
         &self.last_touched
     }
+    /// How long ago the collector last took a version off the block (or the block was made).
+    pub fn idle(&self) -> std::time::Duration {
+        let touched = self.last_touched.load(Ordering::Relaxed);
+        std::time::Duration::from_millis(crate::gc::now_ms().saturating_sub(touched))
+    }
     /// How often the block has been thawed.
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
@@ -262,6 +267,14 @@ impl HotBlock {
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
         self.bit(self.layout.allocation_offset(), slot)
+    }
+    /// Slots that hold rows, in their newest states.
+    pub fn rows(&self) -> u32 {
+        let words = (0..self.slot_limit()).step_by(64);
+        // Relaxed: an estimate while somebody writes.
+        words
+            .map(|slot| self.bit_word(self.layout.allocation_offset(), Slot(slot)).load(Ordering::Relaxed).count_ones())
+            .sum()
     }
     /// Sets the allocation bit.
     #[inline]

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use std::alloc;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
@@ -17,6 +18,16 @@ pub const SMALL_TABLE_BLOCKS: u32 = 4;
 const PAGE_BYTES: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a pair of blocks");
+
+/// Bytes of all regions of this process, and of the blocks in them that are in use. Relaxed: figures.
+static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
+static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of hot blocks' memory in this process: what is in use, and what is held but idle, as the half of a huge page whose other half is in use.
+pub fn block_memory_bytes() -> (usize, usize) {
+    let used = USED_BYTES.load(Ordering::Relaxed);
+    (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
+}
 
 /// Zeroed memory, for one block or for a pair.
 #[derive(Debug)]
@@ -47,6 +58,7 @@ impl Region {
         // SAFETY: the size is not zero.
         let memory = unsafe { alloc::alloc_zeroed(single_layout()) };
         let memory = NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(single_layout()));
+        REGION_BYTES.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
         Self { memory, kind: RegionKind::Single }
     }
 
@@ -69,6 +81,7 @@ impl Region {
             }
             libc::munmap(memory.add(HUGE_PAGE_BYTES).cast(), bytes - head - HUGE_PAGE_BYTES);
             libc::madvise(memory.cast(), HUGE_PAGE_BYTES, libc::MADV_HUGEPAGE);
+            REGION_BYTES.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
             Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage })
         }
     }
@@ -80,6 +93,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        let bytes = if self.kind == RegionKind::Single { BLOCK_BYTES } else { HUGE_PAGE_BYTES };
+        REGION_BYTES.fetch_sub(bytes, Ordering::Relaxed);
         // SAFETY: made in `single` or `huge_page`; the last block in it is gone.
         unsafe {
             match self.kind {
@@ -114,6 +129,11 @@ static SPARE_HALVES: Mutex<Vec<BlockMemory>> = Mutex::new(Vec::new());
 impl BlockMemory {
     /// Memory for the block numbered `no` of its table.
     pub fn new(no: u32) -> Self {
+        USED_BYTES.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
+        Self::take(no)
+    }
+
+    fn take(no: u32) -> Self {
         if no >= SMALL_TABLE_BLOCKS {
             let mut spares = SPARE_HALVES.lock();
             if let Some(spare) = spares.pop() {
@@ -135,6 +155,12 @@ impl BlockMemory {
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
+    }
+}
+
+impl Drop for BlockMemory {
+    fn drop(&mut self) {
+        USED_BYTES.fetch_sub(BLOCK_BYTES, Ordering::Relaxed);
     }
 }
 

@@ -76,6 +76,8 @@ pub struct TableMetrics {
     pub rows: i64,
     /// Bytes of hot blocks' heap chunks.
     pub heap_bytes: usize,
+    /// Written bytes in them that no row and no version needs.
+    pub garbage_bytes: usize,
     /// Frozen blocks.
     pub frozen_blocks: u32,
     /// Bytes of all blocks.
@@ -176,6 +178,7 @@ impl DataTable {
                 Block::Hot(block) => {
                     metrics.bytes += crate::ids::BLOCK_BYTES + block.heap().bytes();
                     metrics.heap_bytes += block.heap().bytes();
+                    metrics.garbage_bytes += block.heap().garbage_bytes();
                     metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);
                 }
                 Block::Frozen(block) => {

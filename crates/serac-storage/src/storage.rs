@@ -11,6 +11,7 @@
 //! take the lock → load the manifest's checkpoint (tables in parallel) → replay the log's committed transactions that are newer, in commit
 //! order, to the same row ids → cut a torn tail → go on in a new segment.
 
+use crate::block_memory::block_memory_bytes;
 use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_file, write_table};
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
@@ -122,6 +123,10 @@ pub struct StorageMetrics {
     pub log_bytes_written: u64,
     /// Syncs of the log.
     pub log_syncs: u64,
+    /// Bytes of hot blocks' memory in this process.
+    pub block_memory_bytes: usize,
+    /// Bytes held besides, as halves of huge pages whose other half is in use.
+    pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.
     pub tables: Vec<(TableId, String, TableMetrics)>,
 }
@@ -494,6 +499,7 @@ impl Storage {
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();
         let (log_bytes_written, log_syncs) = self.manager.log().map_or((0, 0), |log| log.counts());
+        let (block_memory_bytes, idle_block_memory_bytes) = block_memory_bytes();
         StorageMetrics {
             commits,
             aborts,
@@ -503,6 +509,8 @@ impl Storage {
             undo_bytes: self.manager.undo_pool().outstanding_bytes(),
             log_bytes_written,
             log_syncs,
+            block_memory_bytes,
+            idle_block_memory_bytes,
             tables: self.tables.read().values().map(|t| (t.id(), t.name().to_owned(), t.metrics())).collect(),
         }
     }

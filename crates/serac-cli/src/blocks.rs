@@ -1,0 +1,318 @@
+//! The block map: a table's blocks by state, one character each (or one for several), as a picture that one can watch change.
+//!
+//! The colour is the state, the shade how full the block's slots are. Without colours letters stand for the states, capital while most slots hold
+//! rows.
+
+use console::{Color, Style, Term};
+use serac_engine::{Database, Table};
+use serac_storage::BlockNo;
+use serac_storage::block::{Block, Temperature};
+use std::fmt::Write;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two pictures.
+const TICK: Duration = Duration::from_millis(250);
+/// Lines that a table's map takes at the most.
+const MOST_LINES: usize = 16;
+const MOST_COLUMNS: usize = 128;
+
+/// What a block is doing. Where one character stands for several blocks, the first of their states in this order is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum State {
+    Freezing,
+    Cooling,
+    Hot,
+    Frozen,
+    Empty,
+}
+
+const STATES: [State; 5] = [State::Hot, State::Cooling, State::Freezing, State::Frozen, State::Empty];
+/// Shares of empty slots from which on a shade is used, and the shades.
+const SHADES: [(f64, char); 4] = [(0.6, '░'), (0.25, '▒'), (0.05, '▓'), (0.0, '█')];
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Cooling => "cooling",
+            Self::Freezing => "freezing",
+            Self::Frozen => "frozen",
+            Self::Empty => "empty",
+        }
+    }
+    fn letter(self) -> char {
+        match self {
+            Self::Hot => 'H',
+            Self::Cooling => 'C',
+            Self::Freezing => 'G',
+            Self::Frozen => 'F',
+            Self::Empty => '.',
+        }
+    }
+    fn color(self) -> Color {
+        Color::Color256(match self {
+            Self::Hot => 203,
+            Self::Cooling => 221,
+            Self::Freezing => 231,
+            Self::Frozen => 39,
+            Self::Empty => 240,
+        })
+    }
+    /// The character of blocks in this state with such a share of empty slots.
+    fn cell(self, empty_share: f64, colors: bool) -> char {
+        match (self, colors) {
+            (Self::Empty, _) => self.letter(),
+            (_, true) => SHADES.iter().find(|(from, _)| empty_share >= *from).map_or('█', |(_, shade)| *shade),
+            (_, false) if empty_share > 0.5 => self.letter().to_ascii_lowercase(),
+            (_, false) => self.letter(),
+        }
+    }
+}
+
+/// One block, or several.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    state: State,
+    rows: u64,
+    slots: u64,
+}
+
+impl Cell {
+    fn of(block: Option<&Block>, slots: u64) -> Self {
+        let (state, rows) = match block {
+            None => (State::Empty, 0),
+            Some(Block::Frozen(block)) => (State::Frozen, block.rows()),
+            Some(Block::Hot(block)) => match block.temperature() {
+                Temperature::Hot => (State::Hot, block.rows()),
+                Temperature::Cooling => (State::Cooling, block.rows()),
+                Temperature::Freezing => (State::Freezing, block.rows()),
+            },
+        };
+        Self { state: if rows == 0 { State::Empty } else { state }, rows: rows.into(), slots }
+    }
+    fn with(self, other: Self) -> Self {
+        Self { state: self.state.min(other.state), rows: self.rows + other.rows, slots: self.slots + other.slots }
+    }
+    fn empty_share(self) -> f64 {
+        1.0 - self.rows as f64 / self.slots.max(1) as f64
+    }
+}
+
+/// How pictures are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Canvas {
+    colors: bool,
+    columns: usize,
+    lines: usize,
+}
+
+impl Canvas {
+    /// Without colours: for files and pipes.
+    pub const PLAIN: Self = Self { colors: false, columns: 64, lines: MOST_LINES };
+
+    /// For standard output, whatever that is.
+    pub fn stdout() -> Self {
+        let term = Term::stdout();
+        let colors = term.is_term() && console::colors_enabled();
+        match term.size_checked() {
+            Some((height, width)) => Self {
+                colors,
+                columns: (usize::from(width).saturating_sub(10) / 8 * 8).clamp(8, MOST_COLUMNS),
+                lines: usize::from(height).saturating_sub(8).clamp(1, MOST_LINES),
+            },
+            None => Self { colors, ..Self::PLAIN },
+        }
+    }
+    /// With so many lines for a table at the most.
+    pub fn lines(self, lines: usize) -> Self {
+        Self { lines, ..self }
+    }
+
+    fn paint(self, state: State, text: &str) -> String {
+        if self.colors {
+            Style::new().fg(state.color()).force_styling(true).apply_to(text).to_string()
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// The map of one table.
+    fn table(self, name: &str, table: &Table) -> String {
+        let data = &table.data;
+        let slots = u64::from(data.layout().slot_count());
+        let cells: Vec<Cell> =
+            (0..data.block_count()).map(|no| Cell::of(data.block(BlockNo(no)).as_deref(), slots)).collect();
+        let metrics = data.metrics();
+        let mut out = String::new();
+        let rows: u64 = cells.iter().map(|cell| cell.rows).sum();
+        let megabytes = |bytes: usize| bytes as f64 / 1e6;
+        let _ = write!(
+            out,
+            "{name}: {} blocks, {} rows, {:.1} MB",
+            thousands(cells.len() as u64),
+            thousands(rows),
+            megabytes(metrics.bytes)
+        );
+        if metrics.heap_bytes > 0 {
+            let garbage = 100.0 * metrics.garbage_bytes as f64 / metrics.heap_bytes as f64;
+            let _ = write!(out, "; hot heaps {:.1} MB, {garbage:.0} % garbage", megabytes(metrics.heap_bytes));
+        }
+        out.push('\n');
+        let per_cell = cells.len().div_ceil(self.columns * self.lines).max(1);
+        let merged: Vec<Cell> =
+            cells.chunks(per_cell).map(|some| some.iter().copied().reduce(Cell::with).expect("not empty")).collect();
+        for (line, some) in merged.chunks(self.columns).enumerate() {
+            let _ = write!(out, "{:>8} ", line * self.columns * per_cell);
+            for run in some.chunk_by(|a, b| a.state == b.state) {
+                let text: String = run.iter().map(|cell| cell.state.cell(cell.empty_share(), self.colors)).collect();
+                out.push_str(&self.paint(run[0].state, &text));
+            }
+            out.push('\n');
+        }
+        out.push_str("         ");
+        for state in STATES {
+            let count = cells.iter().filter(|cell| cell.state == state).count() as u64;
+            if count > 0 || state != State::Empty {
+                let sample = self.paint(state, &state.cell(0.0, self.colors).to_string());
+                let _ = write!(out, "{sample} {} {}   ", state.name(), thousands(count));
+            }
+        }
+        if per_cell > 1 {
+            let _ = write!(out, "({per_cell} blocks a character)");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+
+    /// The maps of the tables, with what the signs mean.
+    pub fn draw(self, tables: &[(String, Arc<Table>)]) -> String {
+        let mut out: String = tables.iter().map(|(name, table)| self.table(name, table)).collect();
+        if tables.is_empty() {
+            out.push_str("there are no tables\n");
+        } else if self.colors {
+            out.push_str("         █▓▒░ slots without rows: none, from 5 %, from 25 %, from 60 %\n");
+        } else {
+            out.push_str("         capital: at least half of the slots hold rows; G: being gathered\n");
+        }
+        out
+    }
+}
+
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).expect("digits")).collect();
+    groups.join(",")
+}
+
+/// The table called `name` (`schema.table` or `table`), or all that have blocks.
+///
+/// # Errors
+/// When there is no such table.
+pub fn tables_named(database: &Database, name: &str) -> Result<Vec<(String, Arc<Table>)>, String> {
+    let catalog = database.catalog();
+    if !name.is_empty() {
+        let (schema, table) = name.split_once('.').unwrap_or((serac_engine::DEFAULT_SCHEMA, name));
+        let table = catalog.table(schema, table).map_err(|e| e.to_string())?;
+        return Ok(vec![(name.to_owned(), table.clone())]);
+    }
+    let in_schema = |(schema, name): (&String, &String)| match schema == serac_engine::DEFAULT_SCHEMA {
+        true => name.clone(),
+        false => format!("{schema}.{name}"),
+    };
+    let all = catalog.schemas.iter().flat_map(|(schema, content)| {
+        content.tables.iter().map(move |(name, table)| (in_schema((schema, name)), table.clone()))
+    });
+    Ok(all.filter(|(_, table)| table.data.block_count() > 0).collect())
+}
+
+/// Draws the maps again and again, one over the other, until Ctrl-C.
+///
+/// # Errors
+/// When the tables are gone or nothing can be written.
+pub async fn watch(database: &Database, name: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let mut drawn = 0;
+    let mut ticks = tokio::time::interval(TICK);
+    let term = Term::stdout();
+    let _ = term.hide_cursor();
+    let result = loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => break Ok(()),
+            _ = ticks.tick() => {}
+        }
+        let tables = match tables_named(database, name) {
+            Ok(tables) => tables,
+            Err(error) => break Err(error),
+        };
+        let canvas = Canvas::stdout();
+        let lines = (canvas.lines / tables.len().max(1)).max(1);
+        let picture = canvas.lines(lines).draw(&tables);
+        if term.is_term() {
+            let _ = term.clear_last_lines(drawn);
+        }
+        drawn = picture.lines().count();
+        if out.write_all(picture.as_bytes()).and_then(|()| out.flush()).is_err() {
+            break Ok(());
+        }
+    };
+    let _ = term.show_cursor();
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_and_letters_say_how_full_a_block_is() {
+        let colored = |share| State::Hot.cell(share, true);
+        assert_eq!([0.0, 0.04, 0.05, 0.3, 0.9].map(colored), ['█', '█', '▓', '▒', '░']);
+        assert_eq!([0.2, 0.8].map(|share| State::Frozen.cell(share, false)), ['F', 'f']);
+        assert_eq!(State::Empty.cell(1.0, true), '.');
+    }
+
+    #[test]
+    fn the_most_active_state_of_several_blocks_is_shown() {
+        let cell = |state, rows| Cell { state, rows, slots: 100 };
+        let both = cell(State::Frozen, 100).with(cell(State::Cooling, 50));
+        assert_eq!((both.state, both.empty_share()), (State::Cooling, 0.25));
+        assert_eq!(cell(State::Empty, 0).with(cell(State::Frozen, 10)).state, State::Frozen);
+    }
+
+    #[test]
+    fn numbers_have_their_thousands_apart() {
+        assert_eq!([0, 999, 1_000, 12_345_678].map(thousands), ["0", "999", "1,000", "12,345,678"]);
+    }
+
+    #[test]
+    fn a_table_is_drawn_with_its_counts() {
+        let database = Database::in_memory().unwrap();
+        let db = serac_sql::SqlDatabase::new(database.clone(), &serac_sql::SqlOptions::default()).unwrap();
+        let mut session = serac_sql::Session::new(&db);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for sql in [
+            "CREATE TABLE t (a BIGINT)",
+            "INSERT INTO t SELECT * FROM generate_series(1, 200000)",
+            "FREEZE TABLE t",
+            "UPDATE t SET a = 0 WHERE a = 1",
+        ] {
+            runtime.block_on(session.execute(sql)).unwrap();
+        }
+        let tables = tables_named(&database, "").unwrap();
+        assert!(tables_named(&database, "nothing").is_err());
+        let blocks = tables[0].1.data.block_count();
+        assert!(blocks > 2, "{blocks}");
+        let plain = Canvas::PLAIN.draw(&tables);
+        assert!(plain.starts_with(&format!("t: {blocks} blocks, 200,000 rows")), "{plain}");
+        let map = plain.lines().nth(1).unwrap().trim_start().strip_prefix("0 ").unwrap();
+        assert_eq!(map.to_ascii_uppercase(), format!("H{}", "F".repeat(blocks as usize - 1)), "{plain}");
+        assert!(plain.contains("H hot 1   C cooling 0   G freezing 0") && !plain.contains('\u{1b}'), "{plain}");
+        // Two blocks a character and more, in colours.
+        let small = Canvas { colors: true, columns: 1, lines: 1 }.draw(&tables);
+        assert!(small.contains(&format!("({blocks} blocks a character)")) && small.contains('\u{1b}'), "{small}");
+    }
+}
