@@ -182,3 +182,20 @@ fn the_demonstration_runs_and_finds_consistent_snapshots() {
     assert!(output.status.success(), "{shown}{}", text(&output.stderr));
     assert!(shown.contains("Q22") && shown.contains(": 0 orders without lines"), "{shown}");
 }
+
+#[test]
+fn blocks_are_drawn_with_letters_where_there_is_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let path = path.to_str().unwrap();
+    let script = "CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2);\n\\blocks t\nFREEZE TABLE t;\n\\blocks\n";
+    let output = serac(&[path], script);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(shown.contains("t: 1 blocks, 2 rows") && shown.contains("       0 h\n"), "{shown}");
+    assert!(shown.contains("       0 f\n") && shown.contains("F frozen 1") && !shown.contains('\u{1b}'), "{shown}");
+    let output = serac(&["blocks", path, "t"], "");
+    assert!(output.status.success() && text(&output.stdout).starts_with("t: 1 blocks"), "{}", text(&output.stdout));
+    let output = serac(&["blocks", path, "nothing"], "");
+    assert!(!output.status.success() && text(&output.stderr).contains("nothing"), "{}", text(&output.stderr));
+}

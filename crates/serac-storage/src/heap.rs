@@ -294,7 +294,7 @@ impl HeapLatch<'_> {
 
     fn add_chunk(&mut self, at_least: usize, expected_bytes: usize) -> usize {
         self.seal();
-        let by_growth = self.heap.bytes().clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
+        let by_growth = self.heap.live_bytes().clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
         let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
         let chunk = Arc::new(HeapChunk::new(capacity.max(at_least)));
         self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
