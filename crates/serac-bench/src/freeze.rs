@@ -11,9 +11,9 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub fn run(sf: f64, report: &mut Report) -> Result<(), String> {
+pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String> {
     let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
-    let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
+    let options = StorageOptions { freeze_after: None, gc_threads, ..StorageOptions::default() };
     let database = Database::open_with(options).map_err(text)?;
     let db = serac_sql::SqlDatabase::new(database.clone(), &serac_sql::SqlOptions::default()).map_err(text)?;
     let runtime = tokio::runtime::Runtime::new().map_err(text)?;

@@ -53,17 +53,16 @@ enum Benchmark {
         /// Scale factor.
         #[arg(long, default_value_t = 1.0)]
         sf: f64,
+        /// Collector threads that freeze beside the thread that asks for it.
+        #[arg(long, default_value_t = 0)]
+        gc_threads: usize,
     },
     /// Transactions beside the transformation of cold blocks, on orders and their lines (figure 10 of the paper), and the price of the cold threshold.
     Transform(transform::TransformArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
-    Gc {
-        /// Seconds.
-        #[arg(long, default_value_t = 6)]
-        seconds: u64,
-    },
+    Gc(micro::GcArguments),
 }
 
 fn main() -> Result<(), String> {
@@ -74,10 +73,10 @@ fn main() -> Result<(), String> {
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
-        Benchmark::Freeze { sf } => freeze::run(sf, &mut report),
+        Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
-        Benchmark::Gc { seconds } => micro::gc(seconds, &mut report),
+        Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;
     report.finish();
     Ok(())

@@ -3,8 +3,10 @@
 use crate::report::Report;
 use crate::setup::{Folder, OneTable, open, rate, schema, text};
 use serac_storage::storage::{Storage, StorageOptions};
-use serac_storage::{ColumnId, ColumnType, Durability, RowId, TableId, Value};
+use serac_storage::{ColumnId, ColumnType, DataTable, Durability, RowId, StorageError, TableId, Value};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub fn recovery(report: &mut Report) -> Result<(), String> {
@@ -40,52 +42,92 @@ pub fn recovery(report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-pub fn gc(seconds: u64, report: &mut Report) -> Result<(), String> {
-    const ROWS: usize = 10_000;
-    let schema = schema(4, ColumnType::Int64);
-    let (storage, table) = open(None, Durability::Off, &schema)?;
-    let mut txn = storage.begin();
-    let ids: Vec<RowId> =
-        (0..ROWS).map(|_| table.insert(&mut txn, &[Value::Int64(0); 4])).collect::<Result<_, _>>().map_err(text)?;
-    txn.commit().map_err(text)?;
-    let mut reader = None;
-    let started = Instant::now();
-    let mut updates = 0usize;
-    for second in 0..3 * seconds {
-        let phase = match second / seconds {
-            0 => "no reader",
-            1 => "long reader",
-            _ => "reader ended",
-        };
-        match second / seconds {
-            1 if reader.is_none() => reader = Some(storage.begin()),
-            2 => reader = None,
-            _ => {}
+/// What `gc` is asked for.
+#[derive(clap::Args, Debug)]
+pub struct GcArguments {
+    /// Seconds per phase.
+    #[arg(long, default_value_t = 6)]
+    seconds: u64,
+    /// Threads that update, each rows of its own.
+    #[arg(long, default_value_t = 1)]
+    writers: usize,
+    /// Collector threads; several numbers are measured one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    gc_threads: Vec<usize>,
+}
+
+/// Rows of each writer.
+const ROWS: usize = 10_000;
+
+fn update_all_the_time(
+    storage: &Storage,
+    table: &Arc<DataTable>,
+    ids: &[RowId],
+    updates: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Result<(), StorageError> {
+    let mut done = 0usize;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..100 {
+            let mut txn = storage.begin();
+            let column = ColumnId((done % 4) as u16);
+            table.update(&mut txn, ids[done * 7_919 % ids.len()], &[column], &[Value::Int64(done as i64)])?;
+            txn.commit()?;
+            done += 1;
         }
-        let until = Duration::from_secs(second + 1);
-        while started.elapsed() < until {
-            for _ in 0..100 {
-                let mut txn = storage.begin();
-                table
-                    .update(
-                        &mut txn,
-                        ids[(updates * 7_919) % ROWS],
-                        &[ColumnId((updates % 4) as u16)],
-                        &[Value::Int64(updates as i64)],
-                    )
-                    .map_err(text)?;
-                txn.commit().map_err(text)?;
-                updates += 1;
+        updates.fetch_add(100, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+pub fn gc(arguments: &GcArguments, report: &mut Report) -> Result<(), String> {
+    for &gc_threads in &arguments.gc_threads {
+        let schema = schema(4, ColumnType::Int64);
+        let options = StorageOptions { durability: Durability::Off, gc_threads, ..Default::default() };
+        let (storage, _) = Storage::open(options, &mut OneTable(schema.clone())).map_err(text)?;
+        let table = storage.create_table(TableId(1), "t", schema).map_err(text)?;
+        let mut txn = storage.begin();
+        let ids: Vec<RowId> = (0..ROWS * arguments.writers)
+            .map(|_| table.insert(&mut txn, &[Value::Int64(0); 4]))
+            .collect::<Result<_, _>>()
+            .map_err(text)?;
+        txn.commit().map_err(text)?;
+        let (updates, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = ids
+                .chunks(ROWS)
+                .map(|ids| scope.spawn(|| update_all_the_time(&storage, &table, ids, &updates, &stop)))
+                .collect();
+            let (started, mut reader, mut before) = (Instant::now(), None, 0);
+            for second in 0..3 * arguments.seconds {
+                let phase = second / arguments.seconds;
+                match phase {
+                    1 if reader.is_none() => reader = Some(storage.begin()),
+                    2 => reader = None,
+                    _ => {}
+                }
+                let until = Duration::from_secs(second + 1);
+                let mut most = 0;
+                while started.elapsed() < until {
+                    std::thread::sleep(Duration::from_millis(20).min(until.saturating_sub(started.elapsed())));
+                    most = most.max(storage.manager().gc().backlog());
+                }
+                let metrics = storage.metrics();
+                let all = updates.load(Ordering::Relaxed);
+                report.row(&[
+                    ("collectors", json!(gc_threads)),
+                    ("second", json!(second + 1)),
+                    ("phase", json!(["no reader", "long reader", "reader ended"][phase as usize])),
+                    ("updates/s", json!(all - before)),
+                    ("undo MB", json!(metrics.undo_bytes as f64 / 1e6)),
+                    ("transactions kept, at most", json!(most)),
+                ]);
+                before = all;
             }
-        }
-        let metrics = storage.metrics();
-        report.row(&[
-            ("second", json!(second + 1)),
-            ("phase", json!(phase)),
-            ("updates so far", json!(updates)),
-            ("undo MB", json!(metrics.undo_bytes as f64 / 1e6)),
-            ("transactions kept", json!(metrics.gc_backlog)),
-        ]);
+            stop.store(true, Ordering::Relaxed);
+            writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
+        })
+        .map_err(text)?;
     }
     Ok(())
 }

@@ -40,8 +40,6 @@ use std::sync::atomic::Ordering;
 
 /// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to the power of this.
 const LONGEST_WAIT: u32 = 6;
-/// Blocks that cool together, under one move of the clock.
-const COOLING_GROUP: usize = 64;
 
 impl DataTable {
     /// Whether nothing is going on in a hot block: no version, no pending bulk append.
@@ -68,7 +66,7 @@ impl DataTable {
     }
 
     /// Freezes a block that is still cooling after every transaction from before has ended; true if it is frozen now.
-    fn freeze_cooled(&self, no: BlockNo) -> bool {
+    pub(crate) fn freeze_cooled(&self, no: BlockNo) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
         let Some(hot) = block.hot() else { return false };
@@ -132,15 +130,11 @@ pub(crate) fn freeze_cold_blocks(
     is_cold: impl Fn(&HotBlock) -> bool,
 ) -> usize {
     let cooling = table.cool(is_cold);
-    for group in cooling.chunks(COOLING_GROUP) {
-        let (table, group) = (table.clone(), group.to_vec());
-        manager.defer(Box::new(move || {
-            for no in group {
-                table.freeze_cooled(no);
-            }
-        }));
+    let count = cooling.len();
+    if count > 0 {
+        manager.freeze(table.clone(), cooling);
     }
-    cooling.len()
+    count
 }
 
 #[cfg(test)]

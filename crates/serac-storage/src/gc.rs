@@ -19,7 +19,13 @@
 //! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there;
 //! a heap with much garbage is vacuumed ([`crate::vacuum`]) by whoever finds it.
 //!
-//! **Deferred actions** run once the watermark has reached their timestamp.
+//! **Deferred actions** run once the watermark has reached their timestamp, in its order.
+//!
+//! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began to cool ([`crate::freeze`]). Every run takes blocks from one
+//! queue until it is empty, so collectors share a backlog block by block.
+//!
+//! **How many collectors.** One goes by every few milliseconds. The others sleep until there is more work than for one (finished transactions, blocks to freeze):
+//! whoever finds it wakes them, and they sleep again when it is done.
 
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
@@ -30,7 +36,7 @@ use crate::transaction::{Action, TransactionManager};
 use crate::undo::{UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{GARBAGE_FLOOR, vacuum};
 use crossbeam_epoch as epoch;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,6 +48,32 @@ const PRUNING_LATCHES: usize = 256;
 const BATCH: usize = 1024;
 /// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
 const OVERRUN: usize = 16_384;
+
+/// Work from which on one more collector is woken, in finished transactions.
+const HELP_FROM: usize = 4_096;
+/// Gathering a block is about as much work as collecting so many transactions.
+const BLOCK_WORK: usize = 1_024;
+
+/// Where the background threads wait.
+#[derive(Debug, Default)]
+pub(crate) struct Parking {
+    pub(crate) stop: Mutex<bool>,
+    /// Notified at the end.
+    pub(crate) wake: Condvar,
+    /// Notified at the end, and when there is work for more than one collector.
+    pub(crate) work: Condvar,
+}
+
+impl Parking {
+    pub(crate) fn stop(&self) {
+        *self.stop.lock() = true;
+        self.wake.notify_all();
+        self.work.notify_all();
+    }
+}
+
+/// Blocks of a table that cool together.
+type CoolingGroup = (Arc<DataTable>, Vec<BlockNo>);
 
 /// A context that the collector owns.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +96,8 @@ pub struct GcStats {
     pub watermark: u64,
     /// Blocks whose heaps were vacuumed.
     pub vacuumed: usize,
+    /// Blocks frozen.
+    pub frozen: usize,
 }
 
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
@@ -73,7 +107,13 @@ pub struct GarbageCollector {
     incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
+    /// Blocks that freeze once the watermark has reached the timestamp, unless somebody writes to them.
+    cooling: Mutex<BTreeMap<u64, Vec<CoolingGroup>>>,
+    /// Those for which it has. Collectors take them one by one.
+    cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo)>>,
+    cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
+    parking: Arc<Parking>,
     /// Blocks that the runs under way have found to be in need of a vacuum.
     littered: Mutex<BTreeMap<(TableId, BlockNo), Arc<Block>>>,
     backlog: AtomicUsize,
@@ -96,6 +136,10 @@ impl Default for GarbageCollector {
             incoming: Mutex::default(),
             waiting: Mutex::default(),
             deferred: Mutex::default(),
+            cooling: Mutex::default(),
+            cooled: Mutex::default(),
+            cooled_count: AtomicUsize::new(0),
+            parking: Arc::default(),
             latches: (0..PRUNING_LATCHES).map(|_| Mutex::new(())).collect(),
             littered: Mutex::default(),
             backlog: AtomicUsize::new(0),
@@ -109,6 +153,9 @@ impl Default for GarbageCollector {
 impl Drop for GarbageCollector {
     /// What could not be collected goes with the database. Transactions and snapshots hold the manager that this belongs to, so all have ended.
     fn drop(&mut self) {
+        // Nobody is left to read what would freeze.
+        self.cooling.get_mut().clear();
+        self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
         self.collect(&Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() });
         // As at the end of a close: two epochs later the memory is free.
@@ -129,7 +176,28 @@ impl GarbageCollector {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         self.deferred.lock().entry(timestamp.0).or_default().push(DeferredAction(action));
     }
-    /// Finished transactions and deferred actions that wait for a run or for the watermark.
+    /// Freezes `blocks`, which are cooling, once no transaction older than `timestamp` is alive.
+    pub(crate) fn freeze(&self, timestamp: Timestamp, table: Arc<DataTable>, blocks: Vec<BlockNo>) {
+        self.backlog.fetch_add(blocks.len(), Ordering::Relaxed);
+        self.cooling.lock().entry(timestamp.0).or_default().push((table, blocks));
+    }
+    pub(crate) fn parking(&self) -> &Arc<Parking> {
+        &self.parking
+    }
+    /// Whether there is work for `collectors` threads. What waits for the log is none.
+    pub(crate) fn has_work_for(&self, collectors: usize, manager: &TransactionManager) -> bool {
+        let blocks = self.cooled_count.load(Ordering::Relaxed);
+        let stalled = self.stalled_at.load(Ordering::Relaxed) > manager.durable().0;
+        let transactions = if stalled { 0 } else { self.unprocessed.load(Ordering::Relaxed) };
+        transactions + blocks * BLOCK_WORK >= (collectors - 1) * HELP_FROM
+    }
+    /// Wakes other collectors if there is work for more than one.
+    pub(crate) fn call_for_help(&self, manager: &TransactionManager) {
+        if self.has_work_for(2, manager) {
+            self.parking.work.notify_all();
+        }
+    }
+    /// Finished transactions, deferred actions and cooling blocks that wait for a run or for the watermark.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
@@ -202,11 +270,41 @@ impl GarbageCollector {
             stats.deferred_run += 1;
             self.backlog.fetch_sub(1, Ordering::Relaxed);
         }
+        self.freeze_cooled(watermark, &mut stats);
         stats.waiting = self.waiting.lock().len();
         self.unlinked_total.fetch_add(stats.unlinked as u64, Ordering::Relaxed);
         // Push this thread's garbage on, so that an idle system gives its memory back.
         epoch::pin().flush();
         stats
+    }
+
+    /// Freezes blocks whose time has come, beside other collectors that do the same.
+    fn freeze_cooled(&self, watermark: u64, stats: &mut GcStats) {
+        let due = {
+            let mut cooling = self.cooling.lock();
+            let later = cooling.split_off(&(watermark + 1));
+            std::mem::replace(&mut *cooling, later)
+        };
+        if !due.is_empty() {
+            let mut cooled = self.cooled.lock();
+            for (table, blocks) in due.into_values().flatten() {
+                cooled.extend(blocks.into_iter().map(|no| (table.clone(), no)));
+            }
+            self.cooled_count.store(cooled.len(), Ordering::Relaxed);
+            drop(cooled);
+            self.parking.work.notify_all();
+        }
+        loop {
+            let next = {
+                let mut cooled = self.cooled.lock();
+                let next = cooled.pop_front();
+                self.cooled_count.store(cooled.len(), Ordering::Relaxed);
+                next
+            };
+            let Some((table, no)) = next else { return };
+            stats.frozen += usize::from(table.freeze_cooled(no));
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Vacuums the heaps in which pruning has found much garbage.
@@ -227,6 +325,9 @@ impl GarbageCollector {
 
     /// Lets go of the values in the heap that the before-images of `gone` name, and of those of a row that is gone with them. Under the row's pruning latch.
     fn release_values(&self, table: &DataTable, row: RowId, block: &HotBlock, gone: &[&UndoRecord]) {
+        if !block.layout().has_views() || gone.is_empty() {
+            return;
+        }
         let mut latch = None;
         for before in gone.iter().flat_map(|record| record.before()).filter(|before| block.is_view(before.column)) {
             let cell = before.cell();
@@ -235,20 +336,16 @@ impl GarbageCollector {
             }
         }
         drop(latch);
-        if block.layout().has_views() {
-            if gone.iter().any(|record| record.kind() == UndoKind::Append) {
-                (0..block.slot_limit())
-                    .map(Slot)
-                    .filter(|&slot| !block.is_present(slot))
-                    .for_each(|s| block.release_row(s));
-            } else if !block.is_present(row.slot()) {
-                block.release_row(row.slot());
-            }
-            if block.heap().wants_vacuum(GARBAGE_FLOOR)
-                && let Some(block) = table.block(row.block())
-            {
-                self.littered.lock().insert((table.id(), row.block()), block);
-            }
+        if gone.iter().any(|record| record.kind() == UndoKind::Append) {
+            let empty = (0..block.slot_limit()).map(Slot).filter(|&slot| !block.is_present(slot));
+            empty.for_each(|slot| block.release_row(slot));
+        } else if !block.is_present(row.slot()) {
+            block.release_row(row.slot());
+        }
+        if block.heap().wants_vacuum(GARBAGE_FLOOR)
+            && let Some(block) = table.block(row.block())
+        {
+            self.littered.lock().insert((table.id(), row.block()), block);
         }
     }
 
@@ -325,9 +422,7 @@ impl GarbageCollector {
             });
         }
         stats.unlinked += gone.len();
-        if !gone.is_empty() {
-            self.release_values(table, row, block, &gone);
-        }
+        self.release_values(table, row, block, &gone);
         for record in gone {
             if let Some(context) = record.mark_unlinked() {
                 self.retire(ContextPtr(context), stats);
@@ -336,7 +431,7 @@ impl GarbageCollector {
     }
 }
 
-/// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in three steps, each of which follows a
+/// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in steps, each of which follows a
 /// pointer that the step before has fetched.
 fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some((_, context)) = batch.get(12) {
@@ -351,6 +446,20 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
         && let Some(block) = record.table().blocks().get(record.row().block(), guard).and_then(Block::hot)
     {
         prefetch(block.version_head(record.row().slot()));
+    }
+    // Under a long-running reader the chain goes on.
+    for (at, links) in [(3, 0), (2, 1), (1, 2)] {
+        if let Some(record) = first_record(at)
+            && let Some(block) = record.table().blocks().get(record.row().block(), guard).and_then(Block::hot)
+        {
+            // Acquire: pairs with the installing compare-and-swap.
+            let mut reached = block.version_head(record.row().slot()).load(Ordering::Acquire);
+            for _ in 0..links {
+                // SAFETY: linked when it was loaded, and the caller is pinned.
+                reached = unsafe { reached.as_ref() }.map_or(ptr::null_mut(), UndoRecord::next);
+            }
+            prefetch(reached);
+        }
     }
 }
 
@@ -394,7 +503,7 @@ impl Horizon {
             let mut current = first;
             // SAFETY: linked records are alive, and the row's pruning latch keeps other collectors away.
             while let Some(record) = unsafe { current.as_ref() } {
-                if self.everyone_sees(record.timestamp()) {
+                if self.everyone_sees(record.settle()) {
                     break;
                 }
                 newer = Some(record);

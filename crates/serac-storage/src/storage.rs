@@ -17,8 +17,7 @@ use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
 use crate::freeze::{freeze_cold_blocks, is_cold};
-use crate::gc::GcStats;
-use crate::gc::now_ms;
+use crate::gc::{GcStats, Parking, now_ms};
 use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
@@ -26,7 +25,7 @@ use crate::types::TableSchema;
 use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
 use crate::wal::reader::LogFiles;
 use crate::wal::{Durability, LogManager, LogOptions};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -44,7 +43,8 @@ pub struct StorageOptions {
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
-    /// Collector threads; zero for none (then [`Storage::run_gc`] must be called).
+    /// Collector threads at the most; zero for none (then [`Storage::run_gc`] must be called). All but the first sleep until there is a backlog of
+    /// transactions to collect or blocks to freeze.
     pub gc_threads: usize,
     /// Time between collector runs while there is work.
     pub gc_interval: Duration,
@@ -62,7 +62,8 @@ impl Default for StorageOptions {
             path: None,
             durability: Durability::Full,
             file_system: Arc::new(RealFileSystem),
-            gc_threads: 1,
+            // One for every two cores: with as many collectors as cores, they and the transactions that they clean up after take turns.
+            gc_threads: std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4)),
             gc_interval: Duration::from_millis(10),
             freeze_after: Some(Duration::from_secs(10)),
             log_segment_bytes: 64 << 20,
@@ -129,12 +130,6 @@ pub struct StorageMetrics {
     pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.
     pub tables: Vec<(TableId, String, TableMetrics)>,
-}
-
-#[derive(Debug, Default)]
-struct Parking {
-    stop: Mutex<bool>,
-    wake: Condvar,
 }
 
 type Tables = BTreeMap<TableId, Arc<DataTable>>;
@@ -293,11 +288,12 @@ impl Storage {
         log_thread: Option<JoinHandle<()>>,
         lock: Option<std::fs::File>,
     ) -> Arc<Self> {
-        let parking = Arc::new(Parking::default());
+        let parking = manager.gc().parking().clone();
         let tables: Arc<RwLock<Tables>> = Arc::default();
         let threads = (0..options.gc_threads)
             .map(|i| {
                 let collector = Collector {
+                    number: i + 1,
                     parking: parking.clone(),
                     manager: Arc::downgrade(&manager),
                     interval: options.gc_interval,
@@ -523,8 +519,7 @@ impl Storage {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        *self.parking.stop.lock() = true;
-        self.parking.wake.notify_all();
+        self.parking.stop();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
             if thread.thread().id() != std::thread::current().id() {
@@ -556,6 +551,8 @@ impl Drop for Storage {
 
 /// A collector thread.
 struct Collector {
+    /// From one; all but the first help only.
+    number: usize,
     parking: Arc<Parking>,
     manager: Weak<TransactionManager>,
     interval: Duration,
@@ -565,6 +562,33 @@ struct Collector {
 
 impl Collector {
     fn run(&self) {
+        if self.number == 1 {
+            self.lead();
+        } else {
+            self.help();
+        }
+    }
+
+    /// Sleeps for as long as there is too little work.
+    fn help(&self) {
+        loop {
+            {
+                let mut stop = self.parking.stop.lock();
+                if !*stop {
+                    self.parking.work.wait_for(&mut stop, Duration::from_secs(1));
+                }
+                if *stop {
+                    return;
+                }
+            }
+            let Some(manager) = self.manager.upgrade() else { return };
+            while manager.gc().has_work_for(self.number, &manager) && !*self.parking.stop.lock() {
+                manager.gc().run_once(&manager);
+            }
+        }
+    }
+
+    fn lead(&self) {
         let mut idle_runs = 0u32;
         let mut looked = Instant::now();
         loop {
@@ -573,7 +597,7 @@ impl Collector {
                 if !*stop {
                     // With nothing to do, look less and less often, down to once a second.
                     let pause = self.interval * 2u32.pow(idle_runs.min(7));
-                    self.parking.wake.wait_for(&mut stop, pause.min(Duration::from_secs(1)));
+                    self.parking.work.wait_for(&mut stop, pause.min(Duration::from_secs(1)));
                 }
                 if *stop {
                     return;
@@ -591,6 +615,7 @@ impl Collector {
                 continue;
             }
             idle_runs = 0;
+            manager.gc().call_for_help(&manager);
             manager.gc().run_once(&manager);
         }
     }

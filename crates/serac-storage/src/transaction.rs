@@ -171,6 +171,11 @@ impl TransactionManager {
     pub fn active_count(&self) -> usize {
         self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
     }
+    /// Freezes `blocks`, which have just been set cooling, once every transaction that is alive now has ended.
+    pub(crate) fn freeze(&self, table: Arc<DataTable>, blocks: Vec<BlockNo>) {
+        let ts = self.tick();
+        self.gc.freeze(ts, table, blocks);
+    }
     /// Runs `action` once every snapshot that is alive now has ended (§4.4).
     pub fn defer(&self, action: Action) {
         let ts = self.tick();

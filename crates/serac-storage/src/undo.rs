@@ -81,6 +81,8 @@ pub struct UndoRecord {
     context: *const UndoContext,
     table: *const DataTable,
     row: RowId,
+    /// The commit timestamp once a collector has met it: spares others the way to the context. Zero until then.
+    settled: AtomicU64,
     kind: UndoKind,
     /// Whether the collector has taken the record off its chain. Touched under the row's pruning latch.
     unlinked: AtomicBool,
@@ -94,9 +96,23 @@ impl UndoRecord {
     /// The timestamp of the transaction that made the record.
     #[inline]
     pub fn timestamp(&self) -> Timestamp {
-        // SAFETY: the context outlives its records.
-        // Acquire: pairs with the Release of commit and abort on the cell.
-        Timestamp(unsafe { &*self.context }.cell.load(Ordering::Acquire))
+        // Acquire: pairs with the Release in `settle`, which comes after the commit.
+        match self.settled.load(Ordering::Acquire) {
+            // SAFETY: the context outlives its records.
+            // Acquire: pairs with the Release of commit and abort on the cell.
+            0 => Timestamp(unsafe { &*self.context }.cell.load(Ordering::Acquire)),
+            settled => Timestamp(settled),
+        }
+    }
+    /// As [`timestamp`](Self::timestamp); keeps it in the record if it is final.
+    #[inline]
+    pub(crate) fn settle(&self) -> Timestamp {
+        let timestamp = self.timestamp();
+        if timestamp.is_committed() && self.settled.load(Ordering::Relaxed) == 0 {
+            // Release: pairs with the Acquire in `timestamp`.
+            self.settled.store(timestamp.0, Ordering::Release);
+        }
+        timestamp
     }
     /// What the record undoes.
     #[inline]
@@ -312,6 +328,7 @@ impl UndoContext {
                 context,
                 table: Arc::as_ptr(table),
                 row,
+                settled: AtomicU64::new(0),
                 kind,
                 unlinked: AtomicBool::new(false),
                 column_count: columns as u16,

@@ -102,3 +102,48 @@ fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
     wait_for(&table, 1);
     table.verify();
 }
+
+#[test]
+fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
+    let options = StorageOptions { freeze_after: None, gc_threads: 3, ..Default::default() };
+    let storage = Storage::open(options, &mut NoCatalog).unwrap().0;
+    let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+    let table = storage.create_table(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+    let blocks = 40;
+    let slots = table.layout().slot_count() as usize;
+    for block in 0..blocks {
+        let column: arrow_array::Int64Array =
+            (0..slots as i64).map(|i| block * 1_000_000 + i).collect::<Vec<_>>().into();
+        let batch = arrow_array::RecordBatch::try_from_iter([("a", Arc::new(column) as _)]).unwrap();
+        let mut txn = storage.begin();
+        table.append(&mut txn, &batch).unwrap();
+        txn.commit().unwrap();
+    }
+    // While transactions write everywhere, so that blocks thaw, too.
+    std::thread::scope(|scope| {
+        for worker in 0..2u32 {
+            let (storage, table) = (&storage, &table);
+            scope.spawn(move || {
+                for i in 0..20_000u32 {
+                    let row = RowId::new(BlockNo(i % 20 * 2 + worker), Slot(i / 20));
+                    let mut txn = storage.begin();
+                    table.update(&mut txn, row, &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+                    txn.commit().unwrap();
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| (0..10).for_each(|_| drop(storage.freeze_table(&table, Duration::from_millis(1)))));
+        }
+    });
+    assert_eq!(storage.freeze_table(&table, Duration::from_secs(60)), (blocks as u32, blocks as u32));
+    let now = storage.begin();
+    let mut row = RowBuffer::default();
+    for (block, slot, value) in [(0, 0, -1), (1, 999, -1), (7, 999, -1), (39, 999, -1), (39, 1_000, 39_001_000)] {
+        assert!(table.read(now.snapshot(), RowId::new(BlockNo(block), Slot(slot)), &[ColumnId(0)], &mut row));
+        assert_eq!(row.value(0), Value::Int64(value), "block {block}, slot {slot}");
+    }
+    drop(now);
+    table.verify();
+    storage.close().unwrap();
+}
