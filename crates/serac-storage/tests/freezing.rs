@@ -133,7 +133,11 @@ fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
             });
         }
         for _ in 0..2 {
-            scope.spawn(|| (0..10).for_each(|_| drop(storage.freeze_table(&table, Duration::from_millis(1)))));
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    storage.freeze_table(&table, Duration::from_millis(1));
+                }
+            });
         }
     });
     assert_eq!(storage.freeze_table(&table, Duration::from_secs(60)), (blocks as u32, blocks as u32));
