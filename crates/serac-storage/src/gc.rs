@@ -214,11 +214,14 @@ impl GarbageCollector {
 
     /// One pass over everything that has finished since the last pass or that the watermark has reached.
     pub fn run_once(&self, manager: &TransactionManager) -> GcStats {
-        // The durable timestamp first: what it covers was published before, so the clock below is not older.
-        let durable = manager.durable().0;
-        let (starts, clock) = manager.active_starts();
-        let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        self.collect(&Horizon { starts, settled: clock.min(durable), watermark, now: now_ms() })
+        let horizon = Horizon::of(manager);
+        let mut stats = self.collect(&horizon);
+        self.freeze_cooled(horizon.watermark, &mut stats);
+        stats
+    }
+    /// The part of a pass with which a committing thread helps: it collects, but does not freeze.
+    pub(crate) fn lend_a_hand(&self, manager: &TransactionManager) {
+        self.collect(&Horizon::of(manager));
     }
 
     fn collect(&self, horizon: &Horizon) -> GcStats {
@@ -270,7 +273,6 @@ impl GarbageCollector {
             stats.deferred_run += 1;
             self.backlog.fetch_sub(1, Ordering::Relaxed);
         }
-        self.freeze_cooled(watermark, &mut stats);
         stats.waiting = self.waiting.lock().len();
         self.unlinked_total.fetch_add(stats.unlinked as u64, Ordering::Relaxed);
         // Push this thread's garbage on, so that an idle system gives its memory back.
@@ -480,6 +482,13 @@ struct Horizon {
 }
 
 impl Horizon {
+    fn of(manager: &TransactionManager) -> Self {
+        // The durable timestamp first: what it covers was published before, so the clock below is not older.
+        let durable = manager.durable().0;
+        let (starts, clock) = manager.active_starts();
+        let watermark = starts.first().copied().unwrap_or(clock).min(durable);
+        Self { starts, settled: clock.min(durable), watermark, now: now_ms() }
+    }
     fn everyone_sees(&self, timestamp: Timestamp) -> bool {
         timestamp.0 <= self.watermark
     }

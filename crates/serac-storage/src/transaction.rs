@@ -399,7 +399,7 @@ impl Transaction {
             manager.gc.submit(undo);
         }
         if manager.gc.is_overrun(&manager) {
-            manager.gc.run_once(&manager);
+            manager.gc.lend_a_hand(&manager);
         }
         Ok(CommitTicket { timestamp, log })
     }
