@@ -4,6 +4,7 @@
 
 mod attributes;
 mod commits;
+mod compaction;
 mod freeze;
 mod micro;
 mod postgres;
@@ -48,6 +49,15 @@ enum Benchmark {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
+    Compaction {
+        /// What is shown.
+        #[arg(value_enum)]
+        part: compaction::Part,
+        /// Blocks.
+        #[arg(long, default_value_t = 500)]
+        blocks: u32,
+    },
     /// Freezing lineitem: time per block, size, and the time to hand it out as Arrow.
     Freeze {
         /// Scale factor.
@@ -73,6 +83,7 @@ fn main() -> Result<(), String> {
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
+        Benchmark::Compaction { part, blocks } => compaction::run(part, blocks, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),

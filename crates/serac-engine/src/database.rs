@@ -3,6 +3,7 @@
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
 use crate::error::Result;
 use crate::lock::TableLock;
+use crate::moves::IndexFollower;
 use crate::transaction::Transaction;
 use parking_lot::Mutex;
 use serac_storage::checkpoint::CheckpointReport;
@@ -96,14 +97,17 @@ impl Database {
         let (storage, recovery) = Storage::open(options, &mut recovering)?;
         rebuild_indexes(&recovering.catalog, &storage);
         let now = storage.manager().now().0;
-        Ok(Self(Arc::new(DatabaseInner {
+        let inner = Arc::new(DatabaseInner {
             storage,
             catalogs: Mutex::new(vec![(now, Arc::new(recovering.catalog))]),
             catalog_lock: TableLock::default(),
             next_id: AtomicU32::new(recovering.next_id),
             next_owner: AtomicU64::new(1),
             recovery,
-        })))
+        });
+        // From now on rows may move.
+        inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
+        Ok(Self(inner))
     }
 
     /// Begins a transaction: its snapshot, and the catalog as of that snapshot.

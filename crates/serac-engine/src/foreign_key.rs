@@ -4,16 +4,16 @@
 //! would see a concurrent transaction's other half, so both announce themselves: a child *pins* its parent row until its transaction ends, and a
 //! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child finds a concurrently deleted parent by its uncommitted or newer version.
 //! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
-//! do not disturb each other.
+//! do not disturb each other. Compaction, which moves parents, is like a delete here: it leaves pinned rows where they are.
 
 use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
 use crate::referential_action::PendingAction;
-use crate::table::Table;
+use crate::table::{NewestHolder, Table};
 use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
 use serac_index::ordered::key;
-use serac_storage::{LatestState, RowBuffer, RowId, Value};
+use serac_storage::{RowId, Value};
 use std::sync::Arc;
 
 /// A check that waits for the end of the statement.
@@ -86,15 +86,12 @@ impl Transaction {
         }
         if gone {
             let start = self.snapshot().start().0;
-            let pins = parent.parent_pins.pins.lock();
-            if let Some(&(running, newest)) = pins.get(&row) {
-                let own = u32::from(self.own_pins.contains(&(parent.data.id(), row)));
-                if running > own || newest > start {
-                    return Err(EngineError::Conflict(format!(
-                        "a concurrent transaction references a row of \"{}\"",
-                        parent.name()
-                    )));
-                }
+            let own = u32::from(self.own_pins.contains(&(parent.data.id(), row)));
+            if parent.parent_pins.is_pinned(row, own, start) {
+                return Err(EngineError::Conflict(format!(
+                    "a concurrent transaction references a row of \"{}\"",
+                    parent.name()
+                )));
             }
         }
         Ok(())
@@ -154,14 +151,14 @@ impl Transaction {
         let definition = table.definition.foreign_keys[foreign_key].clone();
         // The row may have been changed or deleted again by the same statement; then its key is not held by any child.
         let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
-        if let Some(row) = self.find_latest(&parent, &definition.parent_columns, wanted)? {
+        while let Some(row) = self.find_latest(&parent, &definition.parent_columns, wanted)? {
             self.pin(&parent, row);
             // In other data by now, parents may have gone of which this data does not know.
             if parent.lock.last_change() > self.snapshot().start().0 {
                 return Err(changed(&parent));
             }
-            // Looked up again now that the pin is seen.
-            if self.find_latest(&parent, &definition.parent_columns, wanted)?.is_some() {
+            // Looked up again now that the pin is seen: the parent may have been moved.
+            if self.find_latest(&parent, &definition.parent_columns, wanted)? == Some(row) {
                 return Ok(());
             }
         }
@@ -219,23 +216,13 @@ impl Transaction {
     /// A row whose newest state has `wanted` in `columns` (in this order), found through the index on them.
     pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
         let index = table.index_for_key(columns);
-        let (ids, mut buffer) = (index.column_ids(), RowBuffer::default());
-        for row in index.entries.rows(wanted) {
-            match table.data.read_latest(self.snapshot(), row, &ids, &mut buffer) {
-                LatestState::Absent => {}
-                LatestState::Present => {
-                    if key::encode(&buffer.values()).0 == wanted {
-                        return Ok(Some(row));
-                    }
-                }
-                LatestState::WrittenByOther => {
-                    return Err(EngineError::Conflict(format!(
-                        "a concurrent transaction has written a row of \"{}\" with the same key",
-                        table.name()
-                    )));
-                }
-            }
+        match index.newest_holder(&table.data, self.snapshot(), wanted, None) {
+            NewestHolder::Nobody => Ok(None),
+            NewestHolder::Row(row) => Ok(Some(row)),
+            NewestHolder::Open => Err(EngineError::Conflict(format!(
+                "a concurrent transaction has written a row of \"{}\" with the same key",
+                table.name()
+            ))),
         }
-        Ok(None)
     }
 }

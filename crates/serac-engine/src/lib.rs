@@ -13,6 +13,7 @@ mod export;
 mod expressions;
 mod foreign_key;
 mod lock;
+mod moves;
 mod referential_action;
 pub mod sequence;
 pub mod statistics;

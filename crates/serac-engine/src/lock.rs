@@ -55,6 +55,11 @@ impl TableLock {
         })?;
         Ok(holders.writers.insert(owner))
     }
+    /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For an owner that does not hold it yet.
+    pub(crate) fn try_share(&self, owner: u64) -> bool {
+        let mut holders = self.holders.lock();
+        holders.exclusive.is_none() && holders.excluding == 0 && holders.writers.insert(owner)
+    }
     /// For changing the definition. True if the transaction did not hold it before.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::statistics::{StatisticsCache, TableStatistics};
 use parking_lot::Mutex;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key;
-use serac_storage::{BlockNo, ColumnId, DataTable, RowBuffer, RowId, Snapshot, Value};
+use serac_storage::{BlockNo, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -38,6 +38,35 @@ impl TableIndex {
         let (wanted, has_null) = key::encode(values);
         if has_null { 0 } else { self.entries.rows(&wanted).len() }
     }
+    /// The row other than `except` whose newest state has this encoded key.
+    ///
+    /// Rows are looked at until the index names no other: a row that is found gone may have been moved, and the entry of its new place was there before it went.
+    pub(crate) fn newest_holder(
+        &self,
+        data: &DataTable,
+        snapshot: &Snapshot,
+        wanted: &[u8],
+        except: Option<RowId>,
+    ) -> NewestHolder {
+        let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
+        let mut seen: Vec<RowId> = except.into_iter().collect();
+        let mut open = false;
+        loop {
+            let mut rows = self.entries.rows(wanted);
+            rows.retain(|row| !seen.contains(row));
+            if rows.is_empty() {
+                return if open { NewestHolder::Open } else { NewestHolder::Nobody };
+            }
+            for &row in &rows {
+                match data.read_latest(snapshot, row, &columns, &mut buffer) {
+                    LatestState::Present if key::encode(&buffer.values()).0 == wanted => return NewestHolder::Row(row),
+                    LatestState::Absent | LatestState::Present => {}
+                    LatestState::WrittenByOther => open = true,
+                }
+            }
+            seen.append(&mut rows);
+        }
+    }
     /// The rows that have this encoded key in `snapshot`.
     pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Vec<RowId> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
@@ -49,11 +78,26 @@ impl TableIndex {
     }
 }
 
+/// Who has a key in the newest state of the rows.
+pub(crate) enum NewestHolder {
+    Nobody,
+    Row(RowId),
+    /// Nobody so far, but a running transaction has written a row that has or had the key.
+    Open,
+}
+
 /// Which parent rows are referenced by children whose transactions a snapshot may not see (see [`crate::foreign_key`]).
 #[derive(Debug, Default)]
 pub struct ParentPins {
     /// By parent row: transactions that are adding a child, and the newest commit that added one.
     pub(crate) pins: Mutex<HashMap<RowId, (u32, u64)>>,
+}
+
+impl ParentPins {
+    /// Whether a child of `row` was added by a running transaction (beyond `own` ones), or by one that a snapshot of `start` does not see.
+    pub(crate) fn is_pinned(&self, row: RowId, own: u32, start: u64) -> bool {
+        self.pins.lock().get(&row).is_some_and(|&(running, newest)| running > own || newest > start)
+    }
 }
 
 /// A table as one version of the catalog has it. Versions share data, indexes and lock until DDL changes them.

@@ -6,13 +6,13 @@
 
 use crate::definition::{ColumnDefinition, TableDefinition};
 use crate::error::{EngineError, Result};
-use crate::table::{Table, TableIndex};
+use crate::table::{NewestHolder, Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::ordered::key;
-use serac_storage::{ColumnId, LatestState, RowBuffer, RowId, Value};
+use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -313,21 +313,14 @@ impl Transaction {
         wanted: &[u8],
         except: Option<RowId>,
     ) -> Result<Option<RowId>> {
-        let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
-        for other in index.entries.rows(wanted).into_iter().filter(|&other| Some(other) != except) {
-            match table.data.read_latest(self.snapshot(), other, &columns, &mut buffer) {
-                LatestState::Absent => {}
-                LatestState::Present if key::encode(&buffer.values()).0 == wanted => return Ok(Some(other)),
-                LatestState::Present => {}
-                LatestState::WrittenByOther => {
-                    return Err(EngineError::Conflict(format!(
-                        "a concurrent transaction has written the same key of \"{}\"",
-                        index.definition.name
-                    )));
-                }
-            }
+        match index.newest_holder(&table.data, self.snapshot(), wanted, except) {
+            NewestHolder::Nobody => Ok(None),
+            NewestHolder::Row(row) => Ok(Some(row)),
+            NewestHolder::Open => Err(EngineError::Conflict(format!(
+                "a concurrent transaction has written the same key of \"{}\"",
+                index.definition.name
+            ))),
         }
-        Ok(None)
     }
 
     /// The row that a new row with `values` would collide with, in the given unique index or in any (INSERT … ON CONFLICT).
@@ -372,11 +365,9 @@ impl Transaction {
 }
 
 /// Removes an index entry unless some reachable version of the row (again) has the key.
-fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
-    let used = table
-        .data
-        .any_version_matches(row, &index.column_ids(), &mut |version| key::encode(&version.values()).0 == wanted);
-    if !used {
-        index.entries.remove(wanted, row);
-    }
+pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
+    index.entries.remove_unless(wanted, row, || {
+        let mut has_key = |version: &RowBuffer| key::encode(&version.values()).0 == wanted;
+        table.data.any_version_matches(row, &index.column_ids(), &mut has_key)
+    });
 }

@@ -189,6 +189,11 @@ impl HotBlock {
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
     }
+    /// Takes back that the block was thawed and touched: who moves cold rows does not make it warmer.
+    pub(crate) fn keep_cold(&mut self) {
+        self.thaws = self.thaws.saturating_sub(1);
+        *self.last_touched.get_mut() = 0;
+    }
 
     /// The layout, shared by all blocks of the table.
     pub fn layout(&self) -> &Arc<BlockLayout> {
@@ -214,6 +219,20 @@ impl HotBlock {
     pub fn slot_limit(&self) -> u32 {
         // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that starts after a commit sees its slots.
         self.insert_cursor.load(Ordering::Acquire).min(self.layout.slot_count())
+    }
+
+    /// The allocation bits of the slots below the limit, as 64-bit words.
+    pub(crate) fn presence_words(&self) -> Vec<u64> {
+        let limit = self.slot_limit();
+        let mut words: Vec<u64> = (0..limit)
+            .step_by(64)
+            // Relaxed: as in `bit`.
+            .map(|slot| self.bit_word(self.layout.allocation_offset(), Slot(slot)).load(Ordering::Relaxed))
+            .collect();
+        if let Some(last) = words.last_mut().filter(|_| !limit.is_multiple_of(64)) {
+            *last &= (1 << (limit % 64)) - 1;
+        }
+        words
     }
 
     #[inline]

@@ -2,7 +2,8 @@
 //!
 //! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of addresses, touched page by page as the
 //! table grows), so that it never moves and a lookup needs neither a latch nor a hash. Each entry owns one reference to its block. A block may be
-//! replaced by its other form (frozen or thawed); the old one's reference is given up an epoch later, so a pinned reader keeps what it has found.
+//! replaced by its other form (frozen or thawed), or by nothing when it has become empty; the old one's reference is given up an epoch later, so a
+//! pinned reader keeps what it has found.
 
 use crate::block::Block;
 use crate::error::{Result, StorageError};
@@ -51,7 +52,7 @@ impl BlockTable {
         unsafe { &*self.entries.as_ptr().add(no.0 as usize) }
     }
 
-    /// Blocks so far, including holes left by recovery.
+    /// One more than the largest block number so far. Numbers below it may have no block: recycled, or left out by recovery.
     pub fn len(&self) -> u32 {
         // Acquire: pairs with the Release in `put`, so that every block below the length is there.
         self.len.load(Ordering::Acquire)
@@ -81,18 +82,17 @@ impl BlockTable {
         })
     }
 
-    /// Adds a block behind the last.
+    /// Puts a block where there is none.
     ///
     /// # Errors
     /// [`StorageError::Limit`] when the table is full.
-    pub fn push(&self, block: Arc<Block>) -> Result<BlockNo> {
+    pub fn insert(&self, no: BlockNo, block: Arc<Block>) -> Result<()> {
         let _grow = self.grow.lock();
-        let no = BlockNo(self.len());
         if no.0 >= MAX_BLOCKS_PER_TABLE {
             return Err(StorageError::Limit(format!("a table can have at most {MAX_BLOCKS_PER_TABLE} blocks")));
         }
         self.put(no, block);
-        Ok(no)
+        Ok(())
     }
 
     /// The block with this number, made if there is none: recovery puts rows where they were.
@@ -114,12 +114,22 @@ impl BlockTable {
 
     /// Puts `new` in the place of `old`, if that is still there.
     pub fn replace(&self, no: BlockNo, old: &Block, new: Arc<Block>) -> bool {
-        let old = ptr::from_ref(old).cast_mut();
         let new = Arc::into_raw(new).cast_mut();
-        // AcqRel: publishes the new block's content; pairs with the Acquire in `get`.
-        if self.entry(no).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let replaced = self.exchange(no, old, new);
+        if !replaced {
             // SAFETY: just taken out of its Arc, and nobody has seen it.
             drop(unsafe { Arc::from_raw(new) });
+        }
+        replaced
+    }
+    /// Leaves nothing in the place of `old`, if that is still there.
+    pub fn remove(&self, no: BlockNo, old: &Block) -> bool {
+        self.exchange(no, old, ptr::null_mut())
+    }
+    fn exchange(&self, no: BlockNo, old: &Block, new: *mut Block) -> bool {
+        let old = ptr::from_ref(old).cast_mut();
+        // AcqRel: publishes the new block's content; pairs with the Acquire in `get`.
+        if self.entry(no).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
         let old = SharedBlock(old);

@@ -29,6 +29,13 @@
 //! A block filled by one bulk append carries one record for all its rows, the block's *append marker*. A row whose chain ends before a
 //! version the snapshot sees is judged by the marker. Nobody touches the values of a marked block before seeing its marker, so the
 //! appending transaction fills it with plain stores.
+//!
+//! # Slots and block numbers that are used again
+//! A slot without a row and without a version chain is free: every snapshot, present and future, agrees that nothing is there. Inserts take slots of
+//! their insertion head in turn; compaction ([`crate::compact`]) takes free slots anywhere. Both install by compare-and-swap from null, so a slot that was handed
+//! out to a thread which then stalled goes to one of the two. A stalled inserter cannot mistake a later chain for none: compaction's record is newer
+//! than its snapshot and stays until its transaction has ended. The number of a block that was recycled goes to a later block. Whoever kept a row id
+//! beyond the snapshot in which it found it may find another row.
 
 use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;
@@ -45,6 +52,7 @@ use crate::value::Value;
 use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -93,7 +101,9 @@ pub struct DataTable {
     layout: Arc<BlockLayout>,
     blocks: BlockTable,
     heads: [AtomicU32; INSERTION_HEADS],
-    grow: Mutex<()>,
+    /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
+    free_numbers: Mutex<BTreeSet<BlockNo>>,
+    compaction_latch: Mutex<()>,
     rows: AtomicI64,
 }
 
@@ -118,7 +128,8 @@ impl DataTable {
             layout,
             blocks: BlockTable::default(),
             heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
-            grow: Mutex::new(()),
+            free_numbers: Mutex::default(),
+            compaction_latch: Mutex::new(()),
             rows: AtomicI64::new(0),
         }))
     }
@@ -138,7 +149,7 @@ impl DataTable {
     pub fn layout(&self) -> &Arc<BlockLayout> {
         &self.layout
     }
-    /// Blocks so far.
+    /// One more than the largest block number so far; numbers below it may have no block.
     pub fn block_count(&self) -> u32 {
         self.blocks.len()
     }
@@ -151,7 +162,7 @@ impl DataTable {
     }
     /// Makes inserts go on in new blocks, so that those they went to can freeze.
     pub(crate) fn close_insertion_heads(&self) {
-        let _grow = self.grow.lock();
+        let _growing = self.free_numbers.lock();
         for head in &self.heads {
             let no = head.load(Ordering::Acquire);
             let guard = epoch::pin();
@@ -160,6 +171,24 @@ impl DataTable {
                 head.store(NO_BLOCK, Ordering::Release);
             }
         }
+    }
+    /// Held while rows of the table are moved: one at a time.
+    pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
+        &self.compaction_latch
+    }
+    /// Adds a block under a free number.
+    fn add_block(&self, free: &mut BTreeSet<BlockNo>, make: impl FnOnce(BlockNo) -> HotBlock) -> Result<BlockNo> {
+        let no = free.first().copied().unwrap_or(BlockNo(self.blocks.len()));
+        self.blocks.insert(no, Arc::new(Block::Hot(make(no))))?;
+        free.remove(&no);
+        Ok(no)
+    }
+    /// Gives up a block that nobody sees a row in nor may write to.
+    pub(crate) fn recycle(&self, no: BlockNo, block: &Block) {
+        let mut free = self.free_numbers.lock();
+        let removed = self.blocks.remove(no, block);
+        assert!(removed, "nobody replaces a block that is freezing");
+        free.insert(no);
     }
     /// Whether inserts go to the block.
     pub(crate) fn takes_inserts(&self, no: BlockNo) -> bool {
@@ -171,9 +200,9 @@ impl DataTable {
     }
     /// Figures; walks the blocks.
     pub fn metrics(&self) -> TableMetrics {
-        let mut metrics =
-            TableMetrics { blocks: self.block_count(), rows: self.rows.load(Ordering::Relaxed), ..Default::default() };
-        for block in (0..metrics.blocks).filter_map(|no| self.block(BlockNo(no))) {
+        let mut metrics = TableMetrics { rows: self.rows.load(Ordering::Relaxed), ..Default::default() };
+        for block in (0..self.block_count()).filter_map(|no| self.block(BlockNo(no))) {
+            metrics.blocks += 1;
             match &*block {
                 Block::Hot(block) => {
                     metrics.bytes += crate::ids::BLOCK_BYTES + block.heap().bytes();
@@ -214,9 +243,8 @@ impl DataTable {
             let no = head.load(Ordering::Acquire);
             if no != NO_BLOCK {
                 let guard = epoch::pin();
-                let block = self.blocks.get(BlockNo(no), &guard).expect("an insertion head is a block of the table");
-                // A block that was frozen meanwhile (by force) takes no more.
-                if let Some(block) = block.hot() {
+                // A block that was frozen or recycled meanwhile (by force) takes no more.
+                if let Some(block) = self.blocks.get(BlockNo(no), &guard).and_then(Block::hot) {
                     // Release: pairs with `slot_limit`.
                     let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
                     if slot < self.layout.slot_count() {
@@ -224,11 +252,9 @@ impl DataTable {
                     }
                 }
             }
-            let _grow = self.grow.lock();
+            let mut free = self.free_numbers.lock();
             if head.load(Ordering::Acquire) == no {
-                // The latch keeps the number free.
-                let block = HotBlock::new(self.layout.clone(), BlockNo(self.blocks.len()));
-                let new = self.blocks.push(Arc::new(Block::Hot(block)))?;
+                let new = self.add_block(&mut free, |no| HotBlock::new(self.layout.clone(), no))?;
                 head.store(new.0, Ordering::Release);
             }
         }
@@ -271,13 +297,32 @@ impl DataTable {
     pub fn insert(self: &Arc<Self>, txn: &mut Transaction, row: &[Value<'_>]) -> Result<RowId> {
         self.check_row(row)?;
         self.check_values((0..).map(ColumnId), row)?;
-        let id = self.allocate()?;
-        let block = self.writable(id.block()).expect("just allocated");
+        let id = loop {
+            let id = self.allocate()?;
+            if self.insert_into(txn, id, row) {
+                break id;
+            }
+        };
+        txn.spill_redo()?;
+        Ok(id)
+    }
+
+    /// Inserts a row, which fits the columns, into a slot that was handed out; false if the slot is not free any more.
+    fn insert_into(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> bool {
+        // A block that was frozen and thawed since may have forgotten the slot.
+        let Some(block) = self.writable(id.block()).filter(|block| id.slot().0 < block.slot_limit()) else {
+            return false;
+        };
         let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
         // AcqRel: raised before the head is there, as every bulk reader relies on.
         block.versioned().fetch_add(1, Ordering::AcqRel);
-        // Release: pairs with the readers' Acquire. A fresh slot has no chain and no other writer.
-        block.version_head(id.slot()).store(record, Ordering::Release);
+        // Release: pairs with the readers' Acquire. Acquire: pairs with the collector's, so that an older row of the slot is wholly gone.
+        let head = block.version_head(id.slot());
+        if head.compare_exchange(ptr::null_mut(), record, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            block.versioned().fetch_sub(1, Ordering::Release);
+            txn.undo().pop_last(record);
+            return false;
+        }
         fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
         let mut latch = block.latch_heap(self.layout.column_ids());
         for (column, value) in self.layout.column_ids().zip(row) {
@@ -288,8 +333,21 @@ impl DataTable {
         block.set_present(id.slot(), true);
         self.rows.fetch_add(1, Ordering::Relaxed);
         txn.redo().insert(self.id, id, row);
+        true
+    }
+
+    /// Inserts a copy of a row of this table into the free slot `id`; false if the slot is not free (any more).
+    pub(crate) fn insert_copy(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
+        let Some(block) = self.writable(id.block()) else { return Ok(false) };
+        let (slot, cursor) = (id.slot().0, block.insert_cursor());
+        // Behind the limit slots are handed out in turn. Release: as in `allocate`.
+        let handed_out = slot < block.slot_limit()
+            || cursor.compare_exchange(slot, slot + 1, Ordering::Release, Ordering::Relaxed).is_ok();
+        // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the last row whose chain is gone.
+        let free = block.version_head(id.slot()).load(Ordering::Acquire).is_null() && !block.is_present(id.slot());
+        let inserted = handed_out && free && self.insert_into(txn, id, row);
         txn.spill_redo()?;
-        Ok(id)
+        Ok(inserted)
     }
 
     /// Installs a record over the newest version of `row` (steps 1 to 3).
@@ -577,21 +635,19 @@ impl DataTable {
     }
 
     fn new_append_block(self: &Arc<Self>, txn: &mut Transaction) -> Result<BlockNo> {
-        let _grow = self.grow.lock();
-        // Marked before anybody can reach it; the record's row names the block, so the number is fixed under the latch.
-        let no = BlockNo(self.blocks.len());
-        let block = HotBlock::new(self.layout.clone(), no);
-        let record =
-            txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
-        // Release: pairs with the readers' Acquire.
-        block.append_marker().store(record, Ordering::Release);
-        match self.blocks.push(Arc::new(Block::Hot(block))) {
-            Ok(pushed) => assert_eq!(pushed, no, "blocks are added under the latch"),
-            Err(error) => {
-                txn.undo().pop_last(record);
-                return Err(error);
-            }
-        }
+        let mut free = self.free_numbers.lock();
+        let mut made = ptr::null_mut();
+        let added = self.add_block(&mut free, |no| {
+            // Marked before anybody can reach it; the record's row names the block.
+            let block = HotBlock::new(self.layout.clone(), no);
+            made =
+                txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
+            // Release: pairs with the readers' Acquire.
+            block.append_marker().store(made, Ordering::Release);
+            block
+        });
+        drop(free);
+        let no = added.inspect_err(|_| txn.undo().pop_last(made))?;
         let table = self.clone();
         // What the load leaves free in its last block goes to inserts.
         txn.on_commit(Box::new(move |_| table.offer_insertion_head(no)));
@@ -676,8 +732,26 @@ impl DataTable {
         self.rows.fetch_add(batch.num_rows() as i64, Ordering::Relaxed);
         Ok(())
     }
-    /// Makes the insertion heads go on in the newest blocks that have room.
+    /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have room.
     pub(crate) fn recover_finish(&self) {
+        let guard = epoch::pin();
+        for no in (0..self.block_count()).map(BlockNo) {
+            match self.blocks.get(no, &guard) {
+                None => {
+                    self.free_numbers.lock().insert(no);
+                }
+                Some(block) => {
+                    let is_empty = match block {
+                        Block::Hot(block) => block.rows() == 0,
+                        Block::Frozen(block) => block.rows() == 0,
+                    };
+                    if is_empty {
+                        self.recycle(no, block);
+                    }
+                }
+            }
+        }
+        drop(guard);
         for no in (0..self.block_count()).rev().take(INSERTION_HEADS) {
             self.offer_insertion_head(BlockNo(no));
         }

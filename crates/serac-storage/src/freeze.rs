@@ -21,7 +21,7 @@
 //! the block was still hot, and has been stalled since (the race of the text's figure 9), is one of those; one that started later has read the clock,
 //! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling to freezing, which fails if a writer has pre-empted it, and from
 //! then on nobody writes. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
-//! gathered and published. Otherwise it is hot again.
+//! gathered and published, or recycled if there is no row. Otherwise it is hot again.
 //!
 //! **Readers** pin an epoch, find the block in the table and copy from it (or keep an `Arc` of it). A reader that still holds the hot block after the
 //! publication sees the same rows: nobody writes to it any more. A reader that holds a frozen block after a thaw misses only what was written
@@ -48,6 +48,11 @@ impl DataTable {
         block.versioned().load(Ordering::Acquire) == 0 && block.append_marker().load(Ordering::Acquire).is_null()
     }
 
+    /// Whether a hot block is calm and takes no inserts. In this order: a bulk append offers its block to inserts before its marker goes.
+    pub(crate) fn is_idle(&self, no: BlockNo, block: &HotBlock) -> bool {
+        block.slot_limit() > 0 && Self::is_calm(block) && !self.takes_inserts(no)
+    }
+
     /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough. Returns their numbers.
     pub(crate) fn cool(&self, is_cold: impl Fn(&HotBlock) -> bool) -> Vec<BlockNo> {
         let guard = epoch::pin();
@@ -55,17 +60,16 @@ impl DataTable {
             .map(BlockNo)
             .filter(|&no| {
                 self.blocks().get(no, &guard).and_then(Block::hot).is_some_and(|block| {
-                    !self.takes_inserts(no)
-                        && block.slot_limit() > 0
+                    self.is_idle(no, block)
                         && is_cold(block)
-                        && Self::is_calm(block)
                         && block.change_temperature(Temperature::Hot, Temperature::Cooling)
                 })
             })
             .collect()
     }
 
-    /// Freezes a block that is still cooling after every transaction from before has ended; true if it is frozen now.
+    /// Freezes a block that is still cooling after every transaction from before has ended; true if it is frozen now. A block without rows is
+    /// recycled instead: its memory is freed an epoch later, and its number goes to a block of later inserts.
     pub(crate) fn freeze_cooled(&self, no: BlockNo) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
@@ -77,6 +81,10 @@ impl DataTable {
         drop(hot.heap().latch());
         if !Self::is_calm(hot) {
             hot.change_temperature(Temperature::Freezing, Temperature::Hot);
+            return false;
+        }
+        if hot.rows() == 0 {
+            self.recycle(no, block);
             return false;
         }
         let frozen = FrozenBlock::gather(hot, self.schema());
@@ -105,6 +113,18 @@ impl DataTable {
                     }
                 },
             }
+        }
+    }
+
+    /// Thaws the block if it is frozen, and leaves it as cold as it was: for moving rows.
+    pub(crate) fn thaw_cold(&self, no: BlockNo) {
+        let guard = epoch::pin();
+        if let Some(block) = self.blocks().get(no, &guard)
+            && let Some(frozen) = block.frozen()
+        {
+            let mut hot = frozen.thaw(self.layout(), no);
+            hot.keep_cold();
+            self.blocks().replace(no, block, Arc::new(Block::Hot(hot)));
         }
     }
 

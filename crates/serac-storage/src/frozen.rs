@@ -55,7 +55,10 @@ impl FrozenBlock {
     /// The caller has made sure that nobody writes and that no row has a version (see [`crate::freeze`]).
     pub(crate) fn gather(block: &HotBlock, schema: &TableSchema) -> Self {
         let layout = block.layout();
-        let limit = block.slot_limit();
+        // Empty slots behind the last row are not kept; a thaw makes them free.
+        let words = block.presence_words();
+        let last = words.iter().rposition(|word| *word != 0);
+        let limit = last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros());
         let rows = limit as usize;
         let copy = |offset: usize, bytes: usize, out: &mut MutableBuffer| {
             let from = out.len();

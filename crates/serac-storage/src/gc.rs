@@ -358,7 +358,8 @@ impl GarbageCollector {
         let _guard = epoch::pin();
         for record in undo.records_from(0) {
             if !record.is_unlinked() {
-                self.prune(record.table(), record.row(), record.kind(), horizon, stats);
+                let observed = (!undo.is_unobserved()).then_some(horizon.now);
+                self.prune(record.table(), record.row(), record.kind(), observed, horizon, stats);
             }
         }
         if first_time {
@@ -399,11 +400,21 @@ impl GarbageCollector {
         unsafe { guard.defer_unchecked(move || UndoPool::recycle(Box::from_raw({ context }.0.cast_mut()))) };
     }
 
-    fn prune(&self, table: &DataTable, row: RowId, kind: UndoKind, horizon: &Horizon, stats: &mut GcStats) {
+    fn prune(
+        &self,
+        table: &DataTable,
+        row: RowId,
+        kind: UndoKind,
+        observed: Option<u64>,
+        horizon: &Horizon,
+        stats: &mut GcStats,
+    ) {
         let guard = epoch::pin();
         let Some(block) = table.blocks().get(row.block(), &guard).and_then(Block::hot) else { return };
         // The access observer: the collector meets every change sooner or later.
-        block.last_touched().store(horizon.now, Ordering::Relaxed);
+        if let Some(now) = observed {
+            block.last_touched().store(now, Ordering::Relaxed);
+        }
         let _latch = self.latch_of(row).lock();
         let mut gone: Vec<&UndoRecord> = Vec::new();
         if kind == UndoKind::Append {

@@ -10,6 +10,7 @@
 //! | [`undo`] | before-images in segments that never move (§3.1) |
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
+//! | [`compact`], [`freeze`], [`frozen`] | compaction, gathering, frozen blocks and the way back (§4.1 to §4.3) |
 //! | [`gc`] | unlink, then free; deferred actions (§3.3) |
 //! | [`wal`] | redo records, group commit, log segments (§3.4) |
 //! | [`checkpoint`], [`recovery`] | Arrow IPC checkpoints, manifest, replay to the same row ids (§3.4) |
@@ -21,6 +22,7 @@ pub mod block;
 mod block_memory;
 pub mod block_table;
 pub mod checkpoint;
+pub mod compact;
 pub mod data_table;
 pub mod error;
 pub mod file_system;
@@ -42,6 +44,7 @@ mod vacuum;
 pub mod value;
 pub mod wal;
 
+pub use compact::selection::CompactionGroups;
 pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
 pub use frozen::Zone;

@@ -11,8 +11,11 @@
 //! take the lock → load the manifest's checkpoint (tables in parallel) → replay the log's committed transactions that are newer, in commit
 //! order, to the same row ids → cut a torn tail → go on in a new segment.
 
+use crate::block::HotBlock;
 use crate::block_memory::block_memory_bytes;
 use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_file, write_table};
+use crate::compact::selection::CompactionGroups;
+use crate::compact::{CompactionReport, RowFollower, compact_cold_blocks};
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
@@ -30,7 +33,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,6 +53,8 @@ pub struct StorageOptions {
     pub gc_interval: Duration,
     /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand ([`Storage::freeze_table`]).
     pub freeze_after: Option<Duration>,
+    /// Which blocks are compacted together before they freeze.
+    pub compaction: CompactionGroups,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
     /// Open even if something durable is damaged in the log, with everything before the damage.
@@ -66,6 +71,7 @@ impl Default for StorageOptions {
             gc_threads: std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4)),
             gc_interval: Duration::from_millis(10),
             freeze_after: Some(Duration::from_secs(10)),
+            compaction: CompactionGroups::default(),
             log_segment_bytes: 64 << 20,
             salvage: false,
         }
@@ -134,12 +140,25 @@ pub struct StorageMetrics {
 
 type Tables = BTreeMap<TableId, Arc<DataTable>>;
 
+/// Set once: what follows rows that compaction moves. Until then none is moved.
+#[derive(Default)]
+struct Follower(OnceLock<Arc<dyn RowFollower>>);
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Follower")
+    }
+}
+
 /// An open database's storage.
 #[derive(Debug)]
 pub struct Storage {
     options: StorageOptions,
     manager: Arc<TransactionManager>,
     tables: Arc<RwLock<Tables>>,
+    follower: Arc<Follower>,
+    /// The compaction thread stops when this goes.
+    compacting: Mutex<Option<mpsc::Sender<()>>>,
     parking: Arc<Parking>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     log_thread: Mutex<Option<JoinHandle<()>>>,
@@ -290,7 +309,8 @@ impl Storage {
     ) -> Arc<Self> {
         let parking = manager.gc().parking().clone();
         let tables: Arc<RwLock<Tables>> = Arc::default();
-        let threads = (0..options.gc_threads)
+        let follower: Arc<Follower> = Arc::default();
+        let mut threads: Vec<JoinHandle<()>> = (0..options.gc_threads)
             .map(|i| {
                 let collector = Collector {
                     number: i + 1,
@@ -306,10 +326,30 @@ impl Storage {
                     .expect("a thread can be started")
             })
             .collect();
+        let mut sender = None;
+        if let Some(freeze_after) = options.freeze_after
+            && options.gc_threads > 0
+            && options.compaction != CompactionGroups::Off
+        {
+            let (compacting, stopped) = mpsc::channel();
+            let compactor = Compactor {
+                stopped,
+                manager: Arc::downgrade(&manager),
+                tables: tables.clone(),
+                follower: follower.clone(),
+                grouping: options.compaction,
+                freeze_after,
+            };
+            let thread = std::thread::Builder::new().name("serac-compaction".into());
+            threads.push(thread.spawn(move || compactor.run()).expect("a thread can be started"));
+            sender = Some(compacting);
+        }
         Arc::new(Self {
             options,
             manager,
             tables,
+            follower,
+            compacting: Mutex::new(sender),
             parking,
             threads: Mutex::new(threads),
             log_thread: Mutex::new(log_thread),
@@ -472,21 +512,38 @@ impl Storage {
         }
     }
 
-    /// Freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Call it outside a
+    /// Says what follows the rows that compaction moves; until then, and without compaction in the options, no row is moved. Said once, when whatever
+    /// knows rows by their ids is in place.
+    pub fn set_follower(&self, follower: Arc<dyn RowFollower>) {
+        let _ = self.follower.0.set(follower);
+    }
+
+    /// Compacts the blocks of `table` that no transaction is changing, however cold they are. Call it outside a transaction. Emptied blocks are recycled when they
+    /// would freeze.
+    ///
+    /// # Errors
+    /// When the log does not take the moves: they are rolled back.
+    pub fn compact_table(&self, table: &Arc<DataTable>) -> Result<CompactionReport> {
+        let Some(follower) = self.follower.0.get() else { return Ok(CompactionReport::default()) };
+        compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction, &|_| true, &|| false)
+    }
+
+    /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Call it outside a
     /// transaction. Returns how many blocks are frozen and how many there are.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
-        let started = Instant::now();
-        self.run_gc();
+        let (started, mut compacts) = (Instant::now(), true);
         table.close_insertion_heads();
-        freeze_cold_blocks(&self.manager, table, |_| true);
         loop {
+            // Again and again: versions of transactions that have just ended may still be there.
+            self.run_gc();
+            // What cannot be compacted freezes as it is.
+            compacts = compacts && self.compact_table(table).is_ok_and(|report| report.moved > 0 || report.stayed == 0);
+            freeze_cold_blocks(&self.manager, table, |_| true);
             self.run_gc();
             let metrics = table.metrics();
             if metrics.frozen_blocks == metrics.blocks || started.elapsed() >= patience {
                 return (metrics.frozen_blocks, metrics.blocks);
             }
-            // Versions of transactions that have just ended may still have been there.
-            freeze_cold_blocks(&self.manager, table, |_| true);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -520,6 +577,7 @@ impl Storage {
             return Ok(());
         }
         self.parking.stop();
+        self.compacting.lock().take();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
             if thread.thread().id() != std::thread::current().id() {
@@ -617,6 +675,35 @@ impl Collector {
             idle_runs = 0;
             manager.gc().call_for_help(&manager);
             manager.gc().run_once(&manager);
+        }
+    }
+}
+
+/// The thread that compacts cold blocks, before they freeze.
+struct Compactor {
+    stopped: mpsc::Receiver<()>,
+    manager: Weak<TransactionManager>,
+    tables: Arc<RwLock<Tables>>,
+    follower: Arc<Follower>,
+    grouping: CompactionGroups,
+    freeze_after: Duration,
+}
+
+impl Compactor {
+    fn run(&self) {
+        let pause = (self.freeze_after / 4).max(Duration::from_millis(1));
+        while self.stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let Some(manager) = self.manager.upgrade() else { return };
+            let Some(follower) = self.follower.0.get() else { continue };
+            let tables: Vec<_> = self.tables.read().values().cloned().collect();
+            for table in tables {
+                // Half the time that it takes to freeze, so that moves come first.
+                let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
+                let is_cold = |block: &HotBlock| is_cold(block, now, after);
+                let stop = || self.stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+                // A log that takes no more is reported to those who commit; it is tried again next time.
+                let _ = compact_cold_blocks(&manager, &table, &**follower, self.grouping, &is_cold, &stop);
+            }
         }
     }
 }

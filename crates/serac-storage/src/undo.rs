@@ -247,6 +247,8 @@ pub struct UndoContext {
     segments: Vec<Segment>,
     records: usize,
     tables: Vec<Arc<DataTable>>,
+    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what they are.
+    unobserved: bool,
     /// None while the context waits in the pool.
     pool: Option<Arc<UndoPool>>,
 }
@@ -269,6 +271,7 @@ impl UndoContext {
                 segments: vec![Segment::new(FIRST_SEGMENT_BYTES)],
                 records: 0,
                 tables: Vec::new(),
+                unobserved: false,
                 pool: None,
             })
         });
@@ -277,8 +280,17 @@ impl UndoContext {
         *context.retired.get_mut() = false;
         context.segments[0].used = 0;
         context.records = 0;
+        context.unobserved = false;
         context.pool = Some(pool);
         context
+    }
+    /// Makes the access observer overlook the transaction.
+    pub(crate) fn set_unobserved(&mut self) {
+        self.unobserved = true;
+    }
+    /// Whether the access observer overlooks the transaction.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        self.unobserved
     }
     /// Stamps all versions of the transaction at once.
     pub(crate) fn stamp(&self, timestamp: Timestamp) {

@@ -3,6 +3,7 @@
 //! The crash harness runs this test binary again as a child that writes under load, kills it at a random moment, opens what it left and compares with what it had
 //! acknowledged. `SERAC_STRESS=1` does it 200 times.
 
+use serac_storage::compact::NobodyFollows;
 use serac_storage::file_system::FaultFileSystem;
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
@@ -38,6 +39,7 @@ impl RecoveryCatalog for OneTable {
 
 fn open(options: StorageOptions) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
     let (storage, report) = Storage::open(options, &mut OneTable)?;
+    storage.set_follower(Arc::new(NobodyFollows));
     let table = match storage.table(TableId(1)) {
         Some(table) => table,
         None => {
@@ -62,6 +64,27 @@ fn write_pair(storage: &Storage, table: &Arc<DataTable>, thread: i32, number: i6
         let text = format!("row {number}.{half} with a text that lives in the heap");
         let row = [Value::Int32(thread), Value::Int64(number * 2 + half), Value::Bytes(text.as_bytes())];
         table.insert(&mut txn, &row)?;
+    }
+    txn.commit()?.wait()?;
+    Ok(())
+}
+
+/// Inserts pairs and deletes most of them again, in a transaction of its own, as long as they are where they were.
+fn come_and_go(storage: &Storage, table: &Arc<DataTable>, round: i64) -> Result<()> {
+    let mut txn = storage.begin();
+    let mut pairs = Vec::new();
+    for number in round * 20..round * 20 + 20 {
+        let half = |txn: &mut Transaction, n: i64| {
+            let text = format!("row {number}.{} with a text that lives in the heap", n % 2);
+            table.insert(txn, &[Value::Int32(3), Value::Int64(n), Value::Bytes(text.as_bytes())])
+        };
+        pairs.push((half(&mut txn, number * 2)?, half(&mut txn, number * 2 + 1)?));
+    }
+    txn.commit()?.wait()?;
+    let mut txn = storage.begin();
+    for (one, other) in pairs.into_iter().skip(round as usize % 4) {
+        table.delete(&mut txn, one)?;
+        table.delete(&mut txn, other)?;
     }
     txn.commit()?.wait()?;
     Ok(())
@@ -107,6 +130,18 @@ fn crash_child() {
         }
     });
     std::thread::scope(|scope| {
+        // Meanwhile holes come into the blocks, and rows are moved to close them.
+        scope.spawn(|| {
+            loop {
+                storage.freeze_table(&table, Duration::from_millis(3));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        scope.spawn(|| {
+            for round in first.. {
+                let _ = come_and_go(&storage, &table, round);
+            }
+        });
         for thread in 0..3 {
             let (storage, table) = (&storage, &table);
             scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! What the child process does until it is killed: writers, DDL and checkpoints beside each other. Whatever has become durable is reported as a line
+//! What the child process does until it is killed: writers, DDL, checkpoints, compaction and freezing beside each other. Whatever has become durable is reported as a line
 //! "ack thread number".
 
 use crate::schema::*;
@@ -48,6 +48,16 @@ pub fn run(path: &Path, seed: u64) {
                 loop {
                     std::thread::sleep(Duration::from_millis(20));
                     db.checkpoint().unwrap();
+                }
+            })
+        });
+        scope.spawn(move || {
+            end_process_on_panic(|| {
+                loop {
+                    std::thread::sleep(Duration::from_millis(5));
+                    for table in db.catalog().tables() {
+                        db.storage().freeze_table(&table.data, Duration::from_millis(1));
+                    }
                 }
             })
         });

@@ -7,13 +7,24 @@
 pub mod key;
 
 use crossbeam_skiplist::SkipSet;
+use parking_lot::Mutex;
 use serac_storage::RowId;
 use std::ops::Bound;
 
+const ROW_LATCHES: usize = 64;
+
 /// A concurrent ordered multimap from keys to row ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OrderedIndex {
     entries: SkipSet<Box<[u8]>>,
+    /// By row: whoever adds an entry of the row, or finds out that one is not needed and removes it.
+    row_latches: [Mutex<()>; ROW_LATCHES],
+}
+
+impl Default for OrderedIndex {
+    fn default() -> Self {
+        Self { entries: SkipSet::default(), row_latches: [const { Mutex::new(()) }; ROW_LATCHES] }
+    }
 }
 
 fn entry(key: &[u8], row: RowId) -> Box<[u8]> {
@@ -29,13 +40,26 @@ fn row_of(entry: &[u8]) -> RowId {
 }
 
 impl OrderedIndex {
-    /// Adds an entry; adding it twice is adding it once.
+    fn row_latch(&self, row: RowId) -> &Mutex<()> {
+        let mixed = row.as_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        &self.row_latches[mixed as usize % ROW_LATCHES]
+    }
+    /// Adds an entry of a version that is written already; adding it twice is adding it once.
     pub fn insert(&self, key: &[u8], row: RowId) {
+        let _latch = self.row_latch(row).lock();
         self.entries.insert(entry(key, row));
     }
     /// Removes an entry if it is there.
     pub fn remove(&self, key: &[u8], row: RowId) {
         self.entries.remove(&entry(key, row)[..]);
+    }
+    /// Removes an entry unless it `is_used`. Of somebody who writes a version with the key meanwhile, either the question finds the version, or the entry is
+    /// added after the removal.
+    pub fn remove_unless(&self, key: &[u8], row: RowId, is_used: impl FnOnce() -> bool) {
+        let _latch = self.row_latch(row).lock();
+        if !is_used() {
+            self.remove(key, row);
+        }
     }
     /// The rows with exactly this key, ascending.
     pub fn rows(&self, key: &[u8]) -> Vec<RowId> {

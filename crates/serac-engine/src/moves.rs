@@ -1,0 +1,102 @@
+//! What follows rows that compaction moves: the entries of their table's indexes, and the pins of parents.
+//!
+//! The entries of a copy are added before its row is deleted, those of the row are removed once no snapshot sees it there (as after any delete), and those of a
+//! copy that did not stay likewise. No unique key and no foreign key is checked: no value changes. A parent row that a child's transaction has pinned
+//! stays where it is. Every kind of index that names rows has its part in [`FollowMoves::copied`] and [`FollowMoves::finish`].
+
+use crate::database::DatabaseInner;
+use crate::table::{Table, TableIndex};
+use crate::write::remove_if_unused;
+use parking_lot::Mutex;
+use serac_storage::compact::{FollowMoves, RowFollower};
+use serac_storage::{DataTable, RowId, Timestamp, Transaction, Value};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+/// The engine's [`RowFollower`].
+pub(crate) struct IndexFollower(Weak<DatabaseInner>);
+
+impl IndexFollower {
+    pub(crate) fn new(database: &Arc<DatabaseInner>) -> Self {
+        Self(Arc::downgrade(database))
+    }
+}
+
+/// A row, its copy, and their key in each index.
+struct Copied {
+    row: RowId,
+    copy: RowId,
+    keys: Vec<Vec<u8>>,
+}
+
+struct IndexMoves {
+    table: Arc<Table>,
+    owner: u64,
+    /// Shared with what runs when the transaction is rolled back.
+    copied: Arc<Mutex<Vec<Copied>>>,
+}
+
+impl RowFollower for IndexFollower {
+    fn follow(&self, data: &DataTable, txn: &mut Transaction) -> Option<Box<dyn FollowMoves>> {
+        let database = self.0.upgrade()?;
+        let current = |database: &DatabaseInner| {
+            let catalog = database.catalog_at(Timestamp(u64::MAX));
+            catalog.tables().find(|table| table.data.id() == data.id()).cloned()
+        };
+        let lock = current(&database)?.lock.clone();
+        // Relaxed: numbers need only differ.
+        let owner = database.next_owner.fetch_add(1, Ordering::Relaxed);
+        if !lock.try_share(owner) {
+            return None;
+        }
+        // From now on the table's indexes are what they are.
+        let table = match current(&database) {
+            Some(table) if Arc::ptr_eq(&table.lock, &lock) && lock.last_change() <= txn.snapshot().start().0 => table,
+            _ => {
+                lock.release(owner);
+                return None;
+            }
+        };
+        txn.on_commit(Box::new(move |timestamp| lock.note_commit(timestamp.0, false)));
+        let copied: Arc<Mutex<Vec<Copied>>> = Arc::default();
+        let (of_aborted, indexed) = (copied.clone(), table.clone());
+        txn.on_abort(Box::new(move || {
+            for Copied { copy, keys, .. } in of_aborted.lock().iter() {
+                for_each_key(&indexed, keys, |index, key| remove_if_unused(&indexed, index, *copy, key));
+            }
+        }));
+        Some(Box::new(IndexMoves { table, owner, copied }))
+    }
+}
+
+fn for_each_key(table: &Table, keys: &[Vec<u8>], mut f: impl FnMut(&TableIndex, &[u8])) {
+    table.indexes.iter().zip(keys).for_each(|(index, key)| f(index, key));
+}
+
+impl FollowMoves for IndexMoves {
+    fn copied(&mut self, _: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]) {
+        let keys: Vec<Vec<u8>> = self.table.indexes.iter().map(|index| index.key_of(values).0).collect();
+        for_each_key(&self.table, &keys, |index, key| index.entries.insert(key, copy));
+        self.copied.lock().push(Copied { row, copy, keys });
+    }
+
+    fn may_leave(&mut self, txn: &Transaction, row: RowId) -> bool {
+        !self.table.parent_pins.is_pinned(row, 0, txn.snapshot().start().0)
+    }
+
+    fn finish(&mut self, txn: &mut Transaction, moved: &[bool]) {
+        let (copied, table, moved) = (self.copied.clone(), self.table.clone(), moved.to_vec());
+        txn.on_obsolete(Box::new(move || {
+            for (Copied { row, copy, keys }, moved) in std::mem::take(&mut *copied.lock()).iter().zip(moved) {
+                let gone = if moved { *row } else { *copy };
+                for_each_key(&table, keys, |index, key| remove_if_unused(&table, index, gone, key));
+            }
+        }));
+    }
+}
+
+impl Drop for IndexMoves {
+    fn drop(&mut self) {
+        self.table.lock.release(self.owner);
+    }
+}

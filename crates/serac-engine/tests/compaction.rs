@@ -1,0 +1,238 @@
+//! Rows that compaction moves stay in every index, exactly once in every snapshot, and constraints hold meanwhile.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_engine::definition::*;
+use serac_engine::{Database, EngineError, Table, Transaction};
+use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of `parent` that stay.
+const KEPT: i64 = 1_500;
+/// Kept rows with the same value of `class`.
+const CLASS: i64 = 50;
+/// Rows of `parent` that come and go have ids from here on.
+const PASSING: i64 = 1_000_000;
+
+fn key(name: &str, column: usize, unique: bool) -> KeyDefinition {
+    KeyDefinition { name: name.into(), columns: vec![column], unique, primary: false, constraint: false }
+}
+
+fn table_of(name: &str, columns: [&str; 3]) -> TableDefinition {
+    let column = |name: &str| ColumnDefinition {
+        name: name.into(),
+        sql_type: ColumnType::Int64.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+    };
+    TableDefinition::new("public", name, columns.map(column).into())
+}
+
+fn open() -> Database {
+    let db = Database::in_memory().unwrap();
+    let mut parent = table_of("parent", ["id", "class", "changes"]);
+    parent.keys = vec![key("parent_id", 0, true), key("parent_class", 1, false)];
+    let mut child = table_of("child", ["id", "parent", "x"]);
+    child.keys = vec![key("child_id", 0, true)];
+    child.foreign_keys.push(ForeignKeyDefinition {
+        name: "child_parent".into(),
+        columns: vec![1],
+        parent_schema: "public".into(),
+        parent_table: "parent".into(),
+        parent_columns: vec![0],
+        on_delete: ReferentialAction::Cascade,
+        on_update: ReferentialAction::NoAction,
+    });
+    let mut txn = db.begin();
+    txn.create_table(parent).unwrap();
+    txn.create_table(child).unwrap();
+    txn.commit().unwrap();
+    db
+}
+
+fn table(txn: &Transaction, name: &str) -> Arc<Table> {
+    txn.catalog().table("public", name).unwrap().clone()
+}
+
+fn insert(txn: &mut Transaction, table: &Arc<Table>, row: [i64; 3]) -> Result<RowId, EngineError> {
+    let id = txn.insert_row(table, &row.map(Value::Int64))?;
+    txn.check_statement_end()?;
+    Ok(id)
+}
+
+/// The values of a row.
+fn read(txn: &Transaction, table: &Table, row: RowId) -> [i64; 3] {
+    let mut buffer = RowBuffer::default();
+    assert!(txn.read_row(table, row, &mut buffer), "an index gives rows that are there");
+    [0, 1, 2].map(|i| match buffer.value(i) {
+        Value::Int64(v) => v,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn scan(txn: &Transaction, table: &Table) -> Vec<(RowId, [i64; 3])> {
+    (0..table.data.block_count())
+        .filter_map(|no| table.data.read_block(txn.snapshot(), BlockNo(no)))
+        .flat_map(|reader| reader.row_ids(reader.visible()).values().to_vec())
+        .map(|row| (RowId::from_u64(row), read(txn, table, RowId::from_u64(row))))
+        .collect()
+}
+
+#[test]
+fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
+    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
+    println!("SERAC_SEED={seed}");
+    let time = Duration::from_millis(if std::env::var("SERAC_STRESS").is_ok() { 60_000 } else { 1_500 });
+    let db = open();
+    let mut txn = db.begin();
+    let parent = table(&txn, "parent");
+    for id in 0..KEPT {
+        insert(&mut txn, &parent, [id, id / CLASS, 0]).unwrap();
+        insert(&mut txn, &parent, [PASSING + id, -1, 0]).unwrap();
+    }
+    txn.commit().unwrap();
+    let before = scan(&db.begin(), &parent);
+    let (stop, children) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let started = Instant::now();
+    let running = || started.elapsed() < time;
+    // Blocks under constant changes are not compacted: writers rest now and then, each in its own time.
+    let rest = |round: i64| {
+        if round % 20 == 19 {
+            std::thread::sleep(Duration::from_millis(15));
+        }
+    };
+    let rng = |thread: u64| StdRng::seed_from_u64(seed.wrapping_add(thread));
+    std::thread::scope(|scope| {
+        let (db, stop, children, running, rest) = (&db, &stop, &children, &running, &rest);
+        let mut workers = Vec::new();
+        // Point reads by both indexes.
+        for thread in 0..2 {
+            workers.push(scope.spawn(move || {
+                let mut rng = rng(thread);
+                while running() {
+                    let txn = db.begin();
+                    let parent = table(&txn, "parent");
+                    for _ in 0..20 {
+                        let id = rng.random_range(0..KEPT);
+                        let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)]);
+                        assert_eq!(found.len(), 1, "row {id}");
+                        assert_eq!(read(&txn, &parent, found[0])[..2], [id, id / CLASS]);
+                    }
+                    let class = rng.random_range(0..KEPT / CLASS);
+                    let found = txn.lookup(&parent, &parent.indexes[1], &[Value::Int64(class)]);
+                    let ids: BTreeSet<i64> = found.iter().map(|&row| read(&txn, &parent, row)[0]).collect();
+                    assert_eq!((found.len(), ids.len()), (CLASS as usize, CLASS as usize), "class {class}");
+                }
+            }));
+        }
+        // Rows come, change and go; duplicates never come.
+        for thread in 2..4 {
+            workers.push(scope.spawn(move || {
+                let mut rng = rng(thread);
+                for round in (0..).take_while(|_| running()) {
+                    rest(round);
+                    let mut txn = db.begin();
+                    let parent = table(&txn, "parent");
+                    let (id, passing) = (rng.random_range(0..KEPT), PASSING + rng.random_range(0..2 * KEPT));
+                    let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(passing)]);
+                    let result = match (rng.random_range(0..4), found.first()) {
+                        (0, _) => {
+                            let error = insert(&mut txn, &parent, [id, 0, round]).unwrap_err();
+                            assert!(["23505", "40001"].contains(&error.sqlstate()), "{error}");
+                            continue;
+                        }
+                        (1, _) => {
+                            let row = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)])[0];
+                            let new = arrow_array::RecordBatch::try_from_iter([(
+                                "changes",
+                                Arc::new(arrow_array::Int64Array::from(vec![round])) as arrow_array::ArrayRef,
+                            )]);
+                            txn.update_batch(&parent, &[row], &[2], &new.unwrap())
+                        }
+                        (_, None) => insert(&mut txn, &parent, [passing, -1, round]).map(|_| ()),
+                        // Its children go with it.
+                        (_, Some(&row)) => txn.delete_batch(&parent, &[row]).and_then(|()| txn.check_statement_end()),
+                    };
+                    match result {
+                        Ok(()) => drop(txn.commit().unwrap()),
+                        // The other thread was faster.
+                        Err(error) => assert!(["23505", "40001"].contains(&error.sqlstate()), "{error}"),
+                    }
+                }
+            }));
+        }
+        // Children of rows that move, and of rows that come and go.
+        workers.push(scope.spawn(move || {
+            let mut rng = rng(4);
+            for round in (0..).take_while(|_| running()) {
+                rest(round);
+                let mut txn = db.begin();
+                let child = table(&txn, "child");
+                let passes = rng.random_bool(0.5);
+                let parent = if passes { PASSING + rng.random_range(0..KEPT) } else { rng.random_range(0..KEPT) };
+                match insert(&mut txn, &child, [round, parent, 0]) {
+                    Ok(_) => {
+                        txn.commit().unwrap();
+                        children.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(error) if passes => assert!(["23503", "40001"].contains(&error.sqlstate()), "{error}"),
+                    Err(error) => assert_eq!(error.sqlstate(), "40001", "{error}"),
+                }
+            }
+        }));
+        // Who holds a snapshot goes on seeing what it saw.
+        workers.push(scope.spawn(move || {
+            while running() {
+                std::thread::sleep(Duration::from_millis(50));
+                let txn = db.begin();
+                let parent = table(&txn, "parent");
+                let before = scan(&txn, &parent);
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(scan(&txn, &parent), before);
+                for (row, values) in before.iter().take(200) {
+                    assert_eq!(txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(values[0])]), [*row]);
+                }
+            }
+        }));
+        let compactor = scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                for table in db.catalog().tables() {
+                    db.storage().freeze_table(&table.data, Duration::from_millis(2));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        compactor.join().unwrap();
+        assert!(results.iter().all(|result| result.is_ok()), "seed {seed}");
+    });
+    assert!(children.into_inner() > 0);
+    let txn = db.begin();
+    let now = scan(&txn, &parent);
+    let places = |rows: &[(RowId, [i64; 3])]| -> BTreeSet<(i64, RowId)> {
+        rows.iter().filter(|(_, values)| values[0] < KEPT).map(|(row, values)| (values[0], *row)).collect()
+    };
+    let (was, is) = (places(&before), places(&now));
+    assert_eq!((was.len(), is.len()), (KEPT as usize, KEPT as usize));
+    assert!(was != is, "rows have moved");
+    let ids: BTreeSet<i64> = now.iter().map(|(_, values)| values[0]).collect();
+    assert_eq!(ids.len(), now.len(), "no id twice, seed {seed}");
+    let child = table(&txn, "child");
+    for (_, [_, parent, _]) in scan(&txn, &child) {
+        assert!(ids.contains(&parent), "a child without its parent {parent}, seed {seed}");
+    }
+    parent.verify(txn.snapshot());
+    child.verify(txn.snapshot());
+    let (parents, children) = (now.len(), scan(&txn, &child).len());
+    drop(txn);
+    while db.storage().run_gc().waiting > 0 || db.storage().manager().gc().backlog() > 0 {}
+    assert_eq!(parent.indexes[0].entries.len(), parents, "entries of old places are gone");
+    assert_eq!(parent.indexes[1].entries.len(), parents);
+    assert_eq!(child.indexes[0].entries.len(), children);
+    parent.data.verify();
+}
