@@ -40,7 +40,8 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
         let mut times = Vec::new();
         for run in 0..5 {
             let started = Instant::now();
-            let batches: Vec<_> = txn.scan_arrow(&table, &all, decimals).collect::<Result<_, _>>().map_err(text)?;
+            let scan = txn.scan_arrow(&table, &all, &[]).map_err(text)?.with_decimals(decimals);
+            let batches: Vec<_> = scan.collect::<Result<_, _>>().map_err(text)?;
             times.push(started.elapsed().as_secs_f64() * 1e3);
             if run == 0 && decimals == DecimalForm::Decimal64 {
                 let sizes = batches.iter().flat_map(|b| b.columns()).map(|c| c.to_data().get_slice_memory_size());

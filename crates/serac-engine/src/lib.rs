@@ -4,6 +4,7 @@
 //! indexes, and changes the catalog. Knows no SQL: defaults, checks and views are texts that it keeps.
 
 pub mod catalog;
+mod column_filter;
 mod constraint_ddl;
 mod database;
 mod ddl;
@@ -23,9 +24,11 @@ pub mod values;
 mod write;
 
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
+pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};
-pub use export::{ArrowScan, DecimalForm};
+pub use export::{ArrowScan, DecimalForm, VarlenForm};
 pub use expressions::Expressions;
+pub use serac_operators::select::Comparison;
 pub use table::{ParentPins, Table, TableIndex};
 pub use transaction::{Savepoint, Transaction};

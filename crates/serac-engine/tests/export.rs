@@ -2,10 +2,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray, new_null_array};
+use arrow_ord::ord::make_comparator;
+use arrow_schema::{DataType, SortOptions};
 use serac_engine::definition::{ColumnDefinition, TableDefinition};
-use serac_engine::{Database, DecimalForm, Table, Transaction};
+use serac_engine::{ColumnFilter, Comparison, Database, DecimalForm, Table, Transaction, VarlenForm};
 use serac_storage::{ColumnType, RowId, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ fn filled() -> (Database, Arc<Table>) {
 }
 
 fn scan(txn: &Transaction, table: &Arc<Table>) -> Vec<RecordBatch> {
-    txn.scan_arrow(table, &ALL, DecimalForm::Decimal64).collect::<Result<_, _>>().unwrap()
+    txn.scan_arrow(table, &ALL, &[]).unwrap().with_decimals(DecimalForm::Decimal64).collect::<Result<_, _>>().unwrap()
 }
 
 /// The addresses of all buffers.
@@ -82,7 +83,7 @@ fn frozen_batches_are_valid_arrow_and_not_copied() {
     }
     ids.sort_unstable();
     assert!(ids.into_iter().eq(0..ROWS));
-    let wide = txn.scan_arrow(&table, &[2], DecimalForm::Decimal128).next().unwrap().unwrap();
+    let wide = txn.scan_arrow(&table, &[2], &[]).unwrap().next().unwrap().unwrap();
     assert_eq!(wide.schema().field(0).data_type(), &DataType::Decimal128(15, 2));
 }
 
@@ -106,4 +107,124 @@ fn a_held_batch_neither_stops_writers_nor_changes() {
     // What was lent out outlives the database.
     drop((table, db));
     assert_eq!(held, before);
+}
+
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
+
+/// The ids of the rows that qualify, row by row.
+fn expected(all: &[RecordBatch], filter: &[ColumnFilter]) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for batch in all {
+        let comparators: Vec<_> = filter
+            .iter()
+            .map(|f| make_comparator(batch.column(f.column), &f.constant, SortOptions::default()).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let holds = |(f, compare): (&ColumnFilter, &arrow_ord::ord::DynComparator)| {
+                let order = compare(row, 0);
+                !f.constant.is_null(0)
+                    && !batch.column(f.column).is_null(row)
+                    && match f.comparison {
+                        Comparison::Equal => order.is_eq(),
+                        Comparison::NotEqual => order.is_ne(),
+                        Comparison::Less => order.is_lt(),
+                        Comparison::LessOrEqual => order.is_le(),
+                        Comparison::Greater => order.is_gt(),
+                        Comparison::GreaterOrEqual => order.is_ge(),
+                    }
+            };
+            if filter.iter().zip(&comparators).all(holds) {
+                ids.push(batch.column(0).as_primitive::<Int64Type>().value(row));
+            }
+        }
+    }
+    ids
+}
+
+#[test]
+fn filters_agree_with_a_row_by_row_oracle_on_hot_and_frozen_blocks() {
+    let (db, table) = filled();
+    // Thaw a block, put versions into it, and leave empty slots.
+    let mut txn = db.begin();
+    txn.delete_batch(&table, &(10..500).step_by(3).map(RowId::from_u64).collect::<Vec<_>>()).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    let txn = db.begin();
+    let all: Vec<RecordBatch> = txn.scan_arrow(&table, &ALL, &[]).unwrap().collect::<Result<_, _>>().unwrap();
+    let mut filters: Vec<Vec<ColumnFilter>> = Vec::new();
+    let one = |column: usize, comparison, batch: usize, row: usize| ColumnFilter {
+        column,
+        comparison,
+        constant: all[batch].column(column).slice(row, 1),
+    };
+    for comparison in COMPARISONS {
+        filters.extend(ALL.map(|column| vec![one(column, comparison, 0, 8)]));
+        filters.extend(ALL.map(|column| vec![one(column, comparison, 2, 5)]));
+        filters.push(vec![
+            one(0, Comparison::GreaterOrEqual, 1, 3),
+            one(1, comparison, 1, 4),
+            one(2, Comparison::Less, 2, 1),
+        ]);
+        filters.push(vec![ColumnFilter {
+            column: 2,
+            comparison,
+            constant: new_null_array(&DataType::Decimal128(15, 2), 1),
+        }]);
+    }
+    let (mut some, mut none) = (0, 0);
+    for filter in filters {
+        let found: Vec<RecordBatch> = txn.scan_arrow(&table, &[0], &filter).unwrap().collect::<Result<_, _>>().unwrap();
+        let ids: Vec<i64> =
+            found.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
+        assert_eq!(ids, expected(&all, &filter), "{filter:?}");
+        if ids.is_empty() { none += 1 } else { some += 1 }
+    }
+    assert!(some > 30 && none > 3, "{some} filters find rows, {none} do not");
+}
+
+#[test]
+fn forms_and_ranges_of_blocks_give_the_same_rows() {
+    let (db, table) = filled();
+    let txn = db.begin();
+    let scan = txn.scan_arrow(&table, &ALL, &[]).unwrap();
+    let whole: Vec<RecordBatch> = scan.clone().collect::<Result<_, _>>().unwrap();
+    let blocks = scan.blocks();
+    let pieces = blocks.clone().flat_map(|no| scan.clone().within(no..no + 1)).collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!(pieces, whole);
+    let offsets: Vec<RecordBatch> = scan.clone().with_varlen(VarlenForm::Offsets).collect::<Result<_, _>>().unwrap();
+    for (view, offset) in whole.iter().zip(&offsets) {
+        assert_eq!(offset.schema().field(1).data_type(), &DataType::Utf8);
+        assert_eq!(offset.schema().field(5).data_type(), &DataType::Binary);
+        offset.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+        let (view, offset) = (view.column(1).as_string_view(), offset.column(1).as_string::<i32>());
+        assert!(view.iter().eq(offset.iter()));
+    }
+    assert_eq!(
+        scan.clone().with_varlen(VarlenForm::Offsets).with_varlen(VarlenForm::View).next().unwrap().unwrap(),
+        whole[0]
+    );
+}
+
+#[test]
+fn what_does_not_fit_the_table_is_refused() {
+    let (db, table) = filled();
+    let txn = db.begin();
+    let filter = |column, constant| [ColumnFilter { column, comparison: Comparison::Equal, constant }];
+    let message =
+        |columns: &[usize], filter: &[ColumnFilter]| txn.scan_arrow(&table, columns, filter).unwrap_err().to_string();
+    assert_eq!(message(&[6], &[]), "relation \"t\" has no column 6");
+    assert_eq!(message(&[], &filter(9, Arc::new(Int64Array::from(vec![1])))), "relation \"t\" has no column 9");
+    let wrong = "column \"id\" is compared with one value of type Int64, not with 1 of type Int32";
+    assert_eq!(message(&[0], &filter(0, Arc::new(Int32Array::from(vec![1])))), wrong);
+    let wrong = "column \"id\" is compared with one value of type Int64, not with 2 of type Int64";
+    assert_eq!(message(&[0], &filter(0, Arc::new(Int64Array::from(vec![1, 2])))), wrong);
+    // No columns: the rows are counted.
+    let rows = txn.scan_arrow(&table, &[], &[]).unwrap().map(|batch| batch.unwrap().num_rows()).sum::<usize>();
+    assert_eq!(rows, ROWS as usize);
 }

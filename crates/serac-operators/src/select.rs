@@ -4,6 +4,7 @@
 //! qualify or on whether that can be predicted.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
+use std::ops::RangeInclusive;
 
 /// How a column is compared with a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,19 @@ impl Comparison {
             Self::LessOrEqual => Self::GreaterOrEqual,
             Self::Greater => Self::Less,
             Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+
+    /// Whether it holds for no pair of values between these bounds (both inclusive): what a zone map says about a block.
+    pub fn never_holds(self, left: RangeInclusive<i64>, right: RangeInclusive<i64>) -> bool {
+        let ((left_min, left_max), (right_min, right_max)) = (left.into_inner(), right.into_inner());
+        match self {
+            Self::Equal => left_max < right_min || left_min > right_max,
+            Self::NotEqual => left_min == left_max && right_min == right_max && left_min == right_min,
+            Self::Less => left_min >= right_max,
+            Self::LessOrEqual => left_min > right_max,
+            Self::Greater => left_max <= right_min,
+            Self::GreaterOrEqual => left_max < right_min,
         }
     }
 }
@@ -113,6 +127,28 @@ pub fn positions_of(outcome: &BooleanBuffer, nulls: Option<&NullBuffer>) -> Vec<
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn bounds_exclude_only_what_no_pair_of_values_fulfils() {
+        let holds = |l: i64, comparison, r: i64| !select(&[l], None, comparison, r).is_empty();
+        let all = [
+            Comparison::Equal,
+            Comparison::NotEqual,
+            Comparison::Less,
+            Comparison::LessOrEqual,
+            Comparison::Greater,
+            Comparison::GreaterOrEqual,
+        ];
+        for comparison in all {
+            for (a, b, c, d) in (0..256).map(|i| (i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6 & 3)) {
+                if a > b || c > d {
+                    continue;
+                }
+                let any = (a..=b).any(|l| (c..=d).any(|r| holds(l, comparison, r)));
+                assert_eq!(comparison.never_holds(a..=b, c..=d), !any, "[{a}, {b}] {comparison:?} [{c}, {d}]");
+            }
+        }
+    }
 
     proptest! {
         #[test]

@@ -128,18 +128,6 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
     }
 }
 
-/// Whether `left <comparison> right` holds for no pair of values between these bounds.
-fn never(left: Zone, comparison: Comparison, right: Zone) -> bool {
-    match comparison {
-        Comparison::Equal => left.max < right.min || left.min > right.max,
-        Comparison::NotEqual => left.min == left.max && right.min == right.max && left.min == right.min,
-        Comparison::Less => left.min >= right.max,
-        Comparison::LessOrEqual => left.min > right.max,
-        Comparison::Greater => left.max <= right.min,
-        Comparison::GreaterOrEqual => left.max < right.min,
-    }
-}
-
 fn different_types() -> DataFusionError {
     DataFusionError::Internal("a conjunct was given a column of another type".into())
 }
@@ -195,10 +183,10 @@ impl Conjunct {
                     Constant::Int32(v) => v.into(),
                     Constant::Int64(v) => v,
                 };
-                zone(0).is_some_and(|values| never(values, *comparison, Zone { min: constant, max: constant }))
+                zone(0).is_some_and(|values| comparison.never_holds(values.min..=values.max, constant..=constant))
             }
             Test::CompareColumns(comparison) => match (zone(0), zone(1)) {
-                (Some(left), Some(right)) => never(left, *comparison, right),
+                (Some(left), Some(right)) => comparison.never_holds(left.min..=left.max, right.min..=right.max),
                 _ => false,
             },
             Test::Keys(filter) => match (zone(0), filter.keys()) {
@@ -268,33 +256,5 @@ impl Conjunct {
         self.rows_in += rows;
         self.rows_out += positions.len();
         Ok((positions.len() < rows).then_some(positions))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_is_skipped_only_if_no_pair_of_values_holds() {
-        let holds = |l: i64, comparison, r: i64| !select(&[l], None, comparison, r).is_empty();
-        let all = [
-            Comparison::Equal,
-            Comparison::NotEqual,
-            Comparison::Less,
-            Comparison::LessOrEqual,
-            Comparison::Greater,
-            Comparison::GreaterOrEqual,
-        ];
-        for comparison in all {
-            for (a, b, c, d) in (0..256).map(|i| (i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6 & 3)) {
-                if a > b || c > d {
-                    continue;
-                }
-                let any = (a..=b).any(|l| (c..=d).any(|r| holds(l, comparison, r)));
-                let skipped = never(Zone { min: a, max: b }, comparison, Zone { min: c, max: d });
-                assert_eq!(skipped, !any, "[{a}, {b}] {comparison:?} [{c}, {d}]");
-            }
-        }
     }
 }
