@@ -1,6 +1,8 @@
 //! Freezing lineitem, and handing it out as Arrow.
 
 use crate::report::{Report, median};
+use crate::setup::resident_bytes;
+use arrow::array::{Array, ArrayRef, AsArray};
 use serac_engine::{Database, DecimalForm};
 use serac_storage::StorageOptions;
 use serac_workload::tpch::TABLES;
@@ -11,6 +13,18 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// What the array's values need in Arrow: buffers of exactly its length, and of views the bytes that they name.
+fn arrow_size(array: &ArrayRef) -> Result<usize, String> {
+    let named = match array.data_type() {
+        arrow::datatypes::DataType::Utf8View => {
+            let lengths = array.as_string_view().lengths().map(|len| len as usize);
+            lengths.filter(|len| *len > 12).sum()
+        }
+        _ => 0,
+    };
+    Ok(array.to_data().get_slice_memory_size().map_err(text)? + named)
+}
+
 pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String> {
     let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
     let options = StorageOptions { freeze_after: None, gc_threads, ..StorageOptions::default() };
@@ -18,6 +32,7 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
     let db = serac_sql::SqlDatabase::new(database.clone(), &serac_sql::SqlOptions::default()).map_err(text)?;
     let runtime = tokio::runtime::Runtime::new().map_err(text)?;
     runtime.block_on(serac_sql::Session::new(&db).execute(&workload.create_sql(false))).map_err(text)?;
+    let before = resident_bytes();
     let mut txn = database.begin();
     let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
     for batch in workload.generate(sf, 65_536) {
@@ -26,6 +41,7 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
     txn.commit().map_err(text)?;
     database.storage().run_gc();
     let hot = table.data.metrics();
+    let hot_resident = resident_bytes() - before;
     let started = Instant::now();
     let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
     let time = started.elapsed().as_secs_f64() * 1e3;
@@ -33,6 +49,12 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
         return Err(format!("{frozen} of {blocks} blocks are frozen"));
     }
     let cold = table.data.metrics();
+    // Two epochs later the hot blocks are gone.
+    for _ in 0..8 {
+        database.storage().run_gc();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let cold_resident = resident_bytes() - before;
     let txn = database.begin();
     let all: Vec<usize> = (0..table.definition.columns.len()).collect();
     let mut arrow_bytes = 0;
@@ -44,8 +66,7 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
             let batches: Vec<_> = scan.collect::<Result<_, _>>().map_err(text)?;
             times.push(started.elapsed().as_secs_f64() * 1e3);
             if run == 0 && decimals == DecimalForm::Decimal64 {
-                let sizes = batches.iter().flat_map(|b| b.columns()).map(|c| c.to_data().get_slice_memory_size());
-                arrow_bytes = sizes.sum::<Result<usize, _>>().map_err(text)?;
+                arrow_bytes = batches.iter().flat_map(|b| b.columns()).map(arrow_size).sum::<Result<usize, _>>()?;
             }
         }
         report.row(&[
@@ -60,6 +81,9 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
         ("freezing, ms per block", time / f64::from(blocks)),
         ("hot bytes / Arrow bytes", ratio(hot.bytes)),
         ("frozen bytes / Arrow bytes", ratio(cold.bytes)),
+        ("Arrow bytes, MiB", arrow_bytes as f64 / f64::from(1 << 20)),
+        ("resident, hot / Arrow bytes", hot_resident / arrow_bytes as f64),
+        ("resident, frozen / Arrow bytes", cold_resident / arrow_bytes as f64),
     ] {
         report.row(&[("measure", json!(measure)), ("value", json!(value))]);
     }

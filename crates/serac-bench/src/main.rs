@@ -6,6 +6,8 @@ mod attributes;
 mod commits;
 mod compaction;
 mod freeze;
+mod frozen_scan;
+mod gather;
 mod micro;
 mod postgres;
 mod report;
@@ -69,6 +71,17 @@ enum Benchmark {
     },
     /// Transactions beside the transformation of cold blocks, on orders and their lines (figure 10 of the paper), and the price of the cold threshold.
     Transform(transform::TransformArguments),
+    /// Gathering blocks with empty slots into each format, against Snapshot and In-Place (figure 12 of the paper).
+    Gather(gather::GatherArguments),
+    /// Scans of lineitem, hot and frozen in each format, against the same rows as plain record batches in DataFusion.
+    FrozenScan {
+        /// Scale factor.
+        #[arg(long, default_value_t = 1.0)]
+        sf: f64,
+        /// Runs of each query, of which the median is shown.
+        #[arg(long, default_value_t = 7)]
+        runs: usize,
+    },
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -86,6 +99,8 @@ fn main() -> Result<(), String> {
         Benchmark::Compaction { part, blocks } => compaction::run(part, blocks, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
+        Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),
+        Benchmark::Gather(gather) => gather::run(&gather, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;

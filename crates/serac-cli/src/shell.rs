@@ -385,6 +385,9 @@ impl Shell {
                         key.name, key.parent_table, key.on_delete, key.on_update
                     ));
                 }
+                if definition.freeze_format != Default::default() {
+                    text.push_str(&format!("  WITH (freeze_format = {})\n", definition.freeze_format));
+                }
                 return Ok(text);
             }
         }

@@ -207,6 +207,7 @@ impl DatabaseInner {
         catalogs[at.max(1) - 1].1.clone()
     }
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
+        catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         let mut catalogs = self.catalogs.lock();
         if catalogs.len() == CATALOG_VERSIONS {
             catalogs.remove(0);

@@ -11,7 +11,7 @@ use crate::sequence::Sequence;
 use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use serac_storage::{BlockNo, ColumnId, ScanColumn, StorageError, TableId};
+use serac_storage::{BlockNo, ColumnId, FreezeFormat, ScanColumn, StorageError, TableId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -246,6 +246,18 @@ impl Transaction {
         self.redefine(schema, name, |_, definition| {
             let Some(at) = definition.column(column) else { return missing("column", column) };
             change(&mut definition.columns[at]);
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// ALTER TABLE … SET (freeze_format = …): holds for blocks that freeze after the commit.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn set_freeze_format(&mut self, schema: &str, name: &str, format: FreezeFormat) -> Result<()> {
+        self.redefine(schema, name, |_, definition| {
+            definition.freeze_format = format;
             Ok(())
         })
         .map(|_| ())

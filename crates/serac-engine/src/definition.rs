@@ -1,6 +1,6 @@
 //! What the catalog says of tables, columns and constraints: plain data, as it is logged.
 
-use serac_storage::{ColumnSchema, ColumnType, TableId, TableSchema};
+use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -150,6 +150,9 @@ pub struct TableDefinition {
     pub checks: Vec<CheckDefinition>,
     /// Foreign keys.
     pub foreign_keys: Vec<ForeignKeyDefinition>,
+    /// In which format cold blocks freeze.
+    #[serde(default)]
+    pub freeze_format: FreezeFormat,
 }
 
 impl TableDefinition {
@@ -163,6 +166,7 @@ impl TableDefinition {
             keys: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            freeze_format: FreezeFormat::default(),
         }
     }
     /// What the storage needs to know.

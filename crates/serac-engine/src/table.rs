@@ -117,6 +117,7 @@ pub struct Table {
 impl Table {
     /// A table over `data`, with empty indexes.
     pub(crate) fn new(definition: TableDefinition, data: Arc<DataTable>) -> Self {
+        data.set_freeze_format(definition.freeze_format);
         let indexes = definition
             .keys
             .iter()

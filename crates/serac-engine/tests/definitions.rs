@@ -217,3 +217,41 @@ fn a_child_does_not_find_its_parent_in_data_that_has_been_replaced() {
     writer.restart();
     assert_eq!(sqlstate(insert(&mut writer, "c", 1)), "23503");
 }
+
+#[test]
+fn the_freeze_format_of_a_table_is_transactional_and_comes_back() {
+    use serac_storage::FreezeFormat::{Dictionary, Never, Utf8, View};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Database::open(&path).unwrap();
+    create(&db, TableDefinition { freeze_format: Dictionary, ..definition("a") });
+    create(&db, definition("b"));
+    create(&db, definition("c"));
+    let formats = |db: &Database| {
+        let txn = db.begin();
+        ["a", "b", "c"].map(|name| {
+            let table = table(&txn, name);
+            assert_eq!(table.data.freeze_format(), table.definition.freeze_format);
+            table.definition.freeze_format
+        })
+    };
+    assert_eq!(formats(&db), [Dictionary, View, View]);
+    let mut txn = db.begin();
+    txn.set_freeze_format("public", "b", Utf8).unwrap();
+    txn.set_freeze_format("public", "c", Never).unwrap();
+    assert_eq!(db.catalog().table("public", "b").unwrap().data.freeze_format(), View, "not before the commit");
+    let savepoint = txn.savepoint();
+    txn.set_freeze_format("public", "a", Never).unwrap();
+    txn.rollback_to(&savepoint);
+    txn.commit().unwrap();
+    assert_eq!(formats(&db), [Dictionary, Utf8, Never]);
+    db.checkpoint().unwrap();
+    let mut txn = db.begin();
+    txn.set_freeze_format("public", "c", View).unwrap();
+    txn.truncate("public", "b").unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Database::open(&path).unwrap();
+    assert_eq!(formats(&db), [Dictionary, Utf8, View]);
+}

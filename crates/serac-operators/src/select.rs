@@ -88,6 +88,14 @@ pub fn select<T: Copy + PartialOrd>(
     }
 }
 
+/// The positions of the codes that are marked.
+///
+/// # Panics
+/// When a code is not below the number of marks.
+pub fn select_marked(codes: &[u16], marked: &[bool]) -> Vec<u32> {
+    positions_where(codes.len(), |i| marked[codes[i] as usize])
+}
+
 /// The positions at which `left <comparison> right` holds, for two columns of the same rows.
 ///
 /// # Panics
@@ -176,6 +184,9 @@ mod tests {
                 let constants = vec![constant; numbers.len()];
                 prop_assert_eq!(&select_pairs(&numbers, &constants, nulls.as_ref(), comparison), &expected);
             }
+            let codes: Vec<u16> = numbers.iter().map(|n| (n + 3) as u16).collect();
+            let marked: Vec<bool> = (-3..3).map(|n| n > constant).collect();
+            prop_assert_eq!(select_marked(&codes, &marked), select(&numbers, None, Comparison::Greater, constant));
             let outcome: BooleanBuffer = numbers.iter().map(|n| *n > 0).collect();
             prop_assert_eq!(positions_of(&outcome, nulls.as_ref()), select(&numbers, nulls.as_ref(), Comparison::Greater, 0));
         }

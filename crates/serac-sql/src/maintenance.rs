@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_engine::{Database, Table};
-use serac_storage::BlockNo;
 use serac_storage::block::Block;
 use serac_storage::ids::BLOCK_BYTES;
+use serac_storage::{BlockNo, FreezeFormat};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -77,6 +77,10 @@ impl Session {
     async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
         let name = Parser::new(&PostgreSqlDialect {}).try_with_sql(table)?.parse_object_name(false)?;
         let table = find_table(&database, &name)?;
+        if table.data.freeze_format() == FreezeFormat::Never {
+            let message = format!("table \"{}\" does not freeze: its freeze_format is never", table.name());
+            return Err(SqlError::new("55000", message));
+        }
         let storage = database.storage().clone();
         let (frozen, blocks) = blocking(move || Ok(storage.freeze_table(&table.data, FREEZE_PATIENCE))).await?;
         let tag = if frozen == blocks {
@@ -107,6 +111,7 @@ pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn Tabl
     let (mut schemas, mut tables, mut states, mut touched) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut numbers: [Vec<i64>; 8] = Default::default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut formats: Vec<Option<&'static str>> = Vec::new();
     for (schema_name, schema) in &view.catalog.schemas {
         for (table_name, table) in &schema.tables {
             for no in 0..table.data.block_count() {
@@ -127,6 +132,7 @@ pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn Tabl
                 schemas.push(schema_name.clone());
                 tables.push(table_name.clone());
                 states.push(state);
+                formats.push(block.frozen().map(|frozen| frozen.format().name()));
                 touched.push(idle.map(|idle| now.saturating_sub(idle).as_micros() as i64));
                 let empty = block.slot_limit() - rows;
                 let counts = [no, rows, empty, versions].map(i64::from);
@@ -144,6 +150,7 @@ pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn Tabl
         ("table_name", text(tables), false),
         ("block", block, false),
         ("state", text(states), false),
+        ("format", Arc::new(StringArray::from(formats)) as ArrayRef, true),
         ("rows", rows, false),
         ("empty_slots", empty, false),
         ("versions", versions, false),

@@ -506,11 +506,14 @@ impl HotBlock {
         unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
     }
 
-    /// As [`copy_out`](Self::copy_out), into bytes that hold something already.
-    pub(crate) fn copy_out_init(&self, offset: usize, dst: &mut [u8]) {
-        // SAFETY: bytes are valid as bytes that may be uninitialised, and `copy_out` initialises all of them.
-        let dst = unsafe { std::slice::from_raw_parts_mut(dst.as_mut_ptr().cast(), dst.len()) };
-        self.copy_out(offset, dst);
+    /// The memory at `offset`, of a block that nobody writes to.
+    ///
+    /// # Safety
+    /// No other thread may write to the range while the slice lives.
+    pub(crate) unsafe fn settled(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= BLOCK_BYTES);
+        // SAFETY: in bounds; unchanged by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at(offset), len) }
     }
 
     /// The memory at `offset`, for filling a block that nobody else can reach yet.

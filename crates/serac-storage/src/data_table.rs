@@ -40,6 +40,7 @@
 use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;
 use crate::error::{Result, StorageError};
+use crate::frozen::FreezeFormat;
 use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
 use crate::layout::BlockLayout;
@@ -56,7 +57,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering, fence};
 
 /// Blocks that take inserts at the same time, each for some of the threads.
 const INSERTION_HEADS: usize = 4;
@@ -105,6 +106,8 @@ pub struct DataTable {
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
     rows: AtomicI64,
+    /// A [`FreezeFormat`].
+    freeze_format: AtomicU8,
 }
 
 fn thread_head() -> usize {
@@ -131,6 +134,7 @@ impl DataTable {
             free_numbers: Mutex::default(),
             compaction_latch: Mutex::new(()),
             rows: AtomicI64::new(0),
+            freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
         }))
     }
     /// Number.
@@ -148,6 +152,16 @@ impl DataTable {
     /// Layout of the blocks.
     pub fn layout(&self) -> &Arc<BlockLayout> {
         &self.layout
+    }
+    /// The format in which blocks freeze from now on.
+    pub fn freeze_format(&self) -> FreezeFormat {
+        // Relaxed: a setting, which orders nothing.
+        FreezeFormat::from_number(self.freeze_format.load(Ordering::Relaxed))
+    }
+    /// Sets the format in which blocks freeze from now on. Blocks that are frozen stay as they are, until they freeze again or
+    /// [`Storage::freeze_table`](crate::Storage::freeze_table) comes by.
+    pub fn set_freeze_format(&self, format: FreezeFormat) {
+        self.freeze_format.store(format as u8, Ordering::Relaxed);
     }
     /// One more than the largest block number so far; numbers below it may have no block.
     pub fn block_count(&self) -> u32 {

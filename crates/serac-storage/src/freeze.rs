@@ -30,7 +30,7 @@
 
 use crate::block::{Block, HotBlock, Temperature};
 use crate::data_table::DataTable;
-use crate::frozen::FrozenBlock;
+use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::BlockNo;
 use crate::transaction::TransactionManager;
 use crossbeam_epoch as epoch;
@@ -55,6 +55,9 @@ impl DataTable {
 
     /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough. Returns their numbers.
     pub(crate) fn cool(&self, is_cold: impl Fn(&HotBlock) -> bool) -> Vec<BlockNo> {
+        if self.freeze_format() == FreezeFormat::Never {
+            return Vec::new();
+        }
         let guard = epoch::pin();
         (0..self.block_count())
             .map(BlockNo)
@@ -79,7 +82,8 @@ impl DataTable {
         }
         // A vacuum's step that has begun before ends here; none begins from now on.
         drop(hot.heap().latch());
-        if !Self::is_calm(hot) {
+        let format = self.freeze_format();
+        if !Self::is_calm(hot) || format == FreezeFormat::Never {
             hot.change_temperature(Temperature::Freezing, Temperature::Hot);
             return false;
         }
@@ -87,10 +91,27 @@ impl DataTable {
             self.recycle(no, block);
             return false;
         }
-        let frozen = FrozenBlock::gather(hot, self.schema());
+        let frozen = FrozenBlock::gather(hot, self.schema(), format);
         let replaced = self.blocks().replace(no, block, Arc::new(Block::Frozen(frozen)));
         assert!(replaced, "nobody replaces a block that is freezing");
         true
+    }
+
+    /// Brings the blocks that were frozen for another format into the table's. A frozen block stays one, so nothing has to cool.
+    pub(crate) fn refreeze(&self) {
+        let format = self.freeze_format();
+        if format == FreezeFormat::Never {
+            return;
+        }
+        for no in (0..self.block_count()).map(BlockNo) {
+            if let Some(block) = self.block(no)
+                && let Some(frozen) = block.frozen()
+                && frozen.format() != format
+            {
+                // Whoever has thawed the block meanwhile has won.
+                self.blocks().replace(no, &block, Arc::new(Block::Frozen(frozen.reencode(format))));
+            }
+        }
     }
 
     /// The block, hot and safe to write to until the calling transaction ends; none if there is no such block.

@@ -133,6 +133,12 @@ fn inline_view(value: &[u8]) -> View {
     View::from_le_bytes(bytes)
 }
 
+/// The view of `value`, which lies `offset` bytes into buffer number `chunk` if it is too long for a view alone.
+#[inline]
+pub(crate) fn view_of(value: &[u8], chunk: usize, offset: usize) -> View {
+    if value.len() <= INLINE_BYTES { inline_view(value) } else { heap_view(value, chunk, offset) }
+}
+
 #[inline]
 fn heap_view(value: &[u8], chunk: usize, offset: usize) -> View {
     let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
@@ -210,6 +216,12 @@ impl BlockHeap {
             Some(chunk) => unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) },
         };
         self.state.lock().chunks.iter().map(buffer).collect()
+    }
+
+    /// Bytes of memory that each chunk occupies, in the order of [`buffers`](Self::buffers).
+    pub(crate) fn capacities(&self) -> Vec<usize> {
+        let capacity = |entry: &ChunkEntry| entry.chunk.as_ref().map_or(0, |chunk| chunk.capacity);
+        self.state.lock().chunks.iter().map(capacity).collect()
     }
 
     /// Bytes of memory that the chunks occupy.

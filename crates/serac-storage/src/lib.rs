@@ -10,7 +10,8 @@
 //! | [`undo`] | before-images in segments that never move (§3.1) |
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
-//! | [`compact`], [`freeze`], [`frozen`] | compaction, gathering, frozen blocks and the way back (§4.1 to §4.3) |
+//! | [`compact`] | rows of cold blocks move together (§4.3) |
+//! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
 //! | [`gc`] | unlink, then free; deferred actions (§3.3) |
 //! | [`wal`] | redo records, group commit, log segments (§3.4) |
 //! | [`checkpoint`], [`recovery`] | Arrow IPC checkpoints, manifest, replay to the same row ids (§3.4) |
@@ -22,6 +23,7 @@ pub mod block;
 mod block_memory;
 pub mod block_table;
 pub mod checkpoint;
+mod column_values;
 pub mod compact;
 pub mod data_table;
 pub mod error;
@@ -47,7 +49,7 @@ pub mod wal;
 pub use compact::selection::CompactionGroups;
 pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
-pub use frozen::Zone;
+pub use frozen::{ColumnDictionary, FreezeFormat, Zone};
 pub use ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 pub use row_buffer::RowBuffer;
 pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};

@@ -7,22 +7,16 @@
 //! rebuilds the same snapshot.
 
 use crate::block::{Block, Cell, HotBlock};
+use crate::column_values::{ColumnValues, gather_bits};
 use crate::data_table::{apply_chain, sees_append};
 use crate::error::Result;
-use crate::frozen::{FrozenBlock, Zone};
+use crate::frozen::{ColumnDictionary, FrozenBlock, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use crate::layout::bitmap_bytes;
 use crate::transaction::Snapshot;
-use crate::types::{ColumnType, PhysicalType, TableSchema};
-use arrow_array::types::{
-    Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
-};
-use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
-    UInt64Array,
-};
-use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
+use crate::types::{PhysicalType, TableSchema};
+use arrow_array::{ArrayRef, UInt64Array};
+use arrow_buffer::{BooleanBuffer, MutableBuffer, NullBuffer};
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -211,8 +205,15 @@ impl<'s> BlockReader<'s> {
         self.block.frozen().and_then(|block| block.zone(column))
     }
 
+    /// A column's codes and words, in a frozen block that keeps it as a dictionary.
+    pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
+        let column_type = self.schema.columns[column.0 as usize].column_type;
+        self.block.frozen().and_then(|block| block.column(column).dictionary(column_type))
+    }
+
     /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones. All slots of a frozen block come without
-    /// a copy: the arrays are the block's own buffers (except that short decimals are widened for [`ColumnForm::Arrow`]).
+    /// a copy: the arrays are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`]: short decimals are widened, and of columns with
+    /// offsets or a dictionary views are made, over the block's own bytes.
     ///
     /// # Errors
     /// None so far; what Arrow refuses would be reported.
@@ -230,14 +231,12 @@ impl<'s> BlockReader<'s> {
     fn frozen_columns(&self, block: &FrozenBlock, columns: &[ScanColumn], selection: &Selection) -> Vec<ArrayRef> {
         let column_of = |column: &ScanColumn| {
             let column_type = self.schema.columns[column.id.0 as usize].column_type;
-            let (values, nulls, heap) = block.buffers(column.id);
-            let len = block.slot_limit() as usize;
-            let whole = ColumnValues { physical: column_type.physical(), len, values, nulls };
+            let frozen = block.column(column.id);
             let picked = match selection {
-                Selection::All(n) => whole.truncate(*n as usize),
-                Selection::Positions(positions) => whole.select(positions),
+                Selection::All(n) => frozen.physical(*n as usize),
+                Selection::Positions(positions) => frozen.physical_at(block.slot_limit() as usize, positions),
             };
-            picked.into_array(column_type, column.form, || heap.to_vec())
+            picked.into_array(column_type, column.form, || frozen.heap().to_vec())
         };
         columns.iter().map(column_of).collect()
     }
@@ -319,10 +318,6 @@ struct RawColumn {
     validity: MutableBuffer,
 }
 
-fn get_bit(bits: &[u8], i: usize) -> bool {
-    bits[i / 8] >> (i % 8) & 1 == 1
-}
-
 fn put_bit(bits: &mut [u8], i: usize, value: bool) {
     let mask = 1 << (i % 8);
     bits[i / 8] = if value { bits[i / 8] | mask } else { bits[i / 8] & !mask };
@@ -358,16 +353,6 @@ fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
     let whole = len / 64;
     words[..whole].iter().fold(u64::MAX, |all, word| all & word) != u64::MAX
         || (!len.is_multiple_of(64) && words[whole] | u64::MAX << (len % 64) != u64::MAX)
-}
-
-fn gather_bits(bits: &[u8], positions: &[u32]) -> MutableBuffer {
-    let mut out = MutableBuffer::from_len_zeroed(bitmap_bytes(positions.len()));
-    for (i, &slot) in positions.iter().enumerate() {
-        if get_bit(bits, slot as usize) {
-            out[i / 8] |= 1 << (i % 8);
-        }
-    }
-    out
 }
 
 /// The validity at `positions`, from that of `len` rows.
@@ -434,90 +419,5 @@ impl RawColumn {
         let nulls = has_nulls(&self.validity, self.len)
             .then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, self.len)));
         ColumnValues { physical: self.physical, len: self.len, values: self.values.into(), nulls }
-    }
-}
-
-/// A column's values in their physical form.
-struct ColumnValues {
-    physical: PhysicalType,
-    len: usize,
-    values: Buffer,
-    nulls: Option<NullBuffer>,
-}
-
-impl ColumnValues {
-    fn truncate(self, len: usize) -> Self {
-        Self { len, nulls: self.nulls.map(|nulls| nulls.slice(0, len)), ..self }
-    }
-
-    fn select(self, positions: &[u32]) -> Self {
-        fn gather<T: arrow_buffer::ArrowNativeType>(values: &Buffer, positions: &[u32]) -> Buffer {
-            let values = values.typed_data::<T>();
-            positions.iter().map(|&slot| values[slot as usize]).collect::<MutableBuffer>().into()
-        }
-        let nulls = self.nulls.map(|nulls| {
-            NullBuffer::new(positions.iter().map(|&slot| nulls.is_valid(slot as usize)).collect::<BooleanBuffer>())
-        });
-        let values = match self.physical {
-            PhysicalType::Bit => gather_bits(&self.values, positions).into(),
-            PhysicalType::Fixed(2) => gather::<i16>(&self.values, positions),
-            PhysicalType::Fixed(4) => gather::<i32>(&self.values, positions),
-            PhysicalType::Fixed(8) => gather::<i64>(&self.values, positions),
-            PhysicalType::Fixed(_) | PhysicalType::View => gather::<i128>(&self.values, positions),
-        };
-        Self { physical: self.physical, len: positions.len(), values, nulls }
-    }
-
-    fn into_array(self, column_type: ColumnType, form: ColumnForm, heap: impl FnOnce() -> Vec<Buffer>) -> ArrayRef {
-        let Self { len, values, nulls, .. } = self;
-        fn primitive<T: ArrowPrimitiveType>(
-            values: Buffer,
-            len: usize,
-            nulls: Option<NullBuffer>,
-        ) -> PrimitiveArray<T> {
-            PrimitiveArray::new(ScalarBuffer::new(values, 0, len), nulls)
-        }
-        match column_type {
-            ColumnType::Boolean => Arc::new(BooleanArray::new(BooleanBuffer::new(values, 0, len), nulls)),
-            ColumnType::Int16 => Arc::new(primitive::<Int16Type>(values, len, nulls)),
-            ColumnType::Int32 => Arc::new(primitive::<Int32Type>(values, len, nulls)),
-            ColumnType::Int64 => Arc::new(primitive::<Int64Type>(values, len, nulls)),
-            ColumnType::Float32 => Arc::new(primitive::<Float32Type>(values, len, nulls)),
-            ColumnType::Float64 => Arc::new(primitive::<Float64Type>(values, len, nulls)),
-            ColumnType::Date => Arc::new(primitive::<Date32Type>(values, len, nulls)),
-            ColumnType::Time => Arc::new(primitive::<Time64MicrosecondType>(values, len, nulls)),
-            ColumnType::Interval => Arc::new(primitive::<IntervalMonthDayNanoType>(values, len, nulls)),
-            ColumnType::Timestamp { utc } => Arc::new(
-                primitive::<TimestampMicrosecondType>(values, len, nulls).with_timezone_opt(utc.then_some("UTC")),
-            ),
-            ColumnType::Decimal { precision, scale } => {
-                let array = if precision > 18 {
-                    primitive::<Decimal128Type>(values, len, nulls)
-                } else if form == ColumnForm::Scaled64 {
-                    return Arc::new(primitive::<Int64Type>(values, len, nulls));
-                } else if form == ColumnForm::Decimal64 {
-                    let array = primitive::<Decimal64Type>(values, len, nulls);
-                    return Arc::new(
-                        array.with_precision_and_scale(precision, scale).expect("the table's types are valid"),
-                    );
-                } else {
-                    let wide: Vec<i128> = values.typed_data::<i64>().iter().map(|&v| v.into()).collect();
-                    PrimitiveArray::<Decimal128Type>::new(wide.into(), nulls)
-                };
-                Arc::new(array.with_precision_and_scale(precision, scale).expect("the table's types are valid"))
-            }
-            ColumnType::Utf8 => {
-                let views = ScalarBuffer::new(values, 0, len);
-                // SAFETY: the views were made by the block's heap from UTF-8 that the engine has checked, and name bytes in `heap`, which
-                // was fetched after them.
-                Arc::new(unsafe { StringViewArray::new_unchecked(views, heap(), nulls) })
-            }
-            ColumnType::Binary => {
-                let views = ScalarBuffer::new(values, 0, len);
-                // SAFETY: as above, for bytes.
-                Arc::new(unsafe { BinaryViewArray::new_unchecked(views, heap(), nulls) })
-            }
-            ColumnType::Uuid => Arc::new(FixedSizeBinaryArray::new(16, values, nulls)),
-        }
     }
 }

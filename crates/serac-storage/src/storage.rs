@@ -20,6 +20,7 @@ use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
 use crate::freeze::{freeze_cold_blocks, is_cold};
+use crate::frozen::FreezeFormat;
 use crate::gc::{GcStats, Parking, now_ms};
 use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
@@ -528,10 +529,16 @@ impl Storage {
         compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction, &|_| true, &|| false)
     }
 
-    /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Call it outside a
-    /// transaction. Returns how many blocks are frozen and how many there are.
+    /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Blocks that were
+    /// frozen for another format than the table has now are brought into that. Call it outside a transaction. Returns how many blocks are frozen and how
+    /// many there are; of a table whose format is [`FreezeFormat::Never`](crate::FreezeFormat::Never) nothing is changed.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
+        if table.freeze_format() == FreezeFormat::Never {
+            let metrics = table.metrics();
+            return (metrics.frozen_blocks, metrics.blocks);
+        }
         let (started, mut compacts) = (Instant::now(), true);
+        table.refreeze();
         table.close_insertion_heads();
         loop {
             // Again and again: versions of transactions that have just ended may still be there.

@@ -1,5 +1,6 @@
 //! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes again.
 
+use arrow_array::Array;
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
@@ -150,4 +151,79 @@ fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
     drop(now);
     table.verify();
     storage.close().unwrap();
+}
+
+#[test]
+fn blocks_take_the_tables_format_when_they_freeze_and_when_they_are_told() {
+    let (storage, table) = open();
+    let slots = table.layout().slot_count();
+    let words = ["in the view", "a word that needs the heap of its block", "another word that needs the heap"];
+    let text = |i: u32| (i % 5 < 3).then(|| words[i as usize % 5]);
+    let mut txn = storage.begin();
+    let ids: Vec<RowId> = (0..2 * slots)
+        .map(|i| {
+            let text = text(i).map_or(Value::Null, |text| Value::Bytes(text.as_bytes()));
+            table.insert(&mut txn, &[Value::Int64(i.into()), text]).unwrap()
+        })
+        .collect();
+    table.set_freeze_format(FreezeFormat::Never);
+    txn.commit().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(storage.freeze_table(&table, Duration::from_secs(1)), (0, 2), "never means never");
+
+    let mut sizes = Vec::new();
+    let mut lent = Vec::new();
+    for format in [FreezeFormat::Dictionary, FreezeFormat::Utf8, FreezeFormat::View, FreezeFormat::Dictionary] {
+        table.set_freeze_format(format);
+        assert_eq!(storage.freeze_table(&table, Duration::from_secs(20)), (2, 2));
+        sizes.push(table.metrics().bytes);
+        for no in 0..2 {
+            let block = table.block(BlockNo(no)).unwrap();
+            let frozen = block.frozen().unwrap();
+            assert_eq!((frozen.format(), frozen.rows()), (format, slots));
+            lent.push((no, frozen.arrays(table.schema())));
+        }
+        let txn = storage.begin();
+        let mut row = RowBuffer::default();
+        for i in (0..2 * slots).step_by(101) {
+            assert!(table.read(txn.snapshot(), ids[i as usize], &[ColumnId(1), ColumnId(0)], &mut row));
+            assert_eq!(row.value(0), text(i).map_or(Value::Null, |text| Value::Bytes(text.as_bytes())));
+            assert_eq!(row.value(1), Value::Int64(i.into()));
+        }
+    }
+    assert_eq!(sizes[0], sizes[3]);
+    assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "dictionary < utf8 < view for few words: {sizes:?}");
+
+    // A write thaws; the column that does not pay as a dictionary keeps views, in its block alone.
+    let mut txn = storage.begin();
+    for i in 0..slots {
+        let own = format!("a text of its own, {i}");
+        table.update(&mut txn, ids[i as usize], &[ColumnId(1)], &[Value::Bytes(own.as_bytes())]).unwrap();
+    }
+    txn.commit().unwrap();
+    wait_for(&table, 2);
+    let txn = storage.begin();
+    let dictionary = |no| table.read_block(txn.snapshot(), BlockNo(no)).unwrap().dictionary(ColumnId(1));
+    assert!(dictionary(0).is_none());
+    let dictionary = dictionary(1).unwrap();
+    assert_eq!(dictionary.word_count(), 3);
+    let mut sorted = words;
+    sorted.sort_unstable();
+    for (code, word) in sorted.iter().enumerate() {
+        assert_eq!(dictionary.find(word.as_bytes()), Some(code as u16));
+    }
+    assert_eq!((dictionary.find(b""), dictionary.find(b"zzz"), dictionary.find(b"another")), (None, None, None));
+
+    // What was lent out is what it was.
+    for (no, arrays) in lent {
+        arrays.iter().for_each(|array| array.to_data().validate_full().unwrap());
+        let texts = arrow_cast::cast(&arrays[1], &arrow_schema::DataType::Utf8).unwrap();
+        let texts = arrow_array::cast::AsArray::as_string::<i32>(&texts);
+        for i in (0..slots).step_by(97) {
+            let found = texts.is_valid(i as usize).then(|| texts.value(i as usize));
+            assert_eq!(found, text(no * slots + i));
+        }
+    }
+    drop(txn);
+    table.verify();
 }

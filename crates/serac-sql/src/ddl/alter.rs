@@ -1,6 +1,6 @@
 //! ALTER TABLE.
 
-use super::builder::TableBuilder;
+use super::builder::{TableBuilder, freeze_format};
 use crate::error::{Result, SqlError};
 use crate::session::{Session, fold, quote, resolve};
 use datafusion::arrow::array::AsArray;
@@ -85,6 +85,12 @@ impl Session {
                     Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => Ok(()),
                     result => Ok(result?),
                 }
+            }
+            AlterTableOperation::SetOptionsParens { options } => {
+                if let Some(format) = freeze_format(options)? {
+                    self.txn_for(schema)?.set_freeze_format(schema, name, format)?;
+                }
+                Ok(())
             }
             other => Err(SqlError::unsupported(format!("ALTER TABLE … {other}"))),
         }

@@ -6,7 +6,7 @@ use crate::session::{fold, resolve};
 use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, ConstraintReferenceMatchKind, DataType, DeferrableInitial, Expr, ForeignKeyConstraint,
-    GeneratedAs, IndexColumn, ReferentialAction as ParsedAction, SequenceOptions, TableConstraint,
+    GeneratedAs, IndexColumn, ReferentialAction as ParsedAction, SequenceOptions, SqlOption, TableConstraint,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -15,6 +15,7 @@ use serac_engine::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
     TableDefinition,
 };
+use serac_storage::FreezeFormat;
 use std::collections::HashSet;
 
 /// Parses an expression on its own.
@@ -268,4 +269,28 @@ impl TableBuilder {
         }
         Ok(())
     }
+}
+
+/// The target format that the storage parameters of a table name, if they do.
+pub(super) fn freeze_format(options: &[SqlOption]) -> Result<Option<FreezeFormat>> {
+    let mut format = None;
+    for option in options {
+        let (key, value) = match option {
+            SqlOption::KeyValue { key, value } => (fold(key), value),
+            other => return Err(SqlError::new("42601", format!("the storage parameter {other} has no value"))),
+        };
+        if key != "freeze_format" {
+            return Err(SqlError::new("22023", format!("unrecognized parameter \"{key}\"")));
+        }
+        let name = match value {
+            Expr::Identifier(name) => fold(name),
+            Expr::Value(value) => value.value.clone().into_string().unwrap_or_else(|| value.to_string()),
+            other => other.to_string(),
+        };
+        let parsed = name.parse().map_err(|detail| {
+            SqlError::new("22023", format!("invalid value for parameter \"freeze_format\": {detail}"))
+        })?;
+        format = Some(parsed);
+    }
+    Ok(format)
 }

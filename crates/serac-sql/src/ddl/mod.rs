@@ -9,11 +9,11 @@ use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold, resolve};
 use crate::types::sql_type;
-use builder::{TableBuilder, columns_of, index_columns, sequence};
+use builder::{TableBuilder, columns_of, freeze_format, index_columns, sequence};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, CreateTable, CreateView, Expr, ObjectName, ObjectType, OnCommit, SchemaName, Statement,
-    visit_relations,
+    CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, ObjectName, ObjectType, OnCommit, SchemaName,
+    Statement, visit_relations,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
@@ -157,6 +157,9 @@ impl Session {
             return done("CREATE TABLE");
         }
         let mut builder = TableBuilder::new(TableDefinition::new(schema.clone(), name, Vec::new()));
+        if let CreateTableOptions::With(options) = &create.table_options {
+            builder.definition.freeze_format = freeze_format(options)?.unwrap_or_default();
+        }
         for column in &create.columns {
             builder.column(column)?;
         }

@@ -2,9 +2,10 @@
 //!
 //! A comparison of a number, date or short decimal column with a constant or with another such column runs on the raw values with the
 //! operators' select kernels (decimals as scaled 64-bit integers), and so does the key filter of a join. Everything else is a DataFusion
-//! expression over just the columns it names.
+//! expression over just the columns it names, evaluated on the words of a dictionary where a block has one ([`super::words`]).
 
 use super::key_filter::KeyFilter;
+use super::words::constants_of;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
@@ -16,31 +17,37 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use serac_operators::select::{Comparison, positions_of, select, select_pairs};
+use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
-enum Constant {
+pub(super) enum Constant {
     Int16(i16),
     Int32(i32),
     Int64(i64),
 }
 
 #[derive(Clone, Debug)]
-enum Test {
+pub(super) enum Test {
     Compare(Comparison, Constant),
     CompareColumns(Comparison),
     Keys(Arc<KeyFilter>),
-    Expression { expr: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    Expression {
+        expr: Arc<dyn PhysicalExpr>,
+        schema: SchemaRef,
+        /// Of an expression over one column of variable length: the constants of which a value must be one.
+        constants: Option<Vec<Vec<u8>>>,
+    },
 }
 
 /// A conjunct: the columns it needs, in which form, and the test.
 #[derive(Clone, Debug)]
 pub(super) struct Conjunct {
     pub(super) columns: Vec<(usize, ColumnForm)>,
-    test: Test,
+    pub(super) test: Test,
     /// A filter that a join or a top-k found at run time. It only saves work: whoever found it applies it again.
-    optional: bool,
+    pub(super) optional: bool,
     rows_in: usize,
     rows_out: usize,
 }
@@ -163,9 +170,15 @@ impl Conjunct {
                 })
             })?
             .data;
+        let constants = match columns[..] {
+            [column] if schema.columns.get(column).is_some_and(|c| c.column_type.physical() == PhysicalType::View) => {
+                constants_of(&expr)
+            }
+            _ => None,
+        };
         let schema = Arc::new(arrow.project(&columns)?);
         let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
-        Ok(Self::with(columns, Test::Expression { expr, schema }, optional))
+        Ok(Self::with(columns, Test::Expression { expr, schema, constants }, optional))
     }
 
     /// Whether the conjunct need not be tested any more: it is optional and keeps nearly everything.
@@ -240,7 +253,7 @@ impl Conjunct {
                     Raw::Other => return Err(different_types()),
                 }
             }
-            Test::Expression { expr, schema } => {
+            Test::Expression { expr, schema, .. } => {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
                 let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?;
                 let outcome = expr.evaluate(&batch)?;
@@ -253,8 +266,13 @@ impl Conjunct {
                 positions_of(outcome.values(), outcome.nulls())
             }
         };
+        Ok(self.selected(positions, rows))
+    }
+
+    /// Notes that `positions` of `rows` rows are left; none if that is all.
+    pub(super) fn selected(&mut self, positions: Vec<u32>, rows: usize) -> Option<Vec<u32>> {
         self.rows_in += rows;
         self.rows_out += positions.len();
-        Ok((positions.len() < rows).then_some(positions))
+        (positions.len() < rows).then_some(positions)
     }
 }

@@ -171,24 +171,41 @@ fn load(reader: &mut BlockReader<'_>, column: (usize, ColumnForm), selection: &S
     Ok(arrays.remove(0))
 }
 
+/// Columns, from those that are loaded already if they are there.
+fn load_all(
+    reader: &mut BlockReader<'_>,
+    columns: &[(usize, ColumnForm)],
+    selection: &Selection,
+    loaded: &mut Loaded,
+) -> Result<Vec<ArrayRef>> {
+    let mut arrays = Vec::with_capacity(columns.len());
+    for &column in columns {
+        let array = match loaded.iter().find(|(known, _)| *known == column) {
+            Some((_, array)) => array.clone(),
+            None => {
+                let array = load(reader, column, selection)?;
+                loaded.push((column, array.clone()));
+                array
+            }
+        };
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
 /// The rows of the block that all conjuncts leave, and the columns that were read on the way.
 fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &mut [Conjunct]) -> Result<(Selection, Loaded)> {
     let mut selection = reader.visible().clone();
     let mut loaded: Loaded = Vec::new();
     for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
-        let mut arrays = Vec::with_capacity(conjunct.columns.len());
-        for &column in &conjunct.columns {
-            let array = match loaded.iter().find(|(known, _)| *known == column) {
-                Some((_, array)) => array.clone(),
-                None => {
-                    let array = load(reader, column, &selection)?;
-                    loaded.push((column, array.clone()));
-                    array
-                }
-            };
-            arrays.push(array);
-        }
-        let Some(positions) = conjunct.select(arrays, selection.len())? else { continue };
+        let positions = match conjunct.select_by_words(reader, &selection) {
+            Some(positions) => positions,
+            None => {
+                let arrays = load_all(reader, &conjunct.columns, &selection, &mut loaded)?;
+                conjunct.select(arrays, selection.len())?
+            }
+        };
+        let Some(positions) = positions else { continue };
         if positions.is_empty() {
             return Ok((Selection::All(0), Vec::new()));
         }
@@ -209,6 +226,8 @@ struct ScanStream {
     conjuncts: Vec<Conjunct>,
     schema: SchemaRef,
     coalescer: BatchCoalescer,
+    /// Batches of so many rows are not copied into others.
+    uncopied_rows: usize,
     remaining: usize,
     finished: bool,
     blocks_read: u32,
@@ -225,7 +244,9 @@ impl ScanStream {
     fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
         let scan = &self.scan;
         let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
-        if self.conjuncts.iter().any(|conjunct| conjunct.excludes(|column| reader.zone(column))) {
+        let excludes =
+            |conjunct: &Conjunct| conjunct.excludes(|column| reader.zone(column)) || conjunct.finds_no_word(&reader);
+        if self.conjuncts.iter().any(excludes) {
             self.blocks_skipped.add(1);
             return Ok(None);
         }
@@ -296,7 +317,8 @@ impl ScanStream {
                     batch = batch.slice(0, self.remaining);
                 }
                 self.remaining -= batch.num_rows();
-                if batch.num_columns() == 0 {
+                // Large batches go out as they are: those of frozen blocks are the blocks' own buffers.
+                if batch.num_columns() == 0 || batch.num_rows() >= self.uncopied_rows {
                     return Ok(Some(batch));
                 }
                 self.coalescer.push_batch(batch)?;
@@ -358,8 +380,8 @@ impl ExecutionPlan for SeracScanExec {
         let stream = ScanStream {
             conjuncts: self.conjuncts()?,
             schema: schema.clone(),
-            coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size())
-                .with_biggest_coalesce_batch_size(Some(context.session_config().batch_size() / 2)),
+            coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size()),
+            uncopied_rows: context.session_config().batch_size() / 8,
             remaining: self.limit.unwrap_or(usize::MAX),
             finished: false,
             blocks_read: 0,

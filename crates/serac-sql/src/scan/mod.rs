@@ -8,6 +8,7 @@ mod exec;
 mod key_filter;
 mod lookup;
 mod provider;
+mod words;
 
 pub use exec::SeracScanExec;
 pub use key_filter::KeyFilterPushdown;

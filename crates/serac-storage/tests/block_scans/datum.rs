@@ -176,6 +176,12 @@ pub fn random_datum(rng: &mut StdRng, column: &ColumnSchema) -> Datum {
             if precision > 18 { Datum::Int128(unscaled) } else { Datum::Int64(unscaled as i64) }
         }
         ColumnType::Interval | ColumnType::Uuid => Datum::Int128(rng.random()),
+        // Every other column has few words, as a dictionary wants it.
+        ColumnType::Utf8 | ColumnType::Binary if column.name.ends_with(['1', '3', '5', '7', '9']) => {
+            let words =
+                ["", "ß", "exactly 12 b", "thirteen byte", "a word that needs the heap", "a word that differs late"];
+            Datum::Bytes(words[rng.random_range(0..words.len())].as_bytes().into())
+        }
         ColumnType::Utf8 | ColumnType::Binary => {
             // Around the 12 bytes that lie in the view itself, and now and then more than a chunk of the heap.
             let len = match rng.random_range(0..400) {

@@ -1,7 +1,7 @@
 //! Random layouts and random histories.
 
 use proptest::prelude::*;
-use serac_storage::{ColumnSchema, ColumnType, TableSchema};
+use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableSchema};
 
 /// What happens, by turns. Transactions and readers are named by small numbers, rows by a number among what the transaction sees.
 #[derive(Clone, Debug)]
@@ -17,6 +17,7 @@ pub enum Step {
     OpenReader,
     CloseReader { reader: u64 },
     Collect,
+    Freeze { format: FreezeFormat },
     CheckTransaction { txn: usize, seed: u64 },
     CheckReader { reader: u64, seed: u64 },
 }
@@ -62,6 +63,10 @@ pub fn any_schema() -> impl Strategy<Value = TableSchema> {
     })
 }
 
+pub fn any_format() -> impl Strategy<Value = FreezeFormat> {
+    prop_oneof![Just(FreezeFormat::View), Just(FreezeFormat::Utf8), Just(FreezeFormat::Dictionary)]
+}
+
 pub fn any_step() -> impl Strategy<Value = Step> {
     let txn = 0..TRANSACTIONS;
     let (row, seed) = (any::<u64>, any::<u64>);
@@ -77,6 +82,7 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::OpenReader),
         1 => row().prop_map(|reader| Step::CloseReader { reader }),
         1 => Just(Step::Collect),
+        1 => any_format().prop_map(|format| Step::Freeze { format }),
         1 => (txn, seed()).prop_map(|(txn, seed)| Step::CheckTransaction { txn, seed }),
         1 => (row(), seed()).prop_map(|(reader, seed)| Step::CheckReader { reader, seed }),
     ]

@@ -3,12 +3,16 @@
 use crate::check_blocks;
 use crate::datum::{Datum, array, random_datum};
 use crate::steps::{Step, TRANSACTIONS};
+use arrow_array::Array;
 use arrow_array::RecordBatch;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
+use serac_storage::frozen::FrozenBlock;
 use serac_storage::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub type Row = Arc<Vec<Datum>>;
 /// Rows by row id.
@@ -208,6 +212,10 @@ impl World {
             }
             Step::CloseReader { .. } => {}
             Step::Collect => drop(self.storage.run_gc()),
+            Step::Freeze { format } => {
+                self.table.set_freeze_format(*format);
+                self.storage.freeze_table(&self.table, Duration::ZERO);
+            }
             Step::CheckTransaction { txn, seed } => {
                 let running = self.running(*txn);
                 let (snapshot, view) = (running.txn.snapshot().clone(), running.view.clone());
@@ -246,6 +254,56 @@ impl World {
         }
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
         self.table.verify();
+        drop(txn);
+        // In every format, from what it is to that: hot and frozen blocks alike.
+        let mut formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::View];
+        formats[..3].shuffle(rng);
+        for format in formats {
+            self.table.set_freeze_format(format);
+            let (frozen, blocks) = self.storage.freeze_table(&self.table, Duration::from_secs(10));
+            assert_eq!(frozen, blocks);
+            self.check_frozen(format);
+            let txn = self.storage.begin();
+            check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
+            self.table.verify();
+        }
+        // And back: a write thaws its block.
+        for &row in view.keys().step_by(97) {
+            self.update(0, row, rng);
+        }
+        self.end(0, true);
+        let (txn, view) = (self.storage.begin(), self.committed.clone());
+        check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
+    }
+
+    /// Checks that all blocks are frozen for `format`, that their arrays are valid Arrow, and that a block made of these arrays has the same cells.
+    fn check_frozen(&self, format: FreezeFormat) {
+        let schema = self.table.schema();
+        for block in (0..self.table.block_count()).filter_map(|no| self.table.block(BlockNo(no))) {
+            let frozen = block.frozen().expect("all blocks are frozen");
+            assert_eq!(frozen.format(), format);
+            let arrays = frozen.arrays(schema);
+            arrays.iter().for_each(|array| array.to_data().validate_full().unwrap());
+            let columns: Vec<ColumnId> = (0..schema.columns.len() as u16).map(ColumnId).collect();
+            let zones: Vec<_> = columns.iter().map(|&column| frozen.zone(column)).collect();
+            let (limit, presence) = (frozen.slot_limit(), frozen.presence().cloned());
+            let copy = FrozenBlock::from_arrays(schema, format, limit, presence, &arrays, &zones, 0).unwrap();
+            assert_eq!(copy.rows(), frozen.rows());
+            for &column in &columns {
+                assert_eq!(copy.zone(column), frozen.zone(column));
+                for slot in (0..limit).map(Slot).filter(|&slot| frozen.is_present(slot)) {
+                    let (cell, same) = (frozen.read_cell(column, slot), copy.read_cell(column, slot));
+                    assert_eq!(cell, same);
+                    let column_type = schema.columns[column.0 as usize].column_type;
+                    if matches!(column_type, ColumnType::Utf8 | ColumnType::Binary) && !cell.null {
+                        let (mut bytes, mut copied) = (Vec::new(), Vec::new());
+                        frozen.read_view(column, cell.bits, &mut bytes);
+                        copy.read_view(column, same.bits, &mut copied);
+                        assert_eq!(bytes, copied);
+                    }
+                }
+            }
+        }
     }
 
     /// Compares a snapshot with its model. Transactions other than `except` write while the scan is under way.

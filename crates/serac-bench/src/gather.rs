@@ -1,0 +1,212 @@
+//! Transformation of hot blocks into Arrow, with more and more empty slots (figure 12 of the paper): the gather in each format, Snapshot, In-Place.
+//!
+//! Blocks are filled by transactional inserts, then random rows are deleted. *Gather* is `freeze_table`, from hot to frozen, published. *Snapshot* reads
+//! each block row by row in a transaction and appends to Arrow builders. *In-Place* writes every variable-length value (every value, if there are none)
+//! anew by transactional updates, a transaction per block.
+
+use crate::report::Report;
+use crate::setup::{open, text};
+use arrow::array::{ArrayRef, Int64Builder, RecordBatch, StringBuilder};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_storage::{
+    BlockNo, ColumnId, ColumnSchema, ColumnType, DataTable, Durability, FreezeFormat, RowBuffer, RowId, Slot, Storage,
+    TableSchema, Value,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args, Debug)]
+pub struct GatherArguments {
+    /// Blocks of 1 MiB.
+    #[arg(long, default_value_t = 500)]
+    blocks: u32,
+    /// One column of 8 bytes and one of 12 to 24 bytes of text (mixed), two of the first kind (fixed), or two of the second (varlen).
+    #[arg(long, value_enum, default_value_t = Columns::Mixed)]
+    columns: Columns,
+    /// Percentages of empty slots.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 5, 10, 20, 40, 60, 80])]
+    empty: Vec<u32>,
+    /// Different texts; 0 for all different.
+    #[arg(long, default_value_t = 0)]
+    words: u32,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Columns {
+    Mixed,
+    Fixed,
+    Varlen,
+}
+
+impl GatherArguments {
+    fn schema(&self) -> TableSchema {
+        let types = match self.columns {
+            Columns::Mixed => [ColumnType::Int64, ColumnType::Utf8],
+            Columns::Fixed => [ColumnType::Int64; 2],
+            Columns::Varlen => [ColumnType::Utf8; 2],
+        };
+        let columns = types.into_iter().enumerate().map(|(i, column_type)| ColumnSchema {
+            name: format!("c{i}"),
+            column_type,
+            nullable: true,
+        });
+        TableSchema { columns: columns.collect() }
+    }
+
+    /// The text of number `n`: 12 to 24 bytes.
+    fn write_text(&self, n: u64, out: &mut String) {
+        use std::fmt::Write;
+        let n = if self.words == 0 { n } else { n % u64::from(self.words) };
+        let len = 12 + (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 13;
+        out.clear();
+        write!(out, "{n:0len$}").expect("memory");
+    }
+
+    fn fill(&self, empty: u32) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
+        let (storage, table) = open(None, Durability::Off, &self.schema())?;
+        let rows = u64::from(self.blocks) * u64::from(table.layout().slot_count());
+        let mut rng = StdRng::seed_from_u64(7);
+        let (mut first, mut second) = (String::new(), String::new());
+        let mut n = 0;
+        while n < rows {
+            let mut txn = storage.begin();
+            for n in n..rows.min(n + 10_000) {
+                self.write_text(n, &mut first);
+                self.write_text(n + rows, &mut second);
+                let row = match self.columns {
+                    Columns::Mixed => [Value::Int64(n as i64), Value::Bytes(first.as_bytes())],
+                    Columns::Fixed => [Value::Int64(n as i64), Value::Int64(-(n as i64))],
+                    Columns::Varlen => [Value::Bytes(first.as_bytes()), Value::Bytes(second.as_bytes())],
+                };
+                table.insert(&mut txn, &row).map_err(text)?;
+            }
+            txn.commit().map_err(text)?;
+            n += 10_000;
+        }
+        for no in 0..table.block_count() {
+            let mut txn = storage.begin();
+            let limit = table.block(BlockNo(no)).map_or(0, |block| block.slot_limit());
+            for slot in (0..limit).filter(|_| rng.random_range(0..100) < empty) {
+                table.delete(&mut txn, RowId::new(BlockNo(no), Slot(slot))).map_err(text)?;
+            }
+            txn.commit().map_err(text)?;
+        }
+        settle(&storage);
+        Ok((storage, table))
+    }
+}
+
+/// Collects all versions.
+fn settle(storage: &Storage) {
+    let started = Instant::now();
+    while storage.metrics().gc_backlog > 0 && started.elapsed() < Duration::from_secs(30) {
+        storage.run_gc();
+    }
+}
+
+/// Milliseconds per block.
+fn gather(storage: &Storage, table: &Arc<DataTable>, format: FreezeFormat) -> Result<f64, String> {
+    table.set_freeze_format(format);
+    let started = Instant::now();
+    let (frozen, blocks) = storage.freeze_table(table, Duration::from_secs(60));
+    let time = started.elapsed().as_secs_f64() * 1e3;
+    if frozen < blocks { Err(format!("{frozen} of {blocks} blocks froze")) } else { Ok(time / f64::from(blocks)) }
+}
+
+/// Milliseconds per block.
+fn snapshot(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
+    let columns = [ColumnId(0), ColumnId(1)];
+    let schema = Arc::new(arrow::datatypes::Schema::new(
+        table
+            .schema()
+            .columns
+            .iter()
+            .map(|c| {
+                let data_type = match c.column_type {
+                    ColumnType::Utf8 => arrow::datatypes::DataType::Utf8,
+                    other => other.arrow(),
+                };
+                arrow::datatypes::Field::new(&c.name, data_type, true)
+            })
+            .collect::<Vec<_>>(),
+    ));
+    let started = Instant::now();
+    let (mut row, mut batches) = (RowBuffer::default(), Vec::new());
+    for no in (0..table.block_count()).map(BlockNo) {
+        let txn = storage.begin();
+        let (mut numbers, mut texts) =
+            ([Int64Builder::new(), Int64Builder::new()], [StringBuilder::new(), StringBuilder::new()]);
+        for slot in 0..table.block(no).map_or(0, |block| block.slot_limit()) {
+            if !table.read(txn.snapshot(), RowId::new(no, Slot(slot)), &columns, &mut row) {
+                continue;
+            }
+            for i in 0..2 {
+                match row.value(i) {
+                    Value::Int64(value) => numbers[i].append_value(value),
+                    Value::Bytes(bytes) => texts[i].append_value(std::str::from_utf8(bytes).map_err(text)?),
+                    other => return Err(format!("{other:?}")),
+                }
+            }
+        }
+        let arrays = (0..2).map(|i| match table.schema().columns[i].column_type {
+            ColumnType::Utf8 => Arc::new(texts[i].finish()) as ArrayRef,
+            _ => Arc::new(numbers[i].finish()) as ArrayRef,
+        });
+        batches.push(RecordBatch::try_new(schema.clone(), arrays.collect()).map_err(text)?);
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e3 / f64::from(table.block_count()))
+}
+
+/// Milliseconds per block.
+fn in_place(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
+    let all = [ColumnId(0), ColumnId(1)];
+    let is_text = |column: &ColumnId| table.schema().columns[column.0 as usize].column_type == ColumnType::Utf8;
+    let mut columns: Vec<ColumnId> = all.into_iter().filter(is_text).collect();
+    if columns.is_empty() {
+        columns = all.to_vec();
+    }
+    let started = Instant::now();
+    let mut row = RowBuffer::default();
+    for no in (0..table.block_count()).map(BlockNo) {
+        let mut txn = storage.begin();
+        for slot in 0..table.block(no).map_or(0, |block| block.slot_limit()) {
+            let id = RowId::new(no, Slot(slot));
+            if table.read(txn.snapshot(), id, &columns, &mut row) {
+                table.update(&mut txn, id, &columns, &row.values()).map_err(text)?;
+            }
+        }
+        txn.commit().map_err(text)?;
+    }
+    let time = started.elapsed().as_secs_f64() * 1e3 / f64::from(table.block_count());
+    settle(storage);
+    Ok(time)
+}
+
+pub fn run(arguments: &GatherArguments, report: &mut Report) -> Result<(), String> {
+    report.note(format!("{arguments:?}; milliseconds per block"));
+    for &empty in &arguments.empty {
+        let (storage, table) = arguments.fill(empty)?;
+        let snapshot = snapshot(&storage, &table)?;
+        let view = gather(&storage, &table, FreezeFormat::View)?;
+        drop((storage, table));
+        let (storage, table) = arguments.fill(empty)?;
+        let utf8 = gather(&storage, &table, FreezeFormat::Utf8)?;
+        drop((storage, table));
+        let (storage, table) = arguments.fill(empty)?;
+        let dictionary = gather(&storage, &table, FreezeFormat::Dictionary)?;
+        drop((storage, table));
+        let (storage, table) = arguments.fill(empty)?;
+        let in_place = in_place(&storage, &table)?;
+        report.row(&[
+            ("empty %", json!(empty)),
+            ("gather, view", json!(view)),
+            ("gather, utf8", json!(utf8)),
+            ("compress, dictionary", json!(dictionary)),
+            ("snapshot", json!(snapshot)),
+            ("in place", json!(in_place)),
+        ]);
+    }
+    Ok(())
+}

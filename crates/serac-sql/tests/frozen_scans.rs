@@ -1,0 +1,174 @@
+//! Scans of frozen blocks: without copies, by dictionary codes, and with the answers that hot blocks give.
+//!
+//! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
+
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_storage::BlockNo;
+use std::collections::HashSet;
+
+async fn batches(session: &mut Session, sql: &str) -> Vec<RecordBatch> {
+    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
+        Some(StatementResult::Rows { batches, .. }) => batches,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn text(session: &mut Session, sql: &str) -> String {
+    pretty_format_batches(&batches(session, sql).await).unwrap().to_string()
+}
+
+fn session() -> (Database, Session) {
+    let database = Database::in_memory().unwrap();
+    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).unwrap();
+    (database, Session::new(&db))
+}
+
+/// Where the array's buffers lie.
+fn addresses(array: &ArrayRef) -> Vec<usize> {
+    let data = array.to_data();
+    data.buffers().iter().chain(data.nulls().map(|nulls| nulls.buffer())).map(|b| b.as_ptr() as usize).collect()
+}
+
+#[tokio::test]
+async fn a_scan_gives_the_frozen_blocks_own_buffers() {
+    let (database, mut session) = session();
+    let create = "CREATE TABLE t (id BIGINT, day DATE, name TEXT, flag SMALLINT);
+                  INSERT INTO t SELECT i, DATE '2020-01-01' + (i / 100)::INT, 'a name that needs the heap ' || i, \
+                    CASE WHEN i % 3 = 0 THEN 1 END FROM generate_series(1, 100000) AS g (i);
+                  FREEZE TABLE t";
+    session.execute(create).await.unwrap();
+    let table = database.catalog().table("public", "t").unwrap().clone();
+    let mut owned = HashSet::new();
+    for no in 0..table.data.block_count() {
+        let block = table.data.block(BlockNo(no)).unwrap();
+        let frozen = block.frozen().expect("the block is frozen");
+        frozen.arrays(table.data.schema()).iter().for_each(|array| owned.extend(addresses(array)));
+    }
+    let found = batches(&mut session, "SELECT name, id, flag, day FROM t").await;
+    assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 100_000);
+    for (i, array) in found.iter().flat_map(RecordBatch::columns).enumerate() {
+        for address in addresses(array) {
+            assert!(owned.contains(&address), "column {} was copied", i % 4);
+        }
+    }
+}
+
+#[tokio::test]
+async fn blocks_without_the_word_are_skipped() {
+    let (_, mut session) = session();
+    let create = "CREATE TABLE t (id INT, kind TEXT, data BYTEA) WITH (freeze_format = dictionary);
+                  INSERT INTO t SELECT i, CASE WHEN i > 99000 THEN 'the late kind' ELSE 'kind ' || i % 5 END, \
+                    CASE WHEN i % 2 = 0 THEN 'even'::BYTEA ELSE 'odd'::BYTEA END FROM generate_series(1, 100000) AS g (i);
+                  FREEZE TABLE t";
+    session.execute(create).await.unwrap();
+    let blocks = text(&mut session, "SELECT count(*) AS n FROM serac_blocks").await;
+    let blocks: usize = blocks.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    assert!(blocks > 1);
+    for (filter, rows, skipped) in [
+        ("kind = 'nowhere'", 0, blocks),
+        ("kind = 'the late kind'", 1_000, blocks - 1),
+        ("kind IN ('the late kind', 'x', 'y', 'z', 'nowhere')", 1_000, blocks - 1),
+        ("kind IN ('the late kind', 'kind 3', 'y', 'z', 'nowhere')", 1_000 + 19_800, 0),
+        ("kind = 'nowhere' OR kind = 'kind 1'", 19_800, 0),
+        ("data = 'neither'::BYTEA AND kind LIKE '%'", 0, blocks),
+        ("kind LIKE '%late%'", 1_000, 0),
+        ("kind NOT IN ('nowhere')", 100_000, 0),
+    ] {
+        let plan = text(&mut session, &format!("EXPLAIN ANALYZE SELECT id FROM t WHERE {filter}")).await;
+        let scan = plan.lines().find(|line| line.contains("SeracScanExec")).unwrap();
+        let found = batches(&mut session, &format!("SELECT id FROM t WHERE {filter}")).await;
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{filter}");
+        assert!(scan.contains(&format!("blocks_skipped={skipped}")), "{filter}: {skipped} blocks\n{scan}");
+    }
+}
+
+const WORDS: [&str; 7] =
+    ["", "short", "exactly 12 b", "thirteen byte", "a word that needs the heap", "a word that differs late", "ßé 中"];
+
+/// A condition on one column or a few.
+fn condition(rng: &mut StdRng, depth: u32) -> String {
+    let pick = |rng: &mut StdRng| match rng.random_range(0..8) {
+        0 => "nowhere".to_owned(),
+        1 => format!("name {}", rng.random_range(0..3_000)),
+        _ => WORDS[rng.random_range(0..WORDS.len())].to_owned(),
+    };
+    let column = ["kind", "kind", "name", "data"][rng.random_range(0..4)];
+    let literal = |rng: &mut StdRng| {
+        let cast = if column == "data" { "::BYTEA" } else { "" };
+        format!("'{}'{cast}", pick(rng))
+    };
+    match rng.random_range(0..if depth > 0 { 12 } else { 9 }) {
+        0 | 1 => format!("{column} = {}", literal(rng)),
+        2 => format!("{column} <> {}", literal(rng)),
+        3 => {
+            let list: Vec<String> = (0..rng.random_range(1..7)).map(|_| literal(rng)).collect();
+            let not = if rng.random_bool(0.3) { "NOT " } else { "" };
+            format!("{column} {not}IN ({})", list.join(", "))
+        }
+        4 => format!("{column} {} {}", ["<", "<=", ">", ">="][rng.random_range(0..4)], literal(rng)),
+        5 => format!("{column} IS {}NULL", if rng.random_bool(0.5) { "NOT " } else { "" }),
+        6 => format!("id % {} = 0", rng.random_range(1..5)),
+        7 if column != "data" => {
+            let word = pick(rng);
+            let part: String = word.chars().skip(1).take(6).collect();
+            let not = if rng.random_bool(0.3) { "NOT " } else { "" };
+            format!("{column} {not}LIKE '%{part}%'")
+        }
+        7 => format!("octet_length({column}) > {}", rng.random_range(0..20)),
+        8 => format!("coalesce({column}, {}) = {}", literal(rng), literal(rng)),
+        9 => format!("({} OR {})", condition(rng, depth - 1), condition(rng, depth - 1)),
+        10 => format!("({} AND {})", condition(rng, depth - 1), condition(rng, depth - 1)),
+        _ => format!("NOT ({})", condition(rng, depth - 1)),
+    }
+}
+
+#[tokio::test]
+async fn every_format_gives_the_answers_of_hot_blocks() {
+    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
+    println!("SERAC_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (_, mut session) = session();
+    let formats = ["never", "view", "utf8", "dictionary"];
+    let rows: Vec<String> = (0..3_000)
+        .map(|id| {
+            let word = |rng: &mut StdRng| match rng.random_range(0..10) {
+                0 => "NULL".to_owned(),
+                _ => format!("'{}'", WORDS[rng.random_range(0..WORDS.len())]),
+            };
+            let kind = word(&mut rng);
+            let name = if id % 50 == 0 { "NULL".into() } else { format!("'name {id}'") };
+            let data = word(&mut rng);
+            format!("({id}, {kind}, {name}, {data}::BYTEA)")
+        })
+        .collect();
+    for format in formats {
+        let create = format!(
+            "CREATE TABLE {format}_t (id INT, kind TEXT, name TEXT, data BYTEA) WITH (freeze_format = {format});
+             INSERT INTO {format}_t VALUES {};
+             DELETE FROM {format}_t WHERE id % 11 = 3",
+            rows.join(", ")
+        );
+        session.execute(&create).await.unwrap();
+        if format != "never" {
+            session.execute(&format!("FREEZE TABLE {format}_t")).await.unwrap();
+        }
+    }
+    let states = text(&mut session, "SELECT DISTINCT state, format FROM serac_blocks ORDER BY 1, 2").await;
+    assert!(states.contains("dictionary") && states.contains("utf8") && states.contains("hot"), "{states}");
+    for _ in 0..if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 120 } {
+        let filter = condition(&mut rng, 2);
+        let mut expected = None;
+        for format in formats {
+            let sql =
+                format!("SELECT id, kind, name, encode(data, 'hex') AS hex FROM {format}_t WHERE {filter} ORDER BY id");
+            let answer = text(&mut session, &sql).await;
+            let expected = expected.get_or_insert_with(|| answer.clone());
+            assert!(answer == *expected, "SERAC_SEED={seed}: {sql}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A frozen block: canonical Arrow, immutable, without a version column (§4).
+//!
+//! Every slot up to the limit has a value in every column; whether the slot holds a row is the presence bitmap's business (none where all do).
+//! Values of a fixed width are Arrow's physical types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
+//! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks for (see [`column`]), without garbage, or with very
+//! little. All buffers are reference-counted: what is lent out lives as long as anyone holds it, whatever becomes of the block.
+//!
+//! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a block where its values occur less than twice on the
+//! average, or where codes and dictionary would take no less memory than the views. So a block may hold columns of both kinds, and neighbouring blocks
+//! may differ; readers ask the column.
+
+mod column;
+mod format;
+mod gather;
+mod strings;
+
+use crate::block::{Cell, HotBlock};
+use crate::error::{Result, StorageError};
+use crate::heap::{INLINE_BYTES, View, view_len};
+use crate::ids::{BlockNo, ColumnId, Slot};
+use crate::layout::{BlockLayout, bitmap_bytes};
+use crate::types::{ColumnType, PhysicalType, TableSchema};
+use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+pub(crate) use column::FrozenColumn;
+pub use format::FreezeFormat;
+use std::sync::Arc;
+pub use strings::ColumnDictionary;
+
+/// The smallest and the largest value of a column in a block: integers, dates, times and scaled decimals as 64-bit integers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zone {
+    /// Smallest.
+    pub min: i64,
+    /// Largest.
+    pub max: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FrozenBlock {
+    /// What the block was frozen for; single columns may differ.
+    format: FreezeFormat,
+    limit: u32,
+    presence: Option<BooleanBuffer>,
+    columns: Vec<FrozenColumn>,
+    /// How often the block has been thawed before.
+    thaws: u32,
+}
+
+impl FrozenBlock {
+    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says which slots hold rows (none if all do), and `zones` has an
+    /// entry per column.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] when an array is no form of its column, or lengths differ.
+    pub fn from_arrays(
+        schema: &TableSchema,
+        format: FreezeFormat,
+        limit: u32,
+        presence: Option<BooleanBuffer>,
+        arrays: &[ArrayRef],
+        zones: &[Option<Zone>],
+        thaws: u32,
+    ) -> Result<Self> {
+        if arrays.len() != schema.columns.len() || arrays.len() != zones.len() {
+            let (given, wanted) = (arrays.len(), schema.columns.len());
+            return Err(StorageError::InvalidInput(format!("{given} arrays for {wanted} columns")));
+        }
+        let mut lengths = arrays.iter().map(|array| array.len()).chain(presence.iter().map(BooleanBuffer::len));
+        if let Some(len) = lengths.find(|&len| len != limit as usize) {
+            return Err(StorageError::InvalidInput(format!("{len} values or bits for {limit} slots")));
+        }
+        let columns = schema.columns.iter().zip(arrays).zip(zones);
+        let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
+        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws })
+    }
+
+    /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have (short decimals as Decimal64), with a value for every slot below
+    /// the limit. What stands in a slot without a row means nothing.
+    pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
+        let columns = self.columns.iter().zip(&schema.columns);
+        columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
+    }
+
+    /// A new hot block with the same rows, to become number `no` of its table.
+    pub(crate) fn thaw(&self, layout: &Arc<BlockLayout>, no: BlockNo) -> HotBlock {
+        let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
+        let layout = block.layout();
+        let rows = self.limit as usize;
+        for (column, place) in self.columns.iter().zip(layout.columns()) {
+            let values = column.physical(rows).values;
+            // SAFETY: the block is new: nobody else has it.
+            let target = unsafe { block.exclusive(place.value_offset, values.len()) };
+            target.copy_from_slice(&values);
+            if let Some(nulls) = &column.nulls {
+                let bits = nulls.inner().sliced();
+                let bits = &bits[..bitmap_bytes(rows).min(bits.len())];
+                // SAFETY: as above; another range.
+                unsafe { block.exclusive(place.validity_offset, bits.len()).copy_from_slice(bits) };
+            }
+            if place.physical == PhysicalType::View {
+                self.thaw_heap(&block, column, target.as_chunks_mut().0);
+            }
+        }
+        match &self.presence {
+            None => block.set_present_range(0, self.limit),
+            Some(presence) => presence.set_indices().for_each(|slot| block.set_present(Slot(slot as u32), true)),
+        }
+        // Release: pairs with `slot_limit`.
+        block.insert_cursor().store(self.limit, std::sync::atomic::Ordering::Release);
+        block
+    }
+
+    /// Copies what a column's views name into the heap of the new block, and makes the views name that.
+    fn thaw_heap(&self, block: &HotBlock, column: &FrozenColumn, views: &mut [[u8; 16]]) {
+        let long = |view: &[u8; 16]| view_len(View::from_le_bytes(*view)) > INLINE_BYTES;
+        let holds = |slot: usize| {
+            self.is_present(Slot(slot as u32)) && column.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(slot))
+        };
+        (0..views.len()).filter(|&slot| !holds(slot)).for_each(|slot| views[slot] = [0; 16]);
+        let slots: Vec<usize> = (0..views.len()).filter(|&slot| long(&views[slot])).collect();
+        let old: Vec<View> = slots.iter().map(|&slot| View::from_le_bytes(views[slot])).collect();
+        let total = old.iter().map(|&view| view_len(view)).sum();
+        let (mut at, values) = (slots.iter(), old.iter().map(|&view| Some(column.heap_value(view))));
+        let appended = block.heap().append_all(total, values, |view| {
+            let slot = *at.next().expect("a view for every value");
+            views[slot] = view.expect("a view for a value").to_le_bytes();
+        });
+        appended.expect("the values were in a block before");
+    }
+
+    /// Slots below which rows lie.
+    pub fn slot_limit(&self) -> u32 {
+        self.limit
+    }
+    /// Which slots hold rows; none if all do.
+    pub fn presence(&self) -> Option<&BooleanBuffer> {
+        self.presence.as_ref()
+    }
+    /// Rows.
+    pub fn rows(&self) -> u32 {
+        self.presence.as_ref().map_or(self.limit, |presence| presence.count_set_bits() as u32)
+    }
+    /// Whether the slot holds a row.
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
+    }
+    /// The smallest and largest value of a column; none where that is not known (or there is no value).
+    pub fn zone(&self, column: ColumnId) -> Option<Zone> {
+        self.columns[column.0 as usize].zone
+    }
+    /// The format that the block was frozen for.
+    pub fn format(&self) -> FreezeFormat {
+        self.format
+    }
+    /// How often the block had been thawed before it froze.
+    pub fn thaws(&self) -> u32 {
+        self.thaws
+    }
+    /// Bytes of the heaps, and of dictionaries' words.
+    pub fn heap_bytes(&self) -> usize {
+        self.columns.iter().map(FrozenColumn::heap_bytes).sum()
+    }
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> usize {
+        let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
+        self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence
+    }
+
+    /// Reads a cell; the slot must lie below the limit.
+    #[inline]
+    pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
+        self.column(column).read_cell(slot.0 as usize)
+    }
+    /// The bytes that a view of `column` names.
+    pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
+        self.column(column).read_view(view, out);
+    }
+
+    /// A column.
+    #[inline]
+    pub(crate) fn column(&self, column: ColumnId) -> &FrozenColumn {
+        &self.columns[column.0 as usize]
+    }
+}
+
+fn zone_of(
+    column_type: ColumnType,
+    values: &Buffer,
+    nulls: Option<&NullBuffer>,
+    presence: Option<&BooleanBuffer>,
+) -> Option<Zone> {
+    fn of<T: Copy + Ord + Into<i64>>(
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+        presence: Option<&BooleanBuffer>,
+    ) -> Option<Zone> {
+        let (min, max) = if nulls.is_none() && presence.is_none() {
+            (values.iter().min()?, values.iter().max()?)
+        } else {
+            let holds = |i: usize| nulls.is_none_or(|n| n.is_valid(i)) && presence.is_none_or(|p| p.value(i));
+            let held = || values.iter().enumerate().filter(|(i, _)| holds(*i)).map(|(_, value)| value);
+            (held().min()?, held().max()?)
+        };
+        Some(Zone { min: (*min).into(), max: (*max).into() })
+    }
+    match column_type {
+        ColumnType::Int16 => of(values.typed_data::<i16>(), nulls, presence),
+        ColumnType::Int32 | ColumnType::Date => of(values.typed_data::<i32>(), nulls, presence),
+        ColumnType::Int64 | ColumnType::Time | ColumnType::Timestamp { .. } => {
+            of(values.typed_data::<i64>(), nulls, presence)
+        }
+        ColumnType::Decimal { precision, .. } if precision <= 18 => of(values.typed_data::<i64>(), nulls, presence),
+        _ => None,
+    }
+}
