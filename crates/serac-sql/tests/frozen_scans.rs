@@ -99,8 +99,8 @@ fn condition(rng: &mut StdRng, depth: u32) -> String {
     };
     let column = ["kind", "kind", "name", "data"][rng.random_range(0..4)];
     let literal = |rng: &mut StdRng| {
-        let cast = if column == "data" { "::BYTEA" } else { "" };
-        format!("'{}'{cast}", pick(rng))
+        let text = pick(rng);
+        if column == "data" { format!("CAST('{text}' AS BYTEA)") } else { format!("'{text}'") }
     };
     match rng.random_range(0..if depth > 0 { 12 } else { 9 }) {
         0 | 1 => format!("{column} = {}", literal(rng)),
