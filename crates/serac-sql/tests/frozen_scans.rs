@@ -119,7 +119,7 @@ fn condition(rng: &mut StdRng, depth: u32) -> String {
             let not = if rng.random_bool(0.3) { "NOT " } else { "" };
             format!("{column} {not}LIKE '%{part}%'")
         }
-        7 | 8 if column == "data" => format!("{column} IS NOT DISTINCT FROM {}", literal(rng)),
+        7 | 8 if column == "data" => format!("({column} IS NOT DISTINCT FROM {})", literal(rng)),
         7 | 8 => format!("coalesce({column}, {}) = {}", literal(rng), literal(rng)),
         9 => format!("({} OR {})", condition(rng, depth - 1), condition(rng, depth - 1)),
         10 => format!("({} AND {})", condition(rng, depth - 1), condition(rng, depth - 1)),
