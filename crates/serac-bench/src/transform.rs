@@ -1,7 +1,7 @@
 //! Transactions beside the transformation of cold blocks (figure 10 of the paper), and the price of the cold threshold.
 
 use crate::report::{Report, median};
-use crate::setup::{Folder, OneTable, text};
+use crate::setup::{Folder, OneTable, cpu_seconds, text};
 use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -283,7 +283,7 @@ fn orders(arguments: &TransformArguments, workers: usize, freeze_after: Option<D
     let table = |name: &str| catalog.table("public", name).map_err(text).cloned();
     let [orders, order_line, history] = [table("orders")?, table("order_line")?, table("history")?];
     let stop = AtomicBool::new(false);
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), cpu_seconds());
     let done: u64 = std::thread::scope(|scope| {
         let work = |warehouse: usize| {
             let mut client = Client {
@@ -314,7 +314,7 @@ fn orders(arguments: &TransformArguments, workers: usize, freeze_after: Option<D
     })
     .map_err(text)?;
     let rate = done as f64 / started.elapsed().as_secs_f64();
-    let mut figures = Vec::new();
+    let mut figures = vec![("CPU µs each".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64)];
     for (name, table) in [("order", &orders), ("order_line", &order_line), ("history", &history)] {
         let (frozen, _) = shares(&table.data);
         figures.push((format!("{name} blocks"), f64::from(table.data.block_count())));
@@ -355,7 +355,7 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
     if freeze_after.is_some() {
         storage.freeze_table(&table, Duration::from_secs(30));
     }
-    let stop = AtomicBool::new(false);
+    let (stop, cpu) = (AtomicBool::new(false), cpu_seconds());
     let (done, busy): (u64, f64) = std::thread::scope(|scope| {
         let work = |worker: usize| {
             let (storage, table, ids, stop) = (&storage, &table, &ids, &stop);
@@ -391,6 +391,7 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
     .map_err(text)?;
     let (frozen, on_the_way) = shares(&table);
     let figures = vec![
+        ("CPU µs each".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64),
         ("updates/s asked for".to_owned(), (arguments.rate * workers as u64) as f64),
         ("blocks".to_owned(), f64::from(table.block_count())),
         ("frozen".to_owned(), frozen),
