@@ -5,6 +5,7 @@
 mod attributes;
 mod commits;
 mod compaction;
+mod cubit;
 mod freeze;
 mod frozen_scan;
 mod gather;
@@ -32,6 +33,14 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Benchmark {
+    /// Bitmap indexes under updates: CUBIT-lf, CUBIT-lk, UpBit+, UCB+, In-place+ (the evaluation of the CUBIT paper).
+    Cubit(cubit::CubitArguments),
+    /// Bitmap indexes at rest: build rate, memory and query times by number of values.
+    CubitSizes {
+        /// Rows.
+        #[arg(long, default_value_t = 10_000_000)]
+        rows: u64,
+    },
     /// The 22 TPC-H queries in memory, results compared with DuckDB's.
     Tpch(tpch::TpchArguments),
     /// Bulk load of lineitem from Arrow batches in memory.
@@ -92,6 +101,8 @@ fn main() -> Result<(), String> {
     let arguments = Arguments::parse();
     let mut report = report::Report::new(arguments.json);
     match arguments.benchmark {
+        Benchmark::Cubit(arguments) => cubit::run(&arguments, &mut report),
+        Benchmark::CubitSizes { rows } => cubit::sizes(rows, &mut report),
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),

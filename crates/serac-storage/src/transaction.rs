@@ -139,7 +139,7 @@ impl TransactionManager {
     }
 
     /// The start timestamps of all running transactions, ascending, and the clock as it was then.
-    pub(crate) fn active_starts(&self) -> (Vec<u64>, u64) {
+    pub fn active_starts(&self) -> (Vec<u64>, u64) {
         let active = self.active.lock();
         (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
     }

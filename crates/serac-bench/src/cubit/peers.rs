@@ -1,0 +1,227 @@
+//! The indexes of the evaluation, behind one face: ours and the peers (appendix §E), which are written here after their descriptions.
+//!
+//! Every index is told a row's old value, as a database's table would tell it; so no peer pays for finding it.
+
+use super::wah::Wah;
+use parking_lot::{Mutex, RwLock};
+use serac_index::cubit::{
+    Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, Statistics, TransactionCell, Variant,
+};
+use serac_storage::transaction::TransactionManager;
+use serac_storage::{BlockNo, RowId, Slot, Timestamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An index under test. Values are numbers from 0, rows too.
+pub trait Index: Sync {
+    fn count(&self, value: usize) -> u64;
+    /// The row's value changes; None: the row was not there, or is gone.
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>);
+    fn statistics(&self) -> Option<Statistics> {
+        None
+    }
+}
+
+pub fn row_id(row: u64) -> RowId {
+    RowId::new(BlockNo((row >> 16) as u32), Slot((row & 0xFFFF) as u32))
+}
+pub fn key(value: usize) -> Key {
+    Key::new(&[&[1], &(value as u32).to_be_bytes()[..]].concat())
+}
+
+/// CUBIT-lf and CUBIT-lk, with the database's transactions.
+pub struct Ours {
+    manager: Arc<TransactionManager>,
+    pub index: Cubit,
+    keys: Vec<Key>,
+}
+
+impl Ours {
+    pub fn new(values: &[u16], cardinality: usize, options: Options) -> Self {
+        let manager = TransactionManager::new(Timestamp(1), None);
+        let keys: Vec<Key> = (0..cardinality).map(key).collect();
+        let mut builder = Builder::default();
+        for (row, value) in values.iter().enumerate() {
+            builder.push(&keys[*value as usize], row_id(row as u64));
+        }
+        let index = builder.finish(manager.now(), manager.clone(), options);
+        Self { manager, index, keys }
+    }
+    pub fn manager(&self) -> &Arc<TransactionManager> {
+        &self.manager
+    }
+}
+
+impl Index for Ours {
+    fn count(&self, value: usize) -> u64 {
+        let txn = self.manager.begin();
+        self.index.count(Predicate::Equals(&self.keys[value]), txn.snapshot(), None)
+    }
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
+        let mut txn = self.manager.begin();
+        let mut changes = Changes::default();
+        let (row, key) = (row_id(row), |value: usize| self.keys[value].clone());
+        match (old, new) {
+            (Some(old), Some(new)) => changes.update(row, key(old), key(new)),
+            (Some(old), None) => changes.delete(row, key(old)),
+            (None, Some(new)) => changes.insert(row, key(new)),
+            (None, None) => {}
+        }
+        let cell = TransactionCell::of(&mut txn);
+        self.index.publish(changes, &cell);
+        txn.commit().expect("without a log no commit fails");
+    }
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.index.statistics())
+    }
+}
+
+pub fn ours(values: &[u16], cardinality: usize, variant: Variant, merge_threshold: u64) -> Ours {
+    Ours::new(values, cardinality, Options { variant, merge_threshold, ..Options::default() })
+}
+
+fn positions(values: &[u16], cardinality: usize) -> Vec<Vec<u64>> {
+    let mut positions = vec![Vec::new(); cardinality];
+    values.iter().enumerate().for_each(|(row, value)| positions[*value as usize].push(row as u64));
+    positions
+}
+fn wah_vectors(values: &[u16], cardinality: usize) -> Vec<Wah> {
+    positions(values, cardinality).iter().map(|bits| Wah::from_sorted(bits)).collect()
+}
+
+/// In-place+: value bitvectors only, one reader-writer latch.
+pub struct InPlace(RwLock<Vec<Wah>>);
+
+impl InPlace {
+    pub fn new(values: &[u16], cardinality: usize) -> Self {
+        Self(RwLock::new(wah_vectors(values, cardinality)))
+    }
+}
+
+impl Index for InPlace {
+    fn count(&self, value: usize) -> u64 {
+        self.0.read()[value].count()
+    }
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
+        let mut vectors = self.0.write();
+        for value in [old, new].into_iter().flatten() {
+            vectors[value].flip(row);
+        }
+    }
+}
+
+/// In place on our own bitvectors, whose containers can be changed one by one: not in the paper, for what the representation alone gives.
+/// No snapshots, no transactions.
+pub struct InPlaceRoaring(RwLock<Vec<Bitvector>>);
+
+impl InPlaceRoaring {
+    pub fn new(values: &[u16], cardinality: usize) -> Self {
+        let vectors = positions(values, cardinality).into_iter();
+        Self(RwLock::new(vectors.map(|bits| Bitvector::from_sorted(bits.into_iter().map(row_id))).collect()))
+    }
+}
+
+impl Index for InPlaceRoaring {
+    fn count(&self, value: usize) -> u64 {
+        self.0.read()[value].cardinality()
+    }
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
+        let mut vectors = self.0.write();
+        for (value, bit) in [(old, false), (new, true)] {
+            if let Some(value) = value {
+                vectors[value].set(row_id(row), bit);
+            }
+        }
+    }
+}
+
+/// UCB+: value bitvectors, an existence bitvector, and appended rows in place of updated ones; one reader-writer latch.
+pub struct Ucb {
+    vectors: RwLock<(Vec<Wah>, Wah)>,
+    /// Where each row is now.
+    places: Vec<AtomicU64>,
+    end: AtomicU64,
+}
+
+impl Ucb {
+    pub fn new(values: &[u16], cardinality: usize, rows: usize) -> Self {
+        let all: Vec<u64> = (0..values.len() as u64).collect();
+        Self {
+            vectors: RwLock::new((wah_vectors(values, cardinality), Wah::from_sorted(&all))),
+            places: (0..rows as u64).map(AtomicU64::new).collect(),
+            end: AtomicU64::new(values.len() as u64),
+        }
+    }
+}
+
+impl Index for Ucb {
+    fn count(&self, value: usize) -> u64 {
+        let vectors = self.vectors.read();
+        vectors.0[value].and_count(&vectors.1)
+    }
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
+        let mut vectors = self.vectors.write();
+        let place = &self.places[row as usize];
+        if old.is_some() {
+            vectors.1.flip(place.load(Ordering::Relaxed));
+        }
+        if let Some(new) = new {
+            let end = self.end.fetch_add(1, Ordering::Relaxed);
+            place.store(end, Ordering::Relaxed);
+            vectors.0[new].flip(end);
+            vectors.1.flip(end);
+        }
+    }
+}
+
+/// UpBit+: a value bitvector and an update bitvector per value with a latch for both, merged when a query finds the latter long.
+pub struct UpBit {
+    values: Vec<RwLock<(Wah, Wah, usize)>>,
+    /// Guards the number of rows, which inserts raise.
+    rows: Mutex<u64>,
+}
+
+/// Bits in an update bitvector from which on a query merges it (the published setting of CUBIT and of UpBit alike).
+const UPBIT_MERGE: usize = 20;
+
+impl UpBit {
+    pub fn new(values: &[u16], cardinality: usize) -> Self {
+        let vectors = wah_vectors(values, cardinality).into_iter();
+        Self {
+            values: vectors.map(|vb| RwLock::new((vb, Wah::default(), 0))).collect(),
+            rows: Mutex::new(values.len() as u64),
+        }
+    }
+}
+
+impl Index for UpBit {
+    fn count(&self, value: usize) -> u64 {
+        let latch = &self.values[value];
+        let bits = latch.read();
+        if bits.2 <= UPBIT_MERGE {
+            return bits.0.xor_count(&bits.1);
+        }
+        drop(bits);
+        let mut bits = latch.write();
+        *bits = (bits.0.xor(&bits.1), Wah::default(), 0);
+        bits.0.count()
+    }
+    fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
+        if old.is_none() {
+            let mut rows = self.rows.lock();
+            *rows = (*rows).max(row + 1);
+        }
+        // Both latches at once, in order of values, so that a query sees the row once.
+        let mut values: Vec<usize> = [old, new].into_iter().flatten().collect();
+        values.sort_unstable();
+        values.dedup();
+        if old == new {
+            return;
+        }
+        let mut latches: Vec<_> = values.iter().map(|value| self.values[*value].write()).collect();
+        for bits in &mut latches {
+            bits.1.flip(row);
+            bits.2 += 1;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Bitvectors: sets of rows, as one [`Container`] per block (Roaring, with a block as the unit).
+//!
+//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share, so that a changed copy costs one chunk and the
+//! containers that the changes touch. Every level carries its cardinality: counting reads one number.
+
+use super::container::{Container, Words};
+use serac_storage::{BlockNo, RowId, Slot};
+use std::ops::Range;
+use std::sync::Arc;
+
+const BLOCKS_PER_CHUNK: usize = 16;
+
+/// A row as `block << 16 | slot`: bitvectors know no gap between the slots of neighbouring blocks.
+pub(crate) fn compact(row: RowId) -> u64 {
+    (row.block().0 as u64) << 16 | row.slot().0 as u64
+}
+#[cfg(test)]
+pub(crate) fn expand(row: u64) -> RowId {
+    RowId::new(BlockNo((row >> 16) as u32), Slot((row & 0xFFFF) as u32))
+}
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    cardinality: u32,
+    /// Bit i: block i of the chunk has a container.
+    present: u16,
+    /// Those containers, in block order.
+    containers: Vec<Container>,
+}
+
+impl Chunk {
+    fn position(&self, block: usize) -> Result<usize, usize> {
+        let before = (self.present & ((1 << block) - 1)).count_ones() as usize;
+        if self.present >> block & 1 == 1 { Ok(before) } else { Err(before) }
+    }
+    fn get(&self, block: usize) -> Option<&Container> {
+        self.position(block).ok().map(|at| &self.containers[at])
+    }
+    fn set(&mut self, block: usize, container: Option<Container>) {
+        let old = match (self.position(block), container) {
+            (Ok(at), Some(container)) => {
+                self.cardinality += container.cardinality();
+                std::mem::replace(&mut self.containers[at], container).cardinality()
+            }
+            (Ok(at), None) => {
+                self.present &= !(1 << block);
+                self.containers.remove(at).cardinality()
+            }
+            (Err(at), Some(container)) => {
+                self.cardinality += container.cardinality();
+                self.present |= 1 << block;
+                self.containers.insert(at, container);
+                0
+            }
+            (Err(_), None) => 0,
+        };
+        self.cardinality -= old;
+    }
+    fn blocks(&self) -> impl Iterator<Item = (usize, &Container)> {
+        let mut left = self.present;
+        self.containers.iter().map(move |container| {
+            let block = left.trailing_zeros() as usize;
+            left &= left - 1;
+            (block, container)
+        })
+    }
+}
+
+/// A set of rows.
+#[derive(Clone, Debug, Default)]
+pub struct Bitvector {
+    cardinality: u64,
+    chunks: Vec<Option<Arc<Chunk>>>,
+}
+
+impl Bitvector {
+    /// The bitvector of ascending, different rows.
+    pub fn from_sorted(rows: impl IntoIterator<Item = RowId>) -> Self {
+        Self::from_sorted_compact(rows.into_iter().map(compact))
+    }
+    pub(crate) fn from_sorted_compact(rows: impl IntoIterator<Item = u64>) -> Self {
+        let (mut result, mut block, mut slots) = (Self::default(), 0, Vec::new());
+        for row in rows {
+            if row >> 16 != block {
+                result.set_container(block as usize, Container::from_sorted(&slots));
+                slots.clear();
+                block = row >> 16;
+            }
+            slots.push(row as u16);
+        }
+        result.set_container(block as usize, Container::from_sorted(&slots));
+        result
+    }
+
+    fn set_container(&mut self, block: usize, container: Option<Container>) {
+        let at = block / BLOCKS_PER_CHUNK;
+        if at >= self.chunks.len() {
+            if container.is_none() {
+                return;
+            }
+            self.chunks.resize(at + 1, None);
+        }
+        let chunk = Arc::make_mut(self.chunks[at].get_or_insert_default());
+        self.cardinality -= chunk.cardinality as u64;
+        chunk.set(block % BLOCKS_PER_CHUNK, container);
+        self.cardinality += chunk.cardinality as u64;
+        if chunk.present == 0 {
+            self.chunks[at] = None;
+        }
+    }
+
+    /// Rows.
+    pub fn cardinality(&self) -> u64 {
+        self.cardinality
+    }
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.cardinality == 0
+    }
+    /// Blocks that have rows.
+    pub(crate) fn block_count(&self) -> usize {
+        self.chunks.iter().flatten().map(|chunk| chunk.containers.len()).sum()
+    }
+    /// Bytes in memory; containers that versions share are counted in each.
+    pub fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter().flatten();
+        size_of_val(&self.chunks[..])
+            + chunks
+                .map(|c| {
+                    16 + size_of::<Chunk>()
+                        + size_of_val(&c.containers[..])
+                        + c.containers.iter().map(Container::bytes).sum::<usize>()
+                })
+                .sum::<usize>()
+    }
+    /// The rows of one block, if any.
+    pub fn block(&self, block: BlockNo) -> Option<&Container> {
+        let block = block.0 as usize;
+        self.chunks.get(block / BLOCKS_PER_CHUNK)?.as_ref()?.get(block % BLOCKS_PER_CHUNK)
+    }
+    /// The blocks that have rows, ascending, with these.
+    pub fn blocks(&self) -> impl Iterator<Item = (BlockNo, &Container)> {
+        self.chunks.iter().enumerate().filter_map(|(i, chunk)| Some((i, chunk.as_ref()?))).flat_map(|(i, chunk)| {
+            chunk.blocks().map(move |(block, container)| (BlockNo((i * BLOCKS_PER_CHUNK + block) as u32), container))
+        })
+    }
+    /// Whether the row is in the set.
+    pub fn contains(&self, row: RowId) -> bool {
+        self.contains_compact(compact(row))
+    }
+    pub(crate) fn contains_compact(&self, row: u64) -> bool {
+        self.block(BlockNo((row >> 16) as u32)).is_some_and(|container| container.contains(row as u16))
+    }
+    /// All rows, ascending.
+    pub fn rows(&self) -> Vec<RowId> {
+        let mut rows = Vec::with_capacity(self.cardinality as usize);
+        for (block, container) in self.blocks() {
+            container.for_each(|slot| rows.push(RowId::new(block, Slot(slot as u32))));
+        }
+        rows
+    }
+    /// Gives one row its bit.
+    pub fn set(&mut self, row: RowId, bit: bool) {
+        self.apply(&[(compact(row), bit)], &mut Words::default());
+    }
+    /// The rows of a range of blocks.
+    pub fn segment(&self, blocks: Range<u32>) -> Self {
+        let mut result = Self::default();
+        for (block, container) in self.blocks().filter(|(block, _)| blocks.contains(&block.0)) {
+            result.set_container(block.0 as usize, Some(container.clone()));
+        }
+        result
+    }
+
+    /// Gives each of the ascending compact rows its bit.
+    pub(crate) fn apply(&mut self, changes: &[(u64, bool)], scratch: &mut Words) {
+        let mut slots: Vec<(u16, bool)> = Vec::new();
+        for changes in changes.chunk_by(|a, b| a.0 >> 16 == b.0 >> 16) {
+            let block = changes[0].0 >> 16;
+            slots.clear();
+            slots.extend(changes.iter().map(|&(row, bit)| (row as u16, bit)));
+            let after = Container::with_changes(self.block(BlockNo(block as u32)), &slots, scratch);
+            self.set_container(block as usize, after);
+        }
+    }
+
+    fn combine(&self, other: &Self, f: impl Fn(&Container, &Container, &mut Words) -> Option<Container>) -> Self {
+        let (mut result, mut scratch) = (Self::default(), Words::default());
+        result.chunks.resize(self.chunks.len(), None);
+        for (at, (a, b)) in self.chunks.iter().zip(&other.chunks).enumerate() {
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let mut chunk = Chunk::default();
+            for (block, container) in a.blocks() {
+                if let Some(other) = b.get(block) {
+                    chunk.set(block, f(container, other, &mut scratch));
+                }
+            }
+            result.put_chunk(at, chunk);
+        }
+        result
+    }
+    fn put_chunk(&mut self, at: usize, chunk: Chunk) {
+        if chunk.present != 0 {
+            self.cardinality += chunk.cardinality as u64;
+            self.chunks[at] = Some(Arc::new(chunk));
+        }
+    }
+
+    /// Rows in both.
+    pub fn and(&self, other: &Self) -> Self {
+        self.combine(other, Container::and)
+    }
+    /// How many rows are in both.
+    pub fn and_cardinality(&self, other: &Self) -> u64 {
+        let mut scratch = Words::default();
+        let pairs = self.chunks.iter().zip(&other.chunks).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
+        pairs
+            .flat_map(|(a, b)| a.blocks().filter_map(|(block, container)| Some((container, b.get(block)?))))
+            .map(|(a, b)| a.and_cardinality(b, &mut scratch) as u64)
+            .sum()
+    }
+    /// Rows in `self` that are not in `other`.
+    pub fn and_not(&self, other: &Self) -> Self {
+        let (mut result, mut scratch) = (self.clone(), Words::default());
+        for (at, chunk) in self.chunks.iter().enumerate() {
+            let (Some(a), Some(Some(b))) = (chunk, other.chunks.get(at)) else { continue };
+            let mut left = Chunk::default();
+            for (block, container) in a.blocks() {
+                let container = match b.get(block) {
+                    Some(other) => container.and_not(other, &mut scratch),
+                    None => Some(container.clone()),
+                };
+                left.set(block, container);
+            }
+            result.cardinality -= a.cardinality as u64;
+            result.chunks[at] = None;
+            result.put_chunk(at, left);
+        }
+        result
+    }
+    /// Rows in either.
+    pub fn or(&self, other: &Self) -> Self {
+        Self::or_many(&[self, other])
+    }
+    /// Rows in any: each block is put together in a bitmap that stays in the first-level cache.
+    pub fn or_many(vectors: &[&Self]) -> Self {
+        if let [only] = vectors {
+            return (*only).clone();
+        }
+        let (mut result, mut scratch) = (Self::default(), Words::default());
+        result.chunks.resize(vectors.iter().map(|v| v.chunks.len()).max().unwrap_or(0), None);
+        for at in 0..result.chunks.len() {
+            let chunks: Vec<&Arc<Chunk>> =
+                vectors.iter().filter_map(|v| v.chunks.get(at).and_then(Option::as_ref)).collect();
+            if let [only] = chunks[..] {
+                result.cardinality += only.cardinality as u64;
+                result.chunks[at] = Some(only.clone());
+                continue;
+            }
+            let mut chunk = Chunk::default();
+            let mut blocks = chunks.iter().fold(0, |all, chunk| all | chunk.present);
+            while blocks != 0 {
+                let block = blocks.trailing_zeros() as usize;
+                blocks &= blocks - 1;
+                let mut containers = chunks.iter().filter_map(|chunk| chunk.get(block));
+                let first = containers.next().expect("one of them has the block");
+                let container = match containers.next() {
+                    None => Some(first.clone()),
+                    Some(second) => {
+                        first.or_into(&mut scratch);
+                        second.or_into(&mut scratch);
+                        containers.for_each(|container| container.or_into(&mut scratch));
+                        scratch.take()
+                    }
+                };
+                chunk.set(block, container);
+            }
+            result.put_chunk(at, chunk);
+        }
+        result
+    }
+}
+
+/// Rows that come in any order, from many sources.
+#[derive(Debug, Default)]
+pub(crate) struct Scatter {
+    blocks: Vec<Option<Words>>,
+}
+
+impl Scatter {
+    /// Adds a compact row.
+    #[inline]
+    pub(crate) fn set(&mut self, row: u64) {
+        let block = (row >> 16) as usize;
+        if block >= self.blocks.len() {
+            self.blocks.resize_with(block + 1, || None);
+        }
+        self.blocks[block].get_or_insert_default().set(row as u16);
+    }
+    pub(crate) fn finish(self) -> Bitvector {
+        let mut result = Bitvector::default();
+        for (block, words) in self.blocks.into_iter().enumerate() {
+            if let Some(mut words) = words {
+                result.set_container(block, words.take());
+            }
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// Sets with stretches, so that every form of container comes up.
+    fn rows() -> impl Strategy<Value = BTreeSet<u64>> {
+        let stretch = (0u64..130, 0u64..65_536, 1u64..3000, 1u64..40).prop_map(|(block, slot, length, step)| {
+            let slots = (slot..65_536).step_by(step as usize).take(length as usize);
+            slots.map(|slot| block << 16 | slot).collect::<Vec<_>>()
+        });
+        prop::collection::vec(stretch, 0..6).prop_map(|stretches| stretches.into_iter().flatten().collect())
+    }
+    fn vector(rows: &BTreeSet<u64>) -> Bitvector {
+        Bitvector::from_sorted_compact(rows.iter().copied())
+    }
+    #[track_caller]
+    fn check(vector: &Bitvector, expected: &BTreeSet<u64>) {
+        let rows: Vec<u64> = vector.rows().into_iter().map(compact).collect();
+        assert_eq!(rows, expected.iter().copied().collect::<Vec<_>>());
+        assert_eq!(vector.cardinality(), expected.len() as u64);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn agrees_with_sets(a in rows(), b in rows(), c in rows()) {
+            let (x, y, z) = (vector(&a), vector(&b), vector(&c));
+            check(&x, &a);
+            check(&x.and(&y), &(&a & &b));
+            check(&x.and_not(&y), &(&a - &b));
+            check(&x.or(&y), &(&a | &b));
+            check(&Bitvector::or_many(&[&x, &y, &z]), &(&(&a | &b) | &c));
+            prop_assert_eq!(x.and_cardinality(&y), (&a & &b).len() as u64);
+            let mut scatter = Scatter::default();
+            a.iter().rev().chain(&b).for_each(|&row| scatter.set(row));
+            check(&scatter.finish(), &(&a | &b));
+            check(&x.segment(3..70), &a.iter().copied().filter(|row| (3..70).contains(&(row >> 16))).collect());
+            for &row in a.iter().take(50).chain(b.iter().take(50)) {
+                prop_assert_eq!(x.contains_compact(row), a.contains(&row));
+            }
+        }
+
+        #[test]
+        fn changes_apply_to_every_form(a in rows(), b in rows(), dropped in rows()) {
+            let mut changes: Vec<(u64, bool)> = b.iter().map(|&row| (row, true)).collect();
+            changes.extend(dropped.iter().chain(a.iter().step_by(3)).filter(|row| !b.contains(row)).map(|&row| (row, false)));
+            changes.sort_unstable();
+            changes.dedup();
+            let before = vector(&a);
+            let mut after = before.clone();
+            after.apply(&changes, &mut Words::default());
+            let mut expected = a.clone();
+            for (row, bit) in changes {
+                if bit { expected.insert(row) } else { expected.remove(&row) };
+            }
+            check(&after, &expected);
+            check(&before, &a);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What transactions change: their own changes while they run, the timestamp cell that decides about them, and the update log entry
+//! (ULE) that carries them into the Delta Log.
+//!
+//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose bit goes and the value whose bit
+//! comes. They are absolute, not toggles, so that applying a ULE to a vector that has it already changes nothing: readers and merges need not know
+//! exactly where a version of a vector stands in the log, and a merge may be done twice.
+
+use super::bitvector::compact;
+use super::key::Key;
+use serac_storage::transaction::Transaction;
+use serac_storage::{RowId, Timestamp};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const OPEN: u64 = Timestamp::UNCOMMITTED_BIT;
+const ABORTED: u64 = u64::MAX;
+
+/// The fate of one transaction: open, committed at a timestamp, or aborted. All its ULEs, of every index, point to it, so that one
+/// store decides about all of them.
+#[derive(Debug)]
+pub struct TransactionCell(AtomicU64);
+
+impl Default for TransactionCell {
+    fn default() -> Self {
+        Self(AtomicU64::new(OPEN))
+    }
+}
+
+impl TransactionCell {
+    /// A cell that follows the fate of `transaction`: stamped inside the commit's critical section, before the clock moves.
+    pub fn of(transaction: &mut Transaction) -> Arc<Self> {
+        let cell = Arc::new(Self::default());
+        let (committed, aborted) = (cell.clone(), cell.clone());
+        transaction.on_commit(Box::new(move |ts| committed.commit(ts)));
+        transaction.on_abort(Box::new(move || aborted.abort()));
+        cell
+    }
+    /// Commits everything that points here. To be called before any snapshot of `ts` or later can begin.
+    pub fn commit(&self, ts: Timestamp) {
+        // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
+        self.0.store(ts.0, Ordering::Release);
+    }
+    /// Makes sure that nobody ever sees what points here.
+    pub fn abort(&self) {
+        // Release: as in `commit`.
+        self.0.store(ABORTED, Ordering::Release);
+    }
+    fn get(&self) -> u64 {
+        // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the clock had moved past the stamp, so it finds it.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What became of the transaction of a ULE, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Open,
+    Committed(u64),
+    Aborted,
+}
+
+/// One row changes its value; the row is in compact form.
+#[derive(Clone, Debug)]
+struct RowChange {
+    row: u64,
+    old: Option<Key>,
+    new: Option<Key>,
+}
+
+/// What one transaction has changed in one index and only it sees. Dropping it forgets it.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    list: Vec<RowChange>,
+}
+
+impl Changes {
+    /// The row is there from now on, with the value.
+    pub fn insert(&mut self, row: RowId, value: Key) {
+        self.list.push(RowChange { row: compact(row), old: None, new: Some(value) });
+    }
+    /// The row, which had the value, is gone.
+    pub fn delete(&mut self, row: RowId, value: Key) {
+        self.list.push(RowChange { row: compact(row), old: Some(value), new: None });
+    }
+    /// The row's value changes.
+    pub fn update(&mut self, row: RowId, old: Key, new: Key) {
+        if old != new {
+            self.list.push(RowChange { row: compact(row), old: Some(old), new: Some(new) });
+        }
+    }
+    /// A row with the value moves.
+    pub fn move_row(&mut self, from: RowId, to: RowId, value: Key) {
+        self.delete(from, value.clone());
+        self.insert(to, value);
+    }
+    /// Changes so far: a savepoint.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Forgets everything since the savepoint at which there were `length` changes.
+    pub fn rollback_to(&mut self, length: usize) {
+        self.list.truncate(length);
+    }
+
+    /// Bits that change, in order: (value, row, bit).
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Key, u64, bool)) {
+        for change in &self.list {
+            if let Some(old) = &change.old {
+                f(old, change.row, false);
+            }
+            if let Some(new) = &change.new {
+                f(new, change.row, true);
+            }
+        }
+    }
+
+    /// Bits to clear and bits to set that have the same effect, each in order of value and row.
+    fn into_net(mut self) -> (Vec<Bit>, Vec<Bit>) {
+        let (mut clears, mut sets) = (Vec::new(), Vec::new());
+        self.list.sort_by_key(|change| change.row);
+        let mut changes = self.list.into_iter().peekable();
+        while let Some(RowChange { row, old, mut new }) = changes.next() {
+            while let Some(later) = changes.next_if(|later| later.row == row) {
+                new = later.new;
+            }
+            if old != new {
+                clears.extend(old.map(|key| Bit { key, row }));
+                sets.extend(new.map(|key| Bit { key, row }));
+            }
+        }
+        clears.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
+        sets.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
+        (clears, sets)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Bit {
+    key: Key,
+    row: u64,
+}
+
+/// Update log entry: what one transaction did to the index.
+#[derive(Debug)]
+pub(crate) struct Ule {
+    cell: Arc<TransactionCell>,
+    /// What the cell says, once it is decided: spares readers the way to it.
+    decided: AtomicU64,
+    /// Bits to clear, then bits to set; each part by value and row.
+    bits: Box<[Bit]>,
+    /// Which values may come up ([`Key::mask`]): most entries need no closer look.
+    mask: u64,
+    clears: u32,
+}
+
+impl Clone for Ule {
+    fn clone(&self) -> Self {
+        let decided = AtomicU64::new(self.decided.load(Ordering::Relaxed));
+        Self { cell: self.cell.clone(), decided, bits: self.bits.clone(), mask: self.mask, clears: self.clears }
+    }
+}
+
+impl Ule {
+    /// None if the changes amount to nothing.
+    pub(crate) fn new(changes: Changes, cell: Arc<TransactionCell>) -> Option<Self> {
+        let (mut bits, sets) = changes.into_net();
+        let clears = u32::try_from(bits.len()).expect("a table has fewer rows than that");
+        bits.extend(sets);
+        let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
+        (!bits.is_empty()).then(|| Self { cell, decided: AtomicU64::new(OPEN), bits: bits.into(), mask, clears })
+    }
+    /// An entry without content, for the node that every log begins with.
+    pub(crate) fn empty() -> Self {
+        Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED), bits: Box::default(), mask: 0, clears: 0 }
+    }
+    /// Bits.
+    pub(crate) fn len(&self) -> usize {
+        self.bits.len()
+    }
+    /// Whether a value with this mask may come up.
+    #[inline]
+    pub(crate) fn may_have(&self, mask: u64) -> bool {
+        self.mask & mask != 0
+    }
+    #[inline]
+    pub(crate) fn fate(&self) -> Fate {
+        // Relaxed: the value is all that is read, and it was decided when it was copied here.
+        let mut fate = self.decided.load(Ordering::Relaxed);
+        if fate == OPEN {
+            fate = self.cell.get();
+            if fate != OPEN {
+                self.decided.store(fate, Ordering::Relaxed);
+            }
+        }
+        match fate {
+            OPEN => Fate::Open,
+            ABORTED => Fate::Aborted,
+            ts => Fate::Committed(ts),
+        }
+    }
+    fn parts(&self) -> [(&[Bit], bool); 2] {
+        let (clears, sets) = self.bits.split_at(self.clears as usize);
+        [(clears, false), (sets, true)]
+    }
+    /// All bits: clears first, so that the last word on a row is the value that it gets.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Key, u64, bool)) {
+        for (part, bit) in self.parts() {
+            part.iter().for_each(|b| f(&b.key, b.row, bit));
+        }
+    }
+    /// The bits of one value.
+    #[inline]
+    pub(crate) fn for_key(&self, key: &Key, mut f: impl FnMut(u64, bool)) {
+        if self.bits.len() <= 8 {
+            for (i, b) in self.bits.iter().enumerate() {
+                if b.key == *key {
+                    f(b.row, i >= self.clears as usize);
+                }
+            }
+            return;
+        }
+        for (part, bit) in self.parts() {
+            let start = part.partition_point(|b| b.key < *key);
+            part[start..].iter().take_while(|b| b.key == *key).for_each(|b| f(b.row, bit));
+        }
+    }
+    /// The bits of ascending values.
+    pub(crate) fn for_keys(&self, keys: &[Key], mut f: impl FnMut(&Key, u64, bool)) {
+        for (part, bit) in self.parts() {
+            if part.len() <= keys.len() {
+                part.iter().filter(|b| keys.binary_search(&b.key).is_ok()).for_each(|b| f(&b.key, b.row, bit));
+                continue;
+            }
+            for key in keys {
+                let start = part.partition_point(|b| b.key < *key);
+                part[start..].iter().take_while(|b| b.key == *key).for_each(|b| f(key, b.row, bit));
+            }
+        }
+    }
+    /// The bits of a range of values.
+    pub(crate) fn for_range(&self, low: Bound<&Key>, high: Bound<&Key>, mut f: impl FnMut(&Key, u64, bool)) {
+        let before = |key: &Key| match low {
+            Bound::Unbounded => false,
+            Bound::Included(low) => key < low,
+            Bound::Excluded(low) => key <= low,
+        };
+        let within = |key: &Key| match high {
+            Bound::Unbounded => true,
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+        };
+        for (part, bit) in self.parts() {
+            let start = part.partition_point(|b| before(&b.key));
+            part[start..].iter().take_while(|b| within(&b.key)).for_each(|b| f(&b.key, b.row, bit));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> Key {
+        Key::new(&[1, byte])
+    }
+    fn row(number: u64) -> RowId {
+        RowId::from_u64(number)
+    }
+    fn bits(changes: Changes) -> Vec<(Key, u64, bool)> {
+        let mut bits = Vec::new();
+        if let Some(ule) = Ule::new(changes, Arc::default()) {
+            ule.for_each(|key, row, bit| bits.push((key.clone(), row, bit)));
+        }
+        bits
+    }
+
+    #[test]
+    fn a_ule_has_the_net_effect() {
+        let mut changes = Changes::default();
+        changes.insert(row(1), key(1));
+        changes.update(row(1), key(1), key(2));
+        changes.update(row(2), key(5), key(6));
+        changes.update(row(2), key(6), key(5));
+        changes.insert(row(3), key(1));
+        changes.delete(row(3), key(1));
+        changes.update(row(4), key(9), key(0));
+        let savepoint = changes.len();
+        changes.move_row(row(4), row(5), key(0));
+        changes.rollback_to(savepoint);
+        assert_eq!(bits(changes), [(key(9), 4, false), (key(0), 4, true), (key(2), 1, true)]);
+        assert_eq!(bits(Changes::default()), []);
+    }
+}

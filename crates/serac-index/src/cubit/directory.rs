@@ -1,0 +1,226 @@
+//! The ordered directory of values: bins, each with the version chain of one leaf.
+//!
+//! A bin covers the values from its `low` up to its chain's `high`, where the bin to the `right` begins (a B-link list). A chain is one
+//! immutable object, swung by one compare-and-swap: the versions, newest first, and the right end. So a merge that splits its leaf puts the
+//! upper part into a bin of its own and publishes both with the same swing; that the directory has the bin, too, only shortens the way, and whoever walks to the
+//! right puts it in.
+
+use super::key::Key;
+use super::leaf::{Change, Leaf};
+use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use crossbeam_skiplist::SkipMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A leaf as it is from `ts` on, until the next version.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) ts: u64,
+    /// The newest commit that is in it: answers from it must not leave before that one is durable.
+    pub(crate) newest_commit: u64,
+    pub(crate) leaf: Arc<Leaf>,
+}
+
+/// What a bin points to; never changes.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Newest first; never empty.
+    pub(crate) versions: Box<[Version]>,
+    pub(crate) high: Option<Key>,
+    pub(crate) right: Option<Arc<Bin>>,
+}
+
+/// Drops the versions that no snapshot needs. `starts` has all running snapshots that are older than `ts`; of later ones nothing is known.
+fn drop_unneeded(versions: &mut Vec<Version>, ts: u64, starts: &[u64]) {
+    let mut newer = u64::MAX;
+    versions.retain(|version| {
+        let needed = newer > ts || starts.partition_point(|s| *s < version.ts) < starts.partition_point(|s| *s < newer);
+        newer = version.ts;
+        needed
+    });
+}
+
+/// A place for one leaf.
+#[derive(Debug)]
+pub(crate) struct Bin {
+    pub(crate) low: Option<Key>,
+    chain: Atomic<Chain>,
+    /// Whether the bin is in the list of those with old versions.
+    pub(crate) listed: AtomicBool,
+}
+
+impl Chain {
+    #[inline]
+    pub(crate) fn covers(&self, key: &Key) -> bool {
+        self.high.as_ref().is_none_or(|high| key < high)
+    }
+    /// The newest version that is not newer than the snapshot.
+    #[inline]
+    pub(crate) fn at(&self, start: u64) -> &Version {
+        self.versions.iter().find(|version| version.ts <= start).expect("a running snapshot has its version")
+    }
+    pub(crate) fn newest(&self) -> &Version {
+        &self.versions[0]
+    }
+
+    /// The chain after a merge of `changes` (in log order for each value and row) up to `ts`, and the bins that it is split into on the right.
+    /// `starts` are the snapshots, ascending, that may be older than `ts`.
+    pub(crate) fn merged(&self, changes: &[&Change], ts: u64, starts: &[u64]) -> (Self, Vec<Arc<Bin>>) {
+        let newest = self.newest();
+        let mut versions = vec![newest.clone()];
+        // A version for each snapshot between the newest version and `ts`, then the one at `ts`.
+        let snapshots = &starts[starts.partition_point(|s| *s < newest.ts)..starts.partition_point(|s| *s < ts)];
+        let mut before = newest.ts;
+        for &until in snapshots.iter().chain([&ts]) {
+            let last = &versions[versions.len() - 1];
+            let part: Vec<&Change> = changes.iter().copied().filter(|c| before < c.ts && c.ts <= until).collect();
+            if part.is_empty() && until != ts {
+                continue;
+            }
+            let (newest_commit, leaf) = match part.iter().map(|c| c.ts).max() {
+                Some(commit) => (commit, Arc::new(last.leaf.apply(&part))),
+                None => (last.newest_commit, last.leaf.clone()),
+            };
+            versions.push(Version { ts: until, newest_commit, leaf });
+            before = until;
+        }
+        versions.reverse();
+        versions.extend_from_slice(&self.versions[1..]);
+        drop_unneeded(&mut versions, ts, starts);
+        self.split(versions)
+    }
+
+    /// The chain without the versions that no snapshot needs, if there are any; `ts` and `starts` as in [`merged`](Self::merged).
+    pub(crate) fn pruned(&self, ts: u64, starts: &[u64]) -> Option<Self> {
+        let mut versions = self.versions.to_vec();
+        drop_unneeded(&mut versions, ts, starts);
+        let fewer = versions.len() < self.versions.len();
+        fewer.then(|| Self { versions: versions.into(), high: self.high.clone(), right: self.right.clone() })
+    }
+
+    fn split(&self, mut versions: Vec<Version>) -> (Self, Vec<Arc<Bin>>) {
+        let (mut high, mut right, mut bins) = (self.high.clone(), self.right.clone(), Vec::new());
+        let keys = versions[0].leaf.split_keys();
+        if keys.is_empty() {
+            return (Self { versions: versions.into(), high, right }, bins);
+        }
+        let mut parts: Vec<Vec<Leaf>> = versions.iter().map(|version| version.leaf.cut(&keys)).collect();
+        let mut take_part = |versions: &[Version]| -> Box<[Version]> {
+            let part = parts.iter_mut().map(|parts| Arc::new(parts.pop().expect("one part more than keys")));
+            versions.iter().zip(part).map(|(version, leaf)| Version { leaf, ..*version }).collect()
+        };
+        for key in keys.into_iter().rev() {
+            let chain = Self { versions: take_part(&versions), high: high.take(), right: right.take() };
+            let bin = Arc::new(Bin::new(Some(key.clone()), chain));
+            bins.push(bin.clone());
+            (high, right) = (Some(key), Some(bin));
+        }
+        versions = take_part(&versions).into();
+        (Self { versions: versions.into(), high, right }, bins)
+    }
+}
+
+impl Bin {
+    fn new(low: Option<Key>, chain: Chain) -> Self {
+        Self { low, chain: Atomic::new(chain), listed: AtomicBool::new(false) }
+    }
+    pub(crate) fn load<'g>(&self, guard: &'g Guard) -> (Shared<'g, Chain>, &'g Chain) {
+        // Acquire: pairs with `swing`.
+        let chain = self.chain.load(Ordering::Acquire, guard);
+        // SAFETY: never null; freed an epoch after it was replaced.
+        (chain, unsafe { chain.deref() })
+    }
+    /// Replaces the chain; false if it is not the expected one any more.
+    pub(crate) fn swing(&self, from: Shared<'_, Chain>, to: Chain, guard: &Guard) -> bool {
+        // Release: pairs with `load`. The address is not used again while the guard is held, so there is no A-B-A.
+        let swung = self.chain.compare_exchange(from, Owned::new(to), Ordering::Release, Ordering::Relaxed, guard);
+        if swung.is_ok() {
+            // SAFETY: nobody can load it any more.
+            unsafe { guard.defer_destroy(from) };
+        }
+        swung.is_ok()
+    }
+}
+
+impl Bin {
+    fn take_right(&mut self) -> Option<Arc<Bin>> {
+        let chain = std::mem::replace(&mut self.chain, Atomic::null());
+        // SAFETY: nobody else has the bin any more.
+        unsafe { chain.try_into_owned() }.and_then(|chain| chain.into_box().right)
+    }
+}
+
+impl Drop for Bin {
+    fn drop(&mut self) {
+        // One after the other: a long row of bins that only their left neighbours hold must not become a deep recursion.
+        let mut right = self.take_right();
+        while let Some(mut bin) = right.and_then(Arc::into_inner) {
+            right = bin.take_right();
+        }
+    }
+}
+
+fn chain(leaf: Leaf, ts: u64, high: Option<Key>, right: Option<Arc<Bin>>) -> Chain {
+    Chain { versions: [Version { ts, newest_commit: ts, leaf: Arc::new(leaf) }].into(), high, right }
+}
+
+/// All bins, by their lowest value.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Covers the lowest values; it is not in `bins`.
+    first: Arc<Bin>,
+    bins: SkipMap<Key, Arc<Bin>>,
+}
+
+impl Directory {
+    /// One bin, without values.
+    pub(crate) fn new() -> Self {
+        Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins: SkipMap::new() }
+    }
+    /// Puts ascending leaves, as they are at `ts`, in the place of the one bin.
+    pub(crate) fn load(&self, leaves: Vec<(Key, Leaf)>, ts: u64, guard: &Guard) {
+        let (mut high, mut right) = (None, None);
+        let mut leaves = leaves.into_iter();
+        let first = leaves.next().map(|(_, leaf)| leaf).unwrap_or_default();
+        for (low, leaf) in leaves.rev() {
+            let bin = Arc::new(Bin::new(Some(low.clone()), chain(leaf, ts, high.take(), right.take())));
+            self.add(&bin);
+            (high, right) = (Some(low), Some(bin));
+        }
+        let (empty, _) = self.first.load(guard);
+        let loaded = self.first.swing(empty, chain(first, ts, high, right), guard);
+        assert!(loaded, "nobody merges before the index is loaded");
+    }
+
+    pub(crate) fn add(&self, bin: &Arc<Bin>) {
+        if let Some(low) = &bin.low {
+            self.bins.get_or_insert_with(low.clone(), || bin.clone());
+        }
+    }
+    /// The bin that covers `key`, with its chain.
+    pub(crate) fn locate<'g>(&self, key: &Key, guard: &'g Guard) -> (Arc<Bin>, Shared<'g, Chain>, &'g Chain) {
+        let mut bin =
+            self.bins.upper_bound(Bound::Included(key)).map_or_else(|| self.first.clone(), |e| e.value().clone());
+        loop {
+            let (shared, chain) = bin.load(guard);
+            if chain.covers(key) {
+                return (bin, shared, chain);
+            }
+            bin = chain.right.clone().expect("a chain that ends has a right neighbour");
+            self.add(&bin);
+        }
+    }
+    /// The chains from the one on that `low` is in (the first if there is no bound).
+    pub(crate) fn chains_from<'g>(&self, low: Option<&Key>, guard: &'g Guard) -> impl Iterator<Item = &'g Chain> {
+        let first = match low {
+            Some(key) => self.locate(key, guard).2,
+            None => self.first.load(guard).1,
+        };
+        std::iter::successors(Some(first), |chain| chain.right.as_ref().map(|right| right.load(guard).1))
+    }
+    /// Bytes of the directory's own (an estimate: nodes of a skip list have two links on average).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bins.iter().map(|e| size_of::<Bin>() + 16 + 80 + 2 * e.key().heap_bytes()).sum()
+    }
+}

@@ -1,0 +1,420 @@
+//! A leaf: the value bitvectors (VBs) of neighbouring values, at one point in time.
+//!
+//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of its neighbours in one list. A value with many has a
+//! [`Bitvector`]. A leaf with several of those also keeps their union, the summary that lets a range query take one vector for the
+//! whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares every vector that did not change.
+
+use super::bitvector::Bitvector;
+use super::container::Words;
+use super::key::{Key, Keys};
+use std::borrow::Cow;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+/// A value with fewer rows has no bitvector.
+const DENSE_ROWS: usize = 2048;
+/// Nor has one with fewer rows per block: a container costs some 50 bytes before its first row, a row in a list costs 4.
+const DENSE_ROWS_PER_BLOCK: usize = 12;
+/// But one with more rows has, so that a merge never copies a longer list.
+const SPARSE_ROWS: usize = 65_536;
+/// What a leaf holds at the most, unless it is one value.
+const MAX_VALUES: usize = 256;
+const MAX_DENSE: usize = 32;
+const MAX_SPARSE_ROWS: usize = 4096;
+/// Values with bitvectors from which on a leaf keeps their union.
+const UNION_VALUES: usize = 4;
+
+/// A bit that a transaction changed: `row` has (or has not) the value `key` from then on.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    /// Compact form.
+    pub(crate) row: u64,
+    pub(crate) bit: bool,
+    /// Commit timestamp.
+    pub(crate) ts: u64,
+    /// Place in the log.
+    pub(crate) order: u32,
+}
+
+/// The rows of one value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Vector<'a> {
+    /// Ascending, in compact form.
+    Sparse(&'a [u32]),
+    Dense(&'a Arc<Bitvector>),
+}
+
+impl Vector<'_> {
+    pub(crate) fn cardinality(&self) -> u64 {
+        match self {
+            Vector::Sparse(rows) => rows.len() as u64,
+            Vector::Dense(vector) => vector.cardinality(),
+        }
+    }
+    pub(crate) fn contains(&self, row: u64) -> bool {
+        match self {
+            Vector::Sparse(rows) => u32::try_from(row).is_ok_and(|row| rows.binary_search(&row).is_ok()),
+            Vector::Dense(vector) => vector.contains_compact(row),
+        }
+    }
+    pub(crate) fn to_bitvector(self) -> Bitvector {
+        match self {
+            Vector::Sparse(rows) => Bitvector::from_sorted_compact(rows.iter().map(|&row| row as u64)),
+            Vector::Dense(vector) => (**vector).clone(),
+        }
+    }
+}
+
+/// The rows of one value of a leaf that is being made.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry<'a> {
+    Sparse(Cow<'a, [u32]>),
+    Dense(Arc<Bitvector>),
+}
+
+impl<'a> Entry<'a> {
+    /// The form that suits ascending rows; none for none.
+    pub(crate) fn from_sorted(rows: Vec<u32>) -> Option<Self> {
+        let blocks = || 1 + rows.windows(2).filter(|pair| pair[0] >> 16 != pair[1] >> 16).count();
+        match rows.len() {
+            0 => None,
+            n if n < DENSE_ROWS || (n <= SPARSE_ROWS && n < DENSE_ROWS_PER_BLOCK * blocks()) => {
+                Some(Self::Sparse(Cow::Owned(rows)))
+            }
+            _ => Some(Self::Dense(Arc::new(Bitvector::from_sorted_compact(rows.into_iter().map(u64::from))))),
+        }
+    }
+    /// Whether a bitvector has become so thin that a list is better; half of what made it one.
+    fn is_thin(vector: &Bitvector) -> bool {
+        let rows = vector.cardinality() as usize;
+        rows < DENSE_ROWS / 2 || (rows <= SPARSE_ROWS / 2 && rows < DENSE_ROWS_PER_BLOCK / 2 * vector.block_count())
+    }
+
+    /// The rows after `changes` (ascending by row).
+    fn changed(before: Option<Vector<'a>>, changes: &[(u64, bool)], scratch: &mut Words) -> Option<Self> {
+        // Rows beyond the compact form's 32 bits live in bitvectors only.
+        let narrow = changes.last().is_none_or(|last| u32::try_from(last.0).is_ok());
+        match before {
+            Some(Vector::Dense(vector)) => {
+                let mut vector = (**vector).clone();
+                vector.apply(changes, scratch);
+                if Self::is_thin(&vector) {
+                    let rows: Result<Vec<u32>, _> =
+                        vector.rows().into_iter().map(|row| u32::try_from(super::bitvector::compact(row))).collect();
+                    if let Ok(rows) = rows {
+                        return Self::from_sorted(rows);
+                    }
+                }
+                Some(Self::Dense(Arc::new(vector)))
+            }
+            _ if narrow => {
+                let mut rest = if let Some(Vector::Sparse(rows)) = before { rows } else { &[] };
+                let mut after = Vec::with_capacity(rest.len() + changes.len());
+                for &(row, bit) in changes {
+                    let row = row as u32;
+                    let at = rest.partition_point(|r| *r < row);
+                    after.extend_from_slice(&rest[..at]);
+                    rest = &rest[at..];
+                    if rest.first() == Some(&row) {
+                        rest = &rest[1..];
+                    }
+                    if bit {
+                        after.push(row);
+                    }
+                }
+                after.extend_from_slice(rest);
+                Self::from_sorted(after)
+            }
+            _ => {
+                let mut vector = before.map_or_else(Bitvector::default, Vector::to_bitvector);
+                vector.apply(changes, scratch);
+                (!vector.is_empty()).then(|| Self::Dense(Arc::new(vector)))
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Leaf {
+    keys: Arc<Keys>,
+    /// Where each value's rows end in `rows`.
+    ends: Box<[u32]>,
+    rows: Box<[u32]>,
+    /// Values with bitvectors, by place.
+    dense: Box<[(u32, Arc<Bitvector>)]>,
+    union: Option<Bitvector>,
+    row_count: u64,
+}
+
+impl Leaf {
+    fn assemble<'a>(keys: Arc<Keys>, entries: impl Iterator<Item = Entry<'a>>) -> Self {
+        let (mut ends, mut rows, mut dense) = (Vec::with_capacity(keys.len()), Vec::new(), Vec::new());
+        let mut row_count = 0;
+        for (at, entry) in entries.enumerate() {
+            match entry {
+                Entry::Sparse(list) => {
+                    row_count += list.len() as u64;
+                    rows.extend_from_slice(&list);
+                }
+                Entry::Dense(vector) => {
+                    row_count += vector.cardinality();
+                    dense.push((at as u32, vector));
+                }
+            }
+            ends.push(rows.len() as u32);
+        }
+        debug_assert_eq!(ends.len(), keys.len());
+        Self { keys, ends: ends.into(), rows: rows.into(), dense: dense.into(), union: None, row_count }
+    }
+    /// The leaf of ascending values.
+    pub(crate) fn from_entries(entries: Vec<(Key, Entry<'_>)>) -> Self {
+        let (keys, entries): (Vec<Key>, Vec<Entry<'_>>) = entries.into_iter().unzip();
+        let mut leaf = Self::assemble(Arc::new(Keys::from_sorted(&keys)), entries.into_iter());
+        leaf.make_union();
+        leaf
+    }
+    fn wants_union(&self) -> bool {
+        self.dense.len() >= UNION_VALUES
+    }
+    fn make_union(&mut self) {
+        if self.wants_union() {
+            let mut rows = self.rows.to_vec();
+            rows.sort_unstable();
+            let sparse = Vector::Sparse(&rows).to_bitvector();
+            let vectors: Vec<&Bitvector> = self.dense.iter().map(|(_, v)| &**v).chain([&sparse]).collect();
+            self.union = Some(Bitvector::or_many(&vectors));
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+    pub(crate) fn union(&self) -> Option<&Bitvector> {
+        self.union.as_ref()
+    }
+    pub(crate) fn key(&self, at: usize) -> Key {
+        self.keys.get(at)
+    }
+    pub(crate) fn find(&self, key: &Key) -> Result<usize, usize> {
+        self.keys.find(key)
+    }
+    pub(crate) fn vector(&self, at: usize) -> Vector<'_> {
+        if let Ok(dense) = self.dense.binary_search_by_key(&(at as u32), |d| d.0) {
+            return Vector::Dense(&self.dense[dense].1);
+        }
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        Vector::Sparse(&self.rows[start..self.ends[at] as usize])
+    }
+    pub(crate) fn get(&self, key: &Key) -> Option<Vector<'_>> {
+        self.find(key).ok().map(|at| self.vector(at))
+    }
+    /// The places of the values between two bounds.
+    pub(crate) fn places(&self, low: Bound<&Key>, high: Bound<&Key>) -> Range<usize> {
+        let start = match low {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => self.find(key).unwrap_or_else(|at| at),
+            Bound::Excluded(key) => self.find(key).map_or_else(|at| at, |at| at + 1),
+        };
+        let end = match high {
+            Bound::Unbounded => self.len(),
+            Bound::Included(key) => self.find(key).map_or_else(|at| at, |at| at + 1),
+            Bound::Excluded(key) => self.find(key).unwrap_or_else(|at| at),
+        };
+        start..end.max(start)
+    }
+    fn entry(&self, at: usize) -> Entry<'_> {
+        match self.vector(at) {
+            Vector::Sparse(rows) => Entry::Sparse(Cow::Borrowed(rows)),
+            Vector::Dense(vector) => Entry::Dense(vector.clone()),
+        }
+    }
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.keys.bytes()
+            + size_of_val(&self.ends[..])
+            + size_of_val(&self.rows[..])
+            + self.dense.iter().map(|(_, v)| 40 + size_of::<Bitvector>() + v.bytes()).sum::<usize>()
+            + self.union.as_ref().map_or(0, Bitvector::bytes)
+    }
+
+    /// The leaf after `changes`, which are in log order for each (value, row).
+    pub(crate) fn apply(&self, changes: &[&Change]) -> Self {
+        let mut scratch = Words::default();
+        let mut sorted = changes.to_vec();
+        sorted.sort_by(|a, b| (&a.key, a.row, a.order).cmp(&(&b.key, b.row, b.order)));
+        let last_of_row = |group: &[&Change]| -> Vec<(u64, bool)> {
+            group.chunk_by(|a, b| a.row == b.row).map(|g| g[g.len() - 1]).map(|c| (c.row, c.bit)).collect()
+        };
+
+        enum From<'k> {
+            Old(usize),
+            Changes(&'k Key),
+        }
+        let (mut keys, mut entries) = (Vec::with_capacity(self.len() + 1), Vec::with_capacity(self.len() + 1));
+        let (mut at, mut same_keys) = (0, true);
+        for group in sorted.chunk_by(|a, b| a.key == b.key) {
+            let key = &group[0].key;
+            let (found, place) = match self.find(key) {
+                Ok(place) => (true, place),
+                Err(place) => (false, place),
+            };
+            for i in at..place {
+                keys.push(From::Old(i));
+                entries.push(self.entry(i));
+            }
+            let before = found.then(|| self.vector(place));
+            at = place + usize::from(found);
+            let after = Entry::changed(before, &last_of_row(group), &mut scratch);
+            same_keys &= found == after.is_some();
+            if let Some(entry) = after {
+                keys.push(From::Changes(key));
+                entries.push(entry);
+            }
+        }
+        for i in at..self.len() {
+            keys.push(From::Old(i));
+            entries.push(self.entry(i));
+        }
+        // A value that came and one that went at the same place would leave the number as it is: `same_keys` saw both.
+        let keys = if same_keys {
+            self.keys.clone()
+        } else {
+            let keys: Vec<Key> = keys
+                .into_iter()
+                .map(|from| match from {
+                    From::Old(at) => self.key(at),
+                    From::Changes(key) => key.clone(),
+                })
+                .collect();
+            Arc::new(Keys::from_sorted(&keys))
+        };
+        let mut leaf = Self::assemble(keys, entries.into_iter());
+        match &self.union {
+            Some(union) if leaf.wants_union() => {
+                // What came last for a row says whether any value of the leaf has it.
+                sorted.sort_by_key(|change| (change.row, change.order));
+                let mut union = union.clone();
+                union.apply(&last_of_row(&sorted), &mut scratch);
+                leaf.union = Some(union);
+            }
+            _ => leaf.make_union(),
+        }
+        leaf
+    }
+
+    fn weight(values: usize, dense: usize, rows: usize) -> bool {
+        values > MAX_VALUES || dense > MAX_DENSE || (rows > MAX_SPARSE_ROWS && values > 1)
+    }
+    /// Whether it is time to split.
+    pub(crate) fn is_too_large(&self) -> bool {
+        Self::weight(self.len(), self.dense.len(), self.rows.len())
+    }
+    fn part(&self, range: Range<usize>) -> Self {
+        Self::from_entries(range.map(|at| (self.key(at), self.entry(at))).collect())
+    }
+    /// The parts that begin at the ascending `keys`, and the part before them.
+    pub(crate) fn cut(&self, keys: &[Key]) -> Vec<Self> {
+        let mut start = 0;
+        let places = keys.iter().map(|key| self.find(key).unwrap_or_else(|at| at)).chain([self.len()]);
+        places.map(|end| self.part(std::mem::replace(&mut start, end)..end)).collect()
+    }
+    /// Where to split: the first values of the later parts.
+    pub(crate) fn split_keys(&self) -> Vec<Key> {
+        if !self.is_too_large() {
+            return Vec::new();
+        }
+        let (mut keys, mut start, mut dense) = (Vec::new(), 0, 0);
+        for at in 0..self.len() {
+            let first_row = if start == 0 { 0 } else { self.ends[start - 1] };
+            let rows = (self.ends[at] - first_row) as usize;
+            dense += usize::from(self.dense.binary_search_by_key(&(at as u32), |d| d.0).is_ok());
+            if at > start && Self::weight(2 * (at + 1 - start), 2 * dense, 2 * rows) {
+                keys.push(self.key(at));
+                start = at;
+                dense = usize::from(matches!(self.vector(at), Vector::Dense(_)));
+            }
+        }
+        keys
+    }
+}
+
+/// Cuts a long ascending list of values into leaves that have room for some more.
+pub(crate) fn leaves(entries: impl IntoIterator<Item = (Key, Entry<'static>)>) -> Vec<(Key, Leaf)> {
+    let (mut done, mut part, mut dense, mut rows) = (Vec::new(), Vec::new(), 0, 0);
+    let mut finish = |part: &mut Vec<(Key, Entry<'static>)>| {
+        if let Some((first, _)) = part.first() {
+            done.push((first.clone(), Leaf::from_entries(std::mem::take(part))));
+        }
+    };
+    for (key, entry) in entries {
+        let (d, r) = match &entry {
+            Entry::Sparse(list) => (0, list.len()),
+            Entry::Dense(_) => (1, 0),
+        };
+        if 4 * (part.len() + 1) > 3 * MAX_VALUES
+            || 4 * (dense + d) > 3 * MAX_DENSE
+            || 4 * (rows + r) > 3 * MAX_SPARSE_ROWS
+        {
+            finish(&mut part);
+            (dense, rows) = (0, 0);
+        }
+        (dense, rows) = (dense + d, rows + r);
+        part.push((key, entry));
+    }
+    finish(&mut part);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(vector: Vector<'_>) -> Vec<u64> {
+        vector.to_bitvector().rows().into_iter().map(super::super::bitvector::compact).collect()
+    }
+    fn change(key: &Key, row: u64, bit: bool, order: u32) -> Change {
+        Change { key: key.clone(), row, bit, ts: 1, order }
+    }
+
+    #[test]
+    fn a_value_has_the_form_that_suits_its_rows() {
+        let key = Key::new(&[1, 7]);
+        let is_dense = |leaf: &Leaf| matches!(leaf.get(&key).unwrap(), Vector::Dense(_));
+        let leaf = |rows: Vec<u32>| Leaf::from_entries(vec![(key.clone(), Entry::from_sorted(rows).unwrap())]);
+        assert!(!is_dense(&leaf((0..1000).collect())), "few rows");
+        assert!(!is_dense(&leaf((0..10_000).map(|row| row << 14).collect())), "few rows per block");
+        assert!(is_dense(&leaf((0..100_000).map(|row| row << 15).collect())), "many rows");
+
+        // From a list to a bitvector, and back when most rows are gone.
+        let mut leaf = leaf((0..1500).collect());
+        let more: Vec<Change> = (1500..5000).map(|row| change(&key, row, true, 0)).collect();
+        leaf = leaf.apply(&more.iter().collect::<Vec<_>>());
+        assert!(is_dense(&leaf));
+        assert_eq!(rows(leaf.get(&key).unwrap()), (0..5000).collect::<Vec<_>>());
+        let fewer: Vec<Change> = (10..5000).map(|row| change(&key, row, false, 0)).collect();
+        leaf = leaf.apply(&fewer.iter().collect::<Vec<_>>());
+        assert!(!is_dense(&leaf));
+        assert_eq!(rows(leaf.get(&key).unwrap()), (0..10).collect::<Vec<_>>());
+        let last: Vec<Change> = (0..10).map(|row| change(&key, row, false, 0)).collect();
+        assert_eq!(leaf.apply(&last.iter().collect::<Vec<_>>()).len(), 0);
+    }
+
+    #[test]
+    fn the_union_follows_rows_that_change_their_value_within_the_leaf() {
+        let keys: Vec<Key> = (0..5).map(|byte| Key::new(&[1, byte])).collect();
+        let part = |value: u32| Entry::from_sorted((0..3000).map(|row| row * 5 + value).collect()).unwrap();
+        let leaf = Leaf::from_entries(keys.iter().cloned().zip((0..5).map(part)).collect());
+        let all = |leaf: &Leaf| leaf.union().unwrap().cardinality();
+        assert_eq!(all(&leaf), 15_000);
+        // Row 4 goes from the last value to the first: set there, cleared here, and by order of values the set comes first.
+        let changes = [change(&keys[4], 4, false, 0), change(&keys[0], 4, true, 1), change(&keys[1], 1, false, 2)];
+        let after = leaf.apply(&changes.iter().collect::<Vec<_>>());
+        assert_eq!((all(&after), all(&leaf)), (14_999, 15_000));
+        assert!(after.union().unwrap().contains_compact(4) && !after.union().unwrap().contains_compact(1));
+    }
+}

@@ -1,0 +1,254 @@
+//! Merging: the log's settled part goes into the value bitvectors, and the anchor follows.
+//!
+//! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots that are older, and one task for each
+//! bin that the settled entries touch. Anybody may carry out any task (*helping*): UDIs that find the log long do a few each, the background does
+//! all. A task makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is left alone. The one who finds
+//! all tasks done moves the anchor.
+//!
+//! Why no latch is needed:
+//! - A plan is a pure function of the log and the horizon, and a task may be done by several threads or by none for a while: who loses the swing
+//!   looks again and finds the bin done. A thread that stops inside a task is overtaken by whoever comes when the plan is late.
+//! - Readers replay the log from the anchor over whatever version of a bin they find. Bits are absolute, so what is merged already and
+//!   replayed changes nothing: the merge of one bin is correct by itself, and the anchor may follow later.
+//! - A snapshot that is running when the plan is made is in its horizon, and the merged chain has a version exactly for it, so it needs no
+//!   log once the anchor has passed it. A snapshot that begins later is not older than the plan's timestamp.
+//! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins that are newer, and its anchor's serial
+//!   number does not fit.
+
+use super::delta::{Fate, Ule};
+use super::directory::Bin;
+use super::leaf::Change;
+use super::log::{Anchor, Node};
+use super::{Cubit, Horizon};
+use crossbeam_epoch::{Guard, Owned, Shared};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
+
+#[derive(Debug)]
+struct Task {
+    /// Of one bin, in order of values. Empty: old versions of `prune` may go.
+    changes: Range<usize>,
+    prune: Option<Arc<Bin>>,
+    done: AtomicBool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    ts: u64,
+    /// Snapshots that were running, ascending.
+    starts: Vec<u64>,
+    /// The anchor's, when the plan was made.
+    serial: u64,
+    end: *const Node,
+    carried: Arc<[Ule]>,
+    /// By value; in log order for each value.
+    changes: Vec<Change>,
+    tasks: Vec<Task>,
+    next_task: AtomicUsize,
+    planner: ThreadId,
+}
+
+// SAFETY: `end` is only followed through an anchor whose serial number says that the node is alive.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+impl Cubit {
+    /// Merges everything that is committed by now. False if there was nothing to do. For the background, and after large transactions.
+    pub fn merge(&self) -> bool {
+        if self.is_building() {
+            return false;
+        }
+        let guard = &crossbeam_epoch::pin();
+        // A plan that is there already may be from before the last commits.
+        let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, 0, guard);
+        self.help(usize::MAX, 0, guard) || helped
+    }
+
+    /// Does up to `budget` tasks of the current plan; makes one if there is none and the log has `threshold` bits.
+    pub(crate) fn help(&self, budget: usize, threshold: u64, guard: &Guard) -> bool {
+        // Acquire: pairs with the Release that published the plan.
+        let mut shared = self.plan.load(Ordering::Acquire, guard);
+        if shared.is_null() {
+            if threshold > 0 && self.log.length(guard).0 < threshold {
+                return false;
+            }
+            let Some(plan) = self.make_plan(guard) else { return false };
+            // AcqRel: publishes the plan; on failure another one is there to help with.
+            let published = self.plan.compare_exchange(
+                Shared::null(),
+                Owned::new(plan),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+                guard,
+            );
+            shared = match published {
+                Ok(plan) => plan,
+                Err(lost) => {
+                    lost.new.tasks.iter().filter_map(|task| task.prune.as_ref()).for_each(|bin| self.list(bin));
+                    if lost.current.is_null() {
+                        return false;
+                    }
+                    lost.current
+                }
+            };
+        }
+        // SAFETY: not null; freed an epoch after it leaves its place.
+        let plan = unsafe { shared.deref() };
+        let mut done = 0;
+        while done < budget {
+            // Relaxed: only divides the work.
+            let at = plan.next_task.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = plan.tasks.get(at) else { break };
+            self.carry_out(plan, task, guard);
+            done += 1;
+        }
+        // Acquire: pairs with the Release of `carry_out`.
+        let mut open = plan.tasks.iter().filter(|task| !task.done.load(Ordering::Acquire));
+        if done < budget && (budget == usize::MAX || self.log.length(guard).0 > 2 * self.options.merge_threshold) {
+            // The plan is late: what others have begun is done again.
+            for task in open.by_ref().take(budget - done) {
+                self.carry_out(plan, task, guard);
+            }
+        }
+        if open.next().is_none() {
+            self.finish(shared, plan, guard);
+        }
+        true
+    }
+
+    fn make_plan(&self, guard: &Guard) -> Option<Plan> {
+        // The anchor first: the horizon is then not older than it.
+        // SAFETY: never null; alive while the guard is held.
+        let anchor = unsafe { self.log.anchor(guard).deref() };
+        // The horizon before the walk: every commit up to `now` was linked and stamped before the clock showed it.
+        let horizon = self.timeline.horizon();
+        let (mut changes, mut carried, mut entries) = (Vec::new(), Vec::new(), 0);
+        let end = self.log.walk(anchor, guard, |ule| {
+            entries += 1;
+            match ule.fate() {
+                Fate::Committed(ts) if ts <= horizon.now => ule.for_each(|key, row, bit| {
+                    changes.push(Change { key: key.clone(), row, bit, ts, order: changes.len() as u32 });
+                }),
+                Fate::Aborted => {}
+                _ => carried.push(ule.clone()),
+            }
+        });
+        let chained = self.take_listed(&horizon);
+        if entries == carried.len() && chained.is_empty() {
+            return None;
+        }
+        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut tasks = Vec::new();
+        let task = |changes, prune| Task { changes, prune, done: AtomicBool::new(false) };
+        let mut at = 0;
+        while at < changes.len() {
+            let chain = self.directory.locate(&changes[at].key, guard).2;
+            let end = at + changes[at..].partition_point(|change| chain.covers(&change.key));
+            tasks.push(task(at..end, None));
+            at = end;
+        }
+        tasks.extend(chained.into_iter().map(|bin| task(0..0, Some(bin))));
+        Some(Plan {
+            ts: horizon.now,
+            starts: horizon.starts,
+            serial: anchor.serial,
+            end,
+            carried: carried.into(),
+            changes,
+            tasks,
+            next_task: AtomicUsize::new(0),
+            planner: std::thread::current().id(),
+        })
+    }
+
+    /// Notes that the bin has old versions, which the next snapshot's end may set free.
+    fn list(&self, bin: &Arc<Bin>) {
+        // Relaxed: a bin that is listed twice or once too little is merely looked at twice, or when it is merged again.
+        if !bin.listed.swap(true, Ordering::Relaxed) {
+            self.listed.lock().push(bin.clone());
+        }
+    }
+    /// The bins whose old versions may go, if the oldest snapshot is another one than when they were looked at last.
+    fn take_listed(&self, horizon: &Horizon) -> Vec<Arc<Bin>> {
+        let oldest = horizon.starts.first().copied().unwrap_or(horizon.now);
+        if self.oldest.swap(oldest, Ordering::Relaxed) == oldest {
+            return Vec::new();
+        }
+        let bins = std::mem::take(&mut *self.listed.lock());
+        bins.iter().for_each(|bin| bin.listed.store(false, Ordering::Relaxed));
+        bins
+    }
+
+    fn carry_out(&self, plan: &Plan, task: &Task, guard: &Guard) {
+        let mut rest = &plan.changes[task.changes.clone()];
+        if let Some(bin) = &task.prune {
+            self.prune_bin(plan, bin, guard);
+        }
+        while let Some(first) = rest.first() {
+            let (bin, _, _) = self.directory.locate(&first.key, guard);
+            rest = self.merge_bin(plan, &bin, rest, guard);
+        }
+        // Release: pairs with the Acquire of whoever finds all tasks done.
+        task.done.store(true, Ordering::Release);
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        if plan.planner != std::thread::current().id() {
+            self.counters.helps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn prune_bin(&self, plan: &Plan, bin: &Arc<Bin>, guard: &Guard) {
+        let (shared, chain) = bin.load(guard);
+        if chain.versions.len() == 1 {
+            return;
+        }
+        if let Some(pruned) = chain.pruned(plan.ts, &plan.starts) {
+            let left = pruned.versions.len();
+            let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
+            // Whoever is first has pruned, too, or lists the bin again.
+            if bin.swing(shared, pruned, guard) && left == 1 {
+                return;
+            }
+        }
+        self.list(bin);
+    }
+
+    /// Merges the changes that `bin` covers; returns the others.
+    fn merge_bin<'p>(&self, plan: &Plan, bin: &Arc<Bin>, changes: &'p [Change], guard: &Guard) -> &'p [Change] {
+        loop {
+            let (shared, chain) = bin.load(guard);
+            let (covered, rest) = changes.split_at(changes.partition_point(|change| chain.covers(&change.key)));
+            if chain.newest().ts >= plan.ts {
+                return rest;
+            }
+            let (merged, bins) = chain.merged(&covered.iter().collect::<Vec<_>>(), plan.ts, &plan.starts);
+            let has_old_versions = merged.versions.len() > 1;
+            #[cfg(test)]
+            super::tests::stall(super::tests::Place::BeforeSwing);
+            let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
+            if bin.swing(shared, merged, guard) {
+                bins.iter().for_each(|bin| self.directory.add(bin));
+                if has_old_versions {
+                    bins.iter().chain([bin]).for_each(|bin| self.list(bin));
+                }
+                return rest;
+            }
+        }
+    }
+
+    fn finish(&self, shared: Shared<'_, Plan>, plan: &Plan, guard: &Guard) {
+        let to = Anchor { ts: plan.ts, serial: plan.serial + 1, after: plan.end, carried: plan.carried.clone() };
+        if self.log.advance(to, guard) {
+            self.counters.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+        // AcqRel: whoever makes the next plan sees this one's work.
+        let left = self.plan.compare_exchange(shared, Shared::null(), Ordering::AcqRel, Ordering::Relaxed, guard);
+        if left.is_ok() {
+            // SAFETY: nobody can load it any more.
+            unsafe { guard.defer_destroy(shared) };
+        }
+    }
+}

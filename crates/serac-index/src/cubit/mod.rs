@@ -1,0 +1,189 @@
+//! CUBIT: updatable bitmap indexes under the database's own snapshots (the CUBIT paper, appendix §A–§C).
+//!
+//! One bitvector per value of a column (VB, value bitvector) says which rows have it. Updates, deletes and inserts (UDIs) do not touch the
+//! vectors: a transaction collects what it does to the index ([`Changes`]), and when it commits that becomes one entry (ULE) at the end of the
+//! index's Delta Log. Queries read a version of the vectors and the log on top of it. Merges move the settled part of the log into new versions.
+//!
+//! | module | |
+//! |---|---|
+//! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
+//! | `leaf`, `directory` | value bitvectors of neighbouring values with their union, their version chains, in order of values |
+//! | `delta`, `log` | HUDs, ULEs, timestamp cells; the latch-free queue |
+//! | `merge`, `query`, `build`, `statistics` | what is done with them |
+//!
+//! **What a transaction does.** It tells [`Changes`] of each row it writes, and passes them to its own queries. To commit, it makes one
+//! [`TransactionCell`] (`TransactionCell::of`), calls [`Cubit::publish`] for each index, and commits. To abort, it drops its changes.
+//!
+//! **Timestamps and helping (design decision 7).** In the paper an index has a clock of its own: a ULE is linked to the log, which is
+//! its commit, and whoever comes next helps to move TIMESTAMP, N_ROWS and TAIL. Here the database has the clock, and the order of commits is decided in its
+//! critical section, after the ULE is in the log. So a linked ULE is *open*: it points to its transaction's cell, and one store into that cell decides
+//! about all ULEs of the transaction in all indexes. The three consequences:
+//!
+//! 1. *Visibility is the cell's, not the log's.* The cell is stamped before the clock is published. A snapshot that starts at or after the
+//!    commit has read that clock, so it finds the ULE linked and stamped; an older one finds a timestamp beyond its start, or an open cell. Table and indexes
+//!    therefore appear at one instant, whatever the order of the ULEs in the log. The index has cells of its own, because an aborted version
+//!    of a row gets a timestamp like a committed one (its before-image is back by then), while an aborted ULE must never be seen.
+//! 2. *Log order is version order for each row*, and that is all that replaying needs: who updates a row must see its newest version (first
+//!    updater wins), so that transaction's ULE was linked and stamped before. ULEs of different rows commute. Bits are absolute, so that a
+//!    replay over a version that has some of them already gives the same answer: the last visible word on (value, row) decides.
+//! 3. *Helping needs nobody's fate.* What remains to be helped with at an append is TAIL. Merges are helped task by task
+//!    (`merge`); they take what is committed by the clock's time and carry the rest over, so an open ULE whose thread has stopped holds up neither
+//!    UDIs nor merges nor queries.
+//!
+//! **Bounds.** UDIs that find [`Options::merge_threshold`] bits in the log do a few tasks of a merge; at four times as many they finish it
+//! first. So a query walks at most that many bits, those that concurrent UDIs add meanwhile, and one entry per transaction that is just
+//! committing; within an entry of a large transaction it searches. Old versions are kept for running snapshots only: at most one per snapshot
+//! and leaf, sharing what did not change.
+//!
+//! **CUBIT-lk** ([`Variant::Latched`]) is the same with a latch around appends and swings, for comparison.
+
+pub mod bitvector;
+mod build;
+pub mod container;
+mod delta;
+mod directory;
+mod kernels;
+mod key;
+mod leaf;
+mod log;
+mod merge;
+mod query;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use bitvector::Bitvector;
+pub use build::Builder;
+pub use delta::{Changes, TransactionCell};
+pub use key::Key;
+pub use query::{Predicate, ReadView};
+pub use statistics::Statistics;
+
+use crossbeam_epoch::Atomic;
+use delta::Ule;
+use directory::{Bin, Directory};
+use log::DeltaLog;
+use merge::Plan;
+use parking_lot::Mutex;
+use serac_storage::Timestamp;
+use serac_storage::transaction::TransactionManager;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is settled, and who is still reading.
+#[derive(Clone, Debug)]
+pub struct Horizon {
+    /// The clock: every commit up to it is stamped, and no snapshot that begins from now on is older.
+    pub now: u64,
+    /// The starts of all running snapshots, ascending.
+    pub starts: Vec<u64>,
+}
+
+/// The clock of the database, for merges.
+pub trait Timeline: Send + Sync {
+    /// The horizon, taken at one instant.
+    fn horizon(&self) -> Horizon;
+}
+
+impl Timeline for TransactionManager {
+    fn horizon(&self) -> Horizon {
+        let (starts, now) = self.active_starts();
+        Horizon { now, starts }
+    }
+}
+
+/// How UDIs and merges keep out of each other's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Variant {
+    /// CUBIT-lf: by helping.
+    #[default]
+    LatchFree,
+    /// CUBIT-lk: by a latch.
+    Latched,
+}
+
+/// What can be chosen for an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// See [`Variant`].
+    pub variant: Variant,
+    /// Bits in the log from which on UDIs begin to merge.
+    pub merge_threshold: u64,
+    /// Tasks of a merge (leaves) that a UDI does then.
+    pub tasks_per_udi: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { variant: Variant::LatchFree, merge_threshold: 256, tasks_per_udi: 1 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    publications: AtomicU64,
+    merges: AtomicU64,
+    rounds: AtomicU64,
+    helps: AtomicU64,
+}
+
+/// A bitmap index. See the module.
+pub struct Cubit {
+    log: DeltaLog,
+    directory: Directory,
+    plan: Atomic<Plan>,
+    /// Bins with old versions.
+    listed: Mutex<Vec<Arc<Bin>>>,
+    /// The oldest snapshot when these were looked at last.
+    oldest: AtomicU64,
+    /// Snapshots from here on can be answered; `u64::MAX` while the index is being built.
+    valid_from: AtomicU64,
+    timeline: Arc<dyn Timeline>,
+    options: Options,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for Cubit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cubit").field("options", &self.options).field("statistics", &self.statistics()).finish()
+    }
+}
+
+impl Cubit {
+    /// An index over no rows.
+    pub fn new(timeline: Arc<dyn Timeline>, options: Options) -> Self {
+        Builder::default().finish(Timestamp::ZERO, timeline, options)
+    }
+
+    /// Puts what a transaction did to the index into the log, open until `cell` is stamped. Every transaction that shall see it must begin after
+    /// that; so this comes before the commit.
+    pub fn publish(&self, changes: Changes, cell: &Arc<TransactionCell>) {
+        let Some(ule) = Ule::new(changes, cell.clone()) else { return };
+        let guard = crossbeam_epoch::pin();
+        // Before the append, when the own entry is not yet in the way.
+        let bits = self.log.length(&guard).0;
+        let threshold = self.options.merge_threshold;
+        if self.is_building() {
+            // Merging waits for the rows.
+        } else if bits >= 4 * threshold {
+            self.help(usize::MAX, threshold, &guard);
+        } else if bits >= threshold {
+            self.help(self.options.tasks_per_udi, threshold, &guard);
+        }
+        self.log.append(ule, &guard);
+        self.counters.publications.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The oldest snapshot that the index can answer for; none (the largest number) while it is being built.
+    pub fn valid_from(&self) -> Timestamp {
+        // Acquire: pairs with the Release of `load`.
+        Timestamp(self.valid_from.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for Cubit {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the index any more.
+        drop(unsafe { std::mem::replace(&mut self.plan, Atomic::null()).try_into_owned() });
+    }
+}

@@ -1,0 +1,337 @@
+//! Queries: the version of each bitvector that the snapshot sees, with the bits of the log on top.
+//!
+//! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is merged is in the chains it finds. If the snapshot is
+//! older than the anchor, its versions are exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in log order,
+//! and at last the transaction's own changes. Queries take no latch and repeat nothing: they are wait-free but for the directory's skip list.
+
+use super::Cubit;
+use super::bitvector::{Bitvector, Scatter};
+use super::container::Words;
+use super::delta::{Changes, Fate};
+use super::directory::Chain;
+use super::key::Key;
+use super::leaf::Vector;
+use super::log::Anchor;
+use crossbeam_epoch::Guard;
+use serac_storage::Timestamp;
+use serac_storage::transaction::Snapshot;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ops::{Bound, Range};
+
+/// Sparse rows from which on they are put together block by block rather than sorted.
+const SCATTERED_ROWS: usize = 4096;
+
+/// A snapshot that the [`Timeline`](super::Timeline) knows as running.
+pub trait ReadView {
+    /// Commits up to here are seen.
+    fn start(&self) -> Timestamp;
+    /// The answer contains a commit of this time, which has to be durable before the answer leaves.
+    fn note_read(&self, _commit: Timestamp) {}
+}
+
+impl ReadView for Snapshot {
+    fn start(&self) -> Timestamp {
+        Snapshot::start(self)
+    }
+    fn note_read(&self, commit: Timestamp) {
+        Snapshot::note_read(self, commit);
+    }
+}
+
+/// Which values are asked for. NULL is in no range with a bound; ask for [`Key::null`].
+#[derive(Clone, Copy, Debug)]
+pub enum Predicate<'a> {
+    /// One value.
+    Equals(&'a Key),
+    /// Any of these, which are ascending and different.
+    In(&'a [Key]),
+    /// A range of values, with NULL only if both ends are open.
+    Range(Bound<&'a Key>, Bound<&'a Key>),
+}
+
+/// A leaf, as the snapshot sees it, with the places of the values that are asked for.
+struct Part<'g> {
+    chain: &'g Chain,
+    places: Range<usize>,
+}
+
+impl Part<'_> {
+    fn is_whole(&self, start: u64) -> bool {
+        self.places == (0..self.chain.at(start).leaf.len())
+    }
+}
+
+impl Cubit {
+    /// The rows that the predicate selects in a running snapshot, with its transaction's own changes, if any.
+    ///
+    /// # Panics
+    /// If the snapshot is older than [`Cubit::valid_from`].
+    pub fn query(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Bitvector {
+        self.query_segment(predicate, view, own, 0..u32::MAX)
+    }
+
+    /// As [`query`](Self::query), for a range of blocks: threads share a query by segments.
+    pub fn query_segment(
+        &self,
+        predicate: Predicate<'_>,
+        view: &impl ReadView,
+        own: Option<&Changes>,
+        blocks: Range<u32>,
+    ) -> Bitvector {
+        let guard = &crossbeam_epoch::pin();
+        let reader = Reader::new(self, view.start().0, guard);
+        let rows = (blocks.start as u64) << 16..(blocks.end as u64) << 16;
+        let (mut vectors, mut sparse): (Vec<Cow<'_, Bitvector>>, Vec<&[u32]>) = (Vec::new(), Vec::new());
+        let whole = blocks == (0..u32::MAX);
+        let mut add_vector = |vector| {
+            vectors.push(if whole {
+                Cow::Borrowed(vector)
+            } else {
+                Cow::Owned(Bitvector::segment(vector, blocks.clone()))
+            });
+        };
+        reader.for_each_part(predicate, |part| {
+            let leaf = &reader.version(part.chain).leaf;
+            if let Some(union) = leaf.union().filter(|_| part.is_whole(reader.start)) {
+                add_vector(union);
+                return;
+            }
+            for place in part.places {
+                match leaf.vector(place) {
+                    Vector::Dense(vector) => add_vector(vector),
+                    Vector::Sparse(list) if whole => sparse.push(list),
+                    Vector::Sparse(list) => {
+                        let at = |row: u64| list.partition_point(|r| (*r as u64) < row);
+                        sparse.push(&list[at(rows.start)..at(rows.end)]);
+                    }
+                }
+            }
+        });
+        if !sparse.is_empty() {
+            vectors.push(Cow::Owned(from_sparse(&sparse)));
+        }
+        let vectors: Vec<&Bitvector> = vectors.iter().map(|v| &**v).filter(|v| !v.is_empty()).collect();
+        let mut result = Bitvector::or_many(&vectors);
+        let mut flips = Vec::new();
+        reader.for_each_delta(predicate, own, |_, row, bit| {
+            if rows.contains(&row) {
+                flips.push((row, bit));
+            }
+        });
+        if !flips.is_empty() {
+            flips.sort_by_key(|flip| flip.0);
+            let last: Vec<(u64, bool)> =
+                flips.chunk_by(|a, b| a.0 == b.0).map(|group| group[group.len() - 1]).collect();
+            result.apply(&last, &mut Words::default());
+        }
+        view.note_read(Timestamp(reader.newest.get()));
+        result
+    }
+
+    /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
+    pub fn count(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> u64 {
+        let guard = &crossbeam_epoch::pin();
+        let reader = Reader::new(self, view.start().0, guard);
+        let mut count = 0;
+        if let Predicate::Equals(key) = predicate {
+            // The usual case without a list of parts.
+            let mut flips = Vec::new();
+            let vector = reader.version(self.directory.locate(key, guard).2).leaf.get(key);
+            reader.for_each_delta(predicate, own, |_, row, bit| flips.push((row, bit)));
+            flips.sort_by_key(|flip| flip.0);
+            count = vector.map_or(0, |v| v.cardinality()) as i64;
+            for group in flips.chunk_by(|a, b| a.0 == b.0) {
+                let (row, bit) = group[group.len() - 1];
+                count += i64::from(bit) - i64::from(vector.is_some_and(|v| v.contains(row)));
+            }
+        } else {
+            reader.for_each_count(predicate, own, |part, _, n| {
+                count += match part {
+                    Some(part) if part.is_whole(reader.start) => reader.version(part.chain).leaf.row_count() as i64,
+                    Some(part) => {
+                        let leaf = &reader.version(part.chain).leaf;
+                        part.places.clone().map(|place| leaf.vector(place).cardinality() as i64).sum()
+                    }
+                    None => n,
+                };
+            });
+        }
+        view.note_read(Timestamp(reader.newest.get()));
+        u64::try_from(count).expect("a count is not negative")
+    }
+
+    /// The values that the predicate selects and that have rows, ascending, with how many.
+    pub fn counts(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Vec<(Key, u64)> {
+        let guard = &crossbeam_epoch::pin();
+        let reader = Reader::new(self, view.start().0, guard);
+        let mut counts: std::collections::BTreeMap<Key, i64> = Default::default();
+        reader.for_each_count(predicate, own, |part, key, n| match part {
+            Some(part) => {
+                let leaf = &reader.version(part.chain).leaf;
+                for place in part.places.clone() {
+                    counts.insert(leaf.key(place), leaf.vector(place).cardinality() as i64);
+                }
+            }
+            None => *counts.entry(key.expect("a difference has a value").clone()).or_default() += n,
+        });
+        view.note_read(Timestamp(reader.newest.get()));
+        counts.into_iter().filter(|(_, n)| *n > 0).map(|(key, n)| (key, n as u64)).collect()
+    }
+}
+
+/// One query's view of the index.
+struct Reader<'a, 'g> {
+    index: &'a Cubit,
+    start: u64,
+    guard: &'g Guard,
+    /// None if the snapshot is older.
+    anchor: Option<&'g Anchor>,
+    /// The newest commit that the answer depends on.
+    newest: Cell<u64>,
+}
+
+impl<'g> Reader<'_, 'g> {
+    fn new<'a>(index: &'a Cubit, start: u64, guard: &'g Guard) -> Reader<'a, 'g> {
+        assert!(start >= index.valid_from().0, "a snapshot from before the index was built");
+        // SAFETY: never null; alive while the guard is held.
+        let anchor = unsafe { index.log.anchor(guard).deref() };
+        Reader { index, start, guard, anchor: (anchor.ts <= start).then_some(anchor), newest: Cell::new(0) }
+    }
+    fn version(&self, chain: &'g Chain) -> &'g super::directory::Version {
+        let version = chain.at(self.start);
+        self.newest.set(self.newest.get().max(version.newest_commit));
+        version
+    }
+
+    fn for_each_part(&self, predicate: Predicate<'_>, mut f: impl FnMut(Part<'g>)) {
+        let directory = &self.index.directory;
+        match predicate {
+            Predicate::Equals(key) => self.for_each_part(Predicate::In(std::slice::from_ref(key)), f),
+            Predicate::In(mut keys) => {
+                while let Some(first) = keys.first() {
+                    let chain = directory.locate(first, self.guard).2;
+                    let leaf = &self.version(chain).leaf;
+                    let here;
+                    (here, keys) = keys.split_at(keys.partition_point(|key| chain.covers(key)));
+                    for place in here.iter().filter_map(|key| leaf.find(key).ok()) {
+                        f(Part { chain, places: place..place + 1 });
+                    }
+                }
+            }
+            Predicate::Range(low, high) => {
+                let first = match low {
+                    Bound::Included(key) | Bound::Excluded(key) => Some(key),
+                    Bound::Unbounded => None,
+                };
+                let null = Key::null();
+                let high = if matches!((low, high), (Bound::Included(_) | Bound::Excluded(_), Bound::Unbounded)) {
+                    Bound::Excluded(&null)
+                } else {
+                    high
+                };
+                for chain in directory.chains_from(first, self.guard) {
+                    let places = self.version(chain).leaf.places(low, high);
+                    if !places.is_empty() {
+                        f(Part { chain, places });
+                    }
+                    let ends = match (high, &chain.high) {
+                        (Bound::Included(high) | Bound::Excluded(high), Some(end)) => high < end,
+                        (_, end) => end.is_none(),
+                    };
+                    if ends {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bits that the snapshot sees and the vectors may lack, in order: (value, row, bit).
+    fn for_each_delta(&self, predicate: Predicate<'_>, own: Option<&Changes>, mut f: impl FnMut(&Key, u64, bool)) {
+        let null = Key::null();
+        let predicate = match predicate {
+            Predicate::Range(low @ (Bound::Included(_) | Bound::Excluded(_)), Bound::Unbounded) => {
+                Predicate::Range(low, Bound::Excluded(&null))
+            }
+            other => other,
+        };
+        let mask = if let Predicate::Equals(key) = predicate { key.mask() } else { u64::MAX };
+        if let Some(anchor) = self.anchor {
+            self.index.log.walk(anchor, self.guard, |ule| {
+                if !ule.may_have(mask) {
+                    return;
+                }
+                let Fate::Committed(ts) = ule.fate() else { return };
+                if ts > self.start {
+                    return;
+                }
+                let mut g = |key: &Key, row, bit| {
+                    self.newest.set(self.newest.get().max(ts));
+                    f(key, row, bit);
+                };
+                match predicate {
+                    Predicate::Equals(key) => ule.for_key(key, |row, bit| g(key, row, bit)),
+                    Predicate::In(keys) => ule.for_keys(keys, g),
+                    Predicate::Range(low, high) => ule.for_range(low, high, g),
+                }
+            });
+        }
+        if let Some(own) = own {
+            own.for_each(|key, row, bit| {
+                let selected = match predicate {
+                    Predicate::Equals(value) => key == value,
+                    Predicate::In(keys) => keys.binary_search(key).is_ok(),
+                    Predicate::Range(low, high) => std::ops::RangeBounds::contains(&(low, high), key),
+                };
+                if selected {
+                    f(key, row, bit);
+                }
+            });
+        }
+    }
+
+    /// Calls `f` with every part, and with every value's difference from what the vectors say.
+    fn for_each_count(
+        &self,
+        predicate: Predicate<'_>,
+        own: Option<&Changes>,
+        mut f: impl FnMut(Option<&Part<'g>>, Option<&Key>, i64),
+    ) {
+        let mut flips: Vec<(Key, u64, bool)> = Vec::new();
+        self.for_each_delta(predicate, own, |key, row, bit| flips.push((key.clone(), row, bit)));
+        flips.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        let mut chains: Vec<&Chain> = Vec::new();
+        self.for_each_part(predicate, |part| {
+            if !chains.last().is_some_and(|last| std::ptr::eq(*last, part.chain)) {
+                chains.push(part.chain);
+            }
+            f(Some(&part), None, 0);
+        });
+        let mut chains = chains.into_iter().peekable();
+        for group in flips.chunk_by(|a, b| (&a.0, a.1) == (&b.0, b.1)) {
+            let (key, row, bit) = &group[group.len() - 1];
+            while chains.next_if(|chain| !chain.covers(key)).is_some() {}
+            // A chain that was not looked at has no such value; one that was must be the same chain again, not a newer one.
+            let vector = chains.peek().and_then(|chain| self.version(chain).leaf.get(key));
+            f(None, Some(key), i64::from(*bit) - i64::from(vector.is_some_and(|v| v.contains(*row))));
+        }
+    }
+}
+
+fn from_sparse(lists: &[&[u32]]) -> Bitvector {
+    let rows = lists.iter().map(|list| list.len()).sum();
+    if rows > SCATTERED_ROWS {
+        let mut scatter = Scatter::default();
+        lists.iter().for_each(|list| list.iter().for_each(|&row| scatter.set(row as u64)));
+        return scatter.finish();
+    }
+    let mut all: Vec<u32> = Vec::with_capacity(rows);
+    lists.iter().for_each(|list| all.extend_from_slice(list));
+    if lists.len() > 1 {
+        all.sort_unstable();
+        // A row stands twice where one of two leaves has been merged further than the other: the log decides.
+        all.dedup();
+    }
+    Bitvector::from_sorted_compact(all.into_iter().map(u64::from))
+}

@@ -1,0 +1,82 @@
+//! What the `serac_indexes` view shows of an index.
+
+use super::Cubit;
+use super::delta::Fate;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// Figures of one index. The counts are of one moment each, not of one together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Values that have rows in the newest vectors.
+    pub values: u64,
+    /// Rows in the newest vectors.
+    pub rows: u64,
+    /// Bytes of the newest vectors and the directory.
+    pub bytes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Entries in the log.
+    pub log_entries: u64,
+    /// Bits in the log.
+    pub log_bits: u64,
+    /// Entries ever published.
+    pub publications: u64,
+    /// Merge tasks done, of one leaf each.
+    pub merges: u64,
+    /// Merges of the whole log.
+    pub rounds: u64,
+    /// Merge tasks done by another thread than the one that planned them, and appends that found TAIL behind.
+    pub helps: u64,
+    /// The longest version chain.
+    pub longest_chain: u64,
+    /// Versions in all chains.
+    pub versions: u64,
+    /// How many rows in the log have a HUD of 0, 1, 2, 3 and more ones: values whose bit differs from the newest vector (§C).
+    pub hud_sizes: [u64; 4],
+}
+
+impl Cubit {
+    /// Figures of the index; walks it.
+    pub fn statistics(&self) -> Statistics {
+        let guard = &crossbeam_epoch::pin();
+        // SAFETY: never null; alive while the guard is held.
+        let anchor = unsafe { self.log.anchor(guard).deref() };
+        let (log_bits, log_entries) = self.log.length(guard);
+        let mut statistics = Statistics {
+            bytes: self.directory.bytes() as u64,
+            log_entries: u64::from(log_entries),
+            log_bits,
+            publications: self.counters.publications.load(Ordering::Relaxed),
+            merges: self.counters.merges.load(Ordering::Relaxed),
+            rounds: self.counters.rounds.load(Ordering::Relaxed),
+            helps: self.counters.helps.load(Ordering::Relaxed) + self.log.helps.load(Ordering::Relaxed),
+            ..Statistics::default()
+        };
+        for chain in self.directory.chains_from(None, guard) {
+            let leaf = &chain.newest().leaf;
+            statistics.leaves += 1;
+            statistics.values += leaf.len() as u64;
+            statistics.rows += leaf.row_count();
+            statistics.bytes += leaf.bytes() as u64 + (size_of_val(chain) + size_of_val(&chain.versions[..])) as u64;
+            statistics.versions += chain.versions.len() as u64;
+            statistics.longest_chain = statistics.longest_chain.max(chain.versions.len() as u64);
+        }
+        let mut last = BTreeMap::new();
+        self.log.walk(anchor, guard, |ule| {
+            if let Fate::Committed(_) = ule.fate() {
+                ule.for_each(|key, row, bit| {
+                    last.insert((row, key.clone()), bit);
+                });
+            }
+        });
+        let mut huds: BTreeMap<u64, usize> = BTreeMap::new();
+        for ((row, key), bit) in last {
+            let newest = self.directory.locate(&key, guard).2.newest();
+            let was = newest.leaf.get(&key).is_some_and(|vector| vector.contains(row));
+            *huds.entry(row).or_default() += usize::from(was != bit);
+        }
+        huds.into_values().for_each(|ones| statistics.hud_sizes[ones.min(3)] += 1);
+        statistics
+    }
+}
