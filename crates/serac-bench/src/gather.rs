@@ -139,7 +139,7 @@ fn snapshot(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
         let (mut numbers, mut texts) =
             ([Int64Builder::new(), Int64Builder::new()], [StringBuilder::new(), StringBuilder::new()]);
         for slot in 0..table.block(no).map_or(0, |block| block.slot_limit()) {
-            if !table.read(txn.snapshot(), RowId::new(no, Slot(slot)), &columns, &mut row) {
+            if !table.read(txn.snapshot(), RowId::new(no, Slot(slot)), &columns, &mut row).map_err(text)? {
                 continue;
             }
             for i in 0..2 {
@@ -173,7 +173,7 @@ fn in_place(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
         let mut txn = storage.begin();
         for slot in 0..table.block(no).map_or(0, |block| block.slot_limit()) {
             let id = RowId::new(no, Slot(slot));
-            if table.read(txn.snapshot(), id, &columns, &mut row) {
+            if table.read(txn.snapshot(), id, &columns, &mut row).map_err(text)? {
                 table.update(&mut txn, id, &columns, &row.values()).map_err(text)?;
             }
         }

@@ -3,6 +3,7 @@
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
 mod attributes;
+mod checkpoint;
 mod commits;
 mod compaction;
 mod cubit;
@@ -91,6 +92,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 7)]
         runs: usize,
     },
+    /// Checkpoints of lineitem: what they write, what memory they give back, and how long opening takes.
+    Checkpoint {
+        /// Scale factor.
+        #[arg(long, default_value_t = 1.0)]
+        sf: f64,
+    },
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -112,6 +119,7 @@ fn main() -> Result<(), String> {
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),
         Benchmark::Gather(gather) => gather::run(&gather, &mut report),
+        Benchmark::Checkpoint { sf } => checkpoint::run(sf, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;

@@ -161,8 +161,8 @@ impl Client {
             0..45 => self.new_order(&mut txn)?,
             45..88 => self.payment(&mut txn)?,
             88..92 => self.delivery(&mut txn)?,
-            92..96 => self.read_orders(&txn, 1),
-            _ => self.read_orders(&txn, ORDERS_PER_STOCK_LEVEL),
+            92..96 => self.read_orders(&txn, 1)?,
+            _ => self.read_orders(&txn, ORDERS_PER_STOCK_LEVEL)?,
         }
         txn.commit()?;
         Ok(())
@@ -218,22 +218,23 @@ impl Client {
     }
 
     /// The row of an order and those of its lines.
-    fn find(&self, txn: &Transaction, id: i64) -> (Vec<RowId>, Vec<RowId>) {
+    fn find(&self, txn: &Transaction, id: i64) -> Result<(Vec<RowId>, Vec<RowId>), EngineError> {
         let key = [Value::Int32(self.warehouse), Value::Int64(id)];
-        let order = txn.lookup(&self.orders, &self.orders.indexes[0], &key);
+        let order = txn.lookup(&self.orders, &self.orders.indexes[0], &key)?;
         let mut buffer = RowBuffer::default();
         let count = match order.first() {
-            Some(&row) if txn.read_row(&self.orders, row, &mut buffer) => match buffer.value(5) {
+            Some(&row) if txn.read_row(&self.orders, row, &mut buffer)? => match buffer.value(5) {
                 Value::Int32(count) => count,
                 other => unreachable!("an integer, not {other:?}"),
             },
             _ => 0,
         };
-        let lines = (1..=count).flat_map(|number| {
-            txn.lookup(&self.order_line, &self.order_line.indexes[0], &[key[0], key[1], Value::Int32(number)])
-        });
-        let lines = lines.collect();
-        (order, lines)
+        let mut lines = Vec::new();
+        for number in 1..=count {
+            let key = [key[0], key[1], Value::Int32(number)];
+            lines.extend(txn.lookup(&self.order_line, &self.order_line.indexes[0], &key)?);
+        }
+        Ok((order, lines))
     }
 
     fn delivery(&mut self, txn: &mut Transaction) -> Result<(), EngineError> {
@@ -241,7 +242,7 @@ impl Client {
             if self.next_order - self.next_delivery <= self.undelivered {
                 return Ok(());
             }
-            let (order, lines) = self.find(txn, self.next_delivery);
+            let (order, lines) = self.find(txn, self.next_delivery)?;
             let carrier = batch("o_carrier_id", Arc::new(arrow::array::Int32Array::from(vec![7; order.len()])));
             txn.update_batch(&self.orders, &order, &[4], &carrier)?;
             let dates = TimestampMicrosecondArray::from(vec![self.next_order; lines.len()]);
@@ -251,13 +252,14 @@ impl Client {
         Ok(())
     }
 
-    fn read_orders(&mut self, txn: &Transaction, count: i64) {
+    fn read_orders(&mut self, txn: &Transaction, count: i64) -> Result<(), EngineError> {
         let mut buffer = RowBuffer::default();
         for id in (self.next_order - count).max(0)..self.next_order {
-            for row in self.find(txn, id).1 {
-                std::hint::black_box(txn.read_row(&self.order_line, row, &mut buffer));
+            for row in self.find(txn, id)?.1 {
+                std::hint::black_box(txn.read_row(&self.order_line, row, &mut buffer)?);
             }
         }
+        Ok(())
     }
 }
 

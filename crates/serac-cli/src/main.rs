@@ -130,6 +130,9 @@ impl OpenArguments {
                 report.replay_time.as_secs_f64()
             );
         }
+        for lost in &report.lost {
+            eprintln!("damaged, and left out: {lost}");
+        }
         if let Some(cut) = &report.cut {
             eprintln!("the log had an unfinished end, never acknowledged: {cut}");
         }

@@ -110,7 +110,7 @@ impl Transaction {
         let at = definition.foreign_keys.len() - 1;
         let new = Arc::new(old.redefined(definition));
         for index in &new.indexes[old.indexes.len()..] {
-            new.fill_index(index, self.snapshot());
+            new.fill_index(index, self.snapshot())?;
         }
         self.check_all_children(&new, at)?;
         self.put_table(new)
@@ -125,7 +125,7 @@ impl Transaction {
         for no in 0..table.data.block_count() {
             let Some(reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { continue };
             for &row in reader.row_ids(reader.visible()).values() {
-                table.data.read(self.snapshot(), RowId::from_u64(row), &ids, &mut buffer);
+                table.data.read(self.snapshot(), RowId::from_u64(row), &ids, &mut buffer)?;
                 let values = buffer.values();
                 let (wanted, has_null) = key::encode(&values);
                 if !has_null && self.find_latest(parent, &definition.parent_columns, &wanted)?.is_none() {
@@ -211,7 +211,7 @@ impl Transaction {
         let mut new = old.redefined(definition);
         *new.indexes.last_mut().expect("one was added") = index.clone();
         let new = Arc::new(new);
-        new.fill_index(&index, self.snapshot());
+        new.fill_index(&index, self.snapshot())?;
         if key.unique {
             self.check_all_unique(&new, &index)?;
         }
@@ -224,7 +224,7 @@ impl Transaction {
         for no in 0..table.data.block_count() {
             let Some(reader) = table.data.read_block(snapshot, BlockNo(no)) else { continue };
             for &row in reader.row_ids(reader.visible()).values() {
-                self.read_row(table, serac_storage::RowId::from_u64(row), &mut buffer);
+                self.read_row(table, serac_storage::RowId::from_u64(row), &mut buffer)?;
                 let values = buffer.values();
                 let (key, has_null) = index.key_of(&values);
                 if !has_null && index.entries.rows(&key).len() > 1 {

@@ -95,7 +95,7 @@ impl Database {
     pub fn open_with(options: StorageOptions) -> Result<Self> {
         let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1 };
         let (storage, recovery) = Storage::open(options, &mut recovering)?;
-        rebuild_indexes(&recovering.catalog, &storage);
+        rebuild_indexes(&recovering.catalog, &storage)?;
         let now = storage.manager().now().0;
         let inner = Arc::new(DatabaseInner {
             storage,
@@ -224,18 +224,19 @@ impl DatabaseInner {
 }
 
 /// Indexes are not logged: they are filled from the recovered rows, in parallel.
-fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) {
+fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
     let snapshot = storage.begin().snapshot().clone();
     let jobs: Vec<_> = catalog.tables().flat_map(|t| t.indexes.iter().map(move |i| (t, i))).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some((table, index)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    table.fill_index(index, &snapshot);
-                }
-            });
-        }
-    });
+        let work = || -> Result<()> {
+            while let Some((table, index)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                table.fill_index(index, &snapshot)?;
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("filling an index does not panic"))
+    })
 }

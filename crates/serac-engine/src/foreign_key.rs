@@ -216,7 +216,7 @@ impl Transaction {
     /// A row whose newest state has `wanted` in `columns` (in this order), found through the index on them.
     pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
         let index = table.index_for_key(columns);
-        match index.newest_holder(&table.data, self.snapshot(), wanted, None) {
+        match index.newest_holder(&table.data, self.snapshot(), wanted, None)? {
             NewestHolder::Nobody => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
             NewestHolder::Open => Err(EngineError::Conflict(format!(

@@ -59,7 +59,7 @@ impl Transaction {
             let mut updates: BTreeMap<(TableId, usize), ChildrenUpdate> = BTreeMap::new();
             for PendingAction { child, foreign_key, action, key, new_key } in level {
                 let index = child.index_of_foreign_key(foreign_key);
-                let rows = index.lookup_key(&child.data, &snapshot, &key);
+                let rows = index.lookup_key(&child.data, &snapshot, &key)?;
                 if rows.is_empty() {
                     continue;
                 }
@@ -124,7 +124,7 @@ impl Transaction {
         let mut changed = Vec::with_capacity(update.rows.len());
         for (row, values) in &update.rows {
             // Another foreign key's action may have deleted it.
-            if !child.data.read(&snapshot, *row, &[], &mut RowBuffer::default()) {
+            if !child.data.read(&snapshot, *row, &[], &mut RowBuffer::default())? {
                 continue;
             }
             let values: Vec<Value<'_>> = columns

@@ -1,6 +1,7 @@
 //! A table of the catalog: its definition, its data and its indexes.
 
 use crate::definition::{KeyDefinition, TableDefinition};
+use crate::error::Result;
 use crate::lock::TableLock;
 use crate::statistics::{StatisticsCache, TableStatistics};
 use parking_lot::Mutex;
@@ -29,9 +30,12 @@ impl TableIndex {
         key::encode(&self.definition.columns.iter().map(|&c| row[c]).collect::<Vec<_>>())
     }
     /// The rows that have this key in `snapshot`.
-    pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Vec<RowId> {
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
+    pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         let (wanted, has_null) = key::encode(values);
-        if has_null { Vec::new() } else { self.lookup_key(data, snapshot, &wanted) }
+        if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
     /// How many rows have, in some snapshot, this key.
     pub fn candidates(&self, values: &[Value<'_>]) -> usize {
@@ -41,13 +45,16 @@ impl TableIndex {
     /// The row other than `except` whose newest state has this encoded key.
     ///
     /// Rows are looked at until the index names no other: a row that is found gone may have been moved, and the entry of its new place was there before it went.
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
     pub(crate) fn newest_holder(
         &self,
         data: &DataTable,
         snapshot: &Snapshot,
         wanted: &[u8],
         except: Option<RowId>,
-    ) -> NewestHolder {
+    ) -> Result<NewestHolder> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
         let mut seen: Vec<RowId> = except.into_iter().collect();
         let mut open = false;
@@ -55,11 +62,13 @@ impl TableIndex {
             let mut rows = self.entries.rows(wanted);
             rows.retain(|row| !seen.contains(row));
             if rows.is_empty() {
-                return if open { NewestHolder::Open } else { NewestHolder::Nobody };
+                return Ok(if open { NewestHolder::Open } else { NewestHolder::Nobody });
             }
             for &row in &rows {
-                match data.read_latest(snapshot, row, &columns, &mut buffer) {
-                    LatestState::Present if key::encode(&buffer.values()).0 == wanted => return NewestHolder::Row(row),
+                match data.read_latest(snapshot, row, &columns, &mut buffer)? {
+                    LatestState::Present if key::encode(&buffer.values()).0 == wanted => {
+                        return Ok(NewestHolder::Row(row));
+                    }
                     LatestState::Absent | LatestState::Present => {}
                     LatestState::WrittenByOther => open = true,
                 }
@@ -68,13 +77,18 @@ impl TableIndex {
         }
     }
     /// The rows that have this encoded key in `snapshot`.
-    pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Vec<RowId> {
+    pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Result<Vec<RowId>> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
-        self.entries
-            .rows(wanted)
-            .into_iter()
-            .filter(|&row| data.read(snapshot, row, &columns, &mut buffer) && key::encode(&buffer.values()).0 == wanted)
-            .collect()
+        let mut rows = self.entries.rows(wanted);
+        let mut kept = 0;
+        for i in 0..rows.len() {
+            if data.read(snapshot, rows[i], &columns, &mut buffer)? && key::encode(&buffer.values()).0 == wanted {
+                rows[kept] = rows[i];
+                kept += 1;
+            }
+        }
+        rows.truncate(kept);
+        Ok(rows)
     }
 }
 
@@ -178,17 +192,21 @@ impl Table {
     }
 
     /// Adds every visible row to the index (after recovery, or for a new index).
-    pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot) {
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
+    pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot) -> Result<()> {
         let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
         for no in 0..self.data.block_count() {
             let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
             for &row in reader.row_ids(reader.visible()).values() {
                 let row = RowId::from_u64(row);
-                if self.data.read(snapshot, row, &columns, &mut buffer) {
+                if self.data.read(snapshot, row, &columns, &mut buffer)? {
                     index.entries.insert(&key::encode(&buffer.values()).0, row);
                 }
             }
         }
+        Ok(())
     }
 
     /// Checks that every row that `snapshot` sees is in every index.
@@ -203,7 +221,7 @@ impl Table {
                 let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
                 for &row in reader.row_ids(reader.visible()).values() {
                     let row = RowId::from_u64(row);
-                    assert!(self.data.read(snapshot, row, &columns, &mut buffer));
+                    assert!(self.data.read(snapshot, row, &columns, &mut buffer).expect("no file is damaged"));
                     let wanted = key::encode(&buffer.values()).0;
                     assert!(
                         index.entries.rows(&wanted).contains(&row),

@@ -192,7 +192,7 @@ impl Transaction {
         let (table, snapshot) = (update.table, self.snapshot().clone());
         let watched = !update.touched.is_empty() || update.references;
         if watched {
-            table.data.read(&snapshot, row, &all_columns(table), &mut update.old);
+            table.data.read(&snapshot, row, &all_columns(table), &mut update.old)?;
         }
         table.data.update(self.storage(), row, &update.ids, values)?;
         if !watched {
@@ -226,7 +226,7 @@ impl Transaction {
     pub(crate) fn finish_update(&mut self, mut update: RowsUpdate<'_>) -> Result<()> {
         let (snapshot, all) = (self.snapshot().clone(), all_columns(update.table));
         for row in update.written {
-            if update.table.data.read(&snapshot, row, &all, &mut update.old) {
+            if update.table.data.read(&snapshot, row, &all, &mut update.old)? {
                 self.check_keys(update.table, row, &update.old.values())?;
             }
         }
@@ -246,7 +246,7 @@ impl Transaction {
         for &row in rows {
             if watched {
                 let snapshot = self.snapshot().clone();
-                table.data.read(&snapshot, row, &all, &mut old);
+                table.data.read(&snapshot, row, &all, &mut old)?;
             }
             table.data.delete(self.storage(), row)?;
             if watched {
@@ -313,7 +313,7 @@ impl Transaction {
         wanted: &[u8],
         except: Option<RowId>,
     ) -> Result<Option<RowId>> {
-        match index.newest_holder(&table.data, self.snapshot(), wanted, except) {
+        match index.newest_holder(&table.data, self.snapshot(), wanted, except)? {
             NewestHolder::Nobody => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
             NewestHolder::Open => Err(EngineError::Conflict(format!(
@@ -340,7 +340,7 @@ impl Transaction {
                 continue;
             }
             if let Some(row) = self.find_holder(table, index, &wanted, None)? {
-                if !table.data.read(self.snapshot(), row, &[], &mut RowBuffer::default()) {
+                if !table.data.read(self.snapshot(), row, &[], &mut RowBuffer::default())? {
                     return Err(EngineError::Conflict(format!(
                         "a concurrent transaction has written the same key of \"{}\"",
                         index.definition.name
@@ -353,14 +353,20 @@ impl Transaction {
     }
 
     /// The visible rows with this key.
-    pub fn lookup(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> Vec<RowId> {
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
+    pub fn lookup(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         index.lookup(&table.data, self.snapshot(), values)
     }
 
     /// Reads all columns of a visible row.
-    pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> bool {
+    ///
+    /// # Errors
+    /// When the row lies in a damaged file.
+    pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> Result<bool> {
         let all = all_columns(table);
-        table.data.read(self.snapshot(), row, &all, out)
+        Ok(table.data.read(self.snapshot(), row, &all, out)?)
     }
 }
 
@@ -368,6 +374,7 @@ impl Transaction {
 pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
     index.entries.remove_unless(wanted, row, || {
         let mut has_key = |version: &RowBuffer| key::encode(&version.values()).0 == wanted;
-        table.data.any_version_matches(row, &index.column_ids(), &mut has_key)
+        // What cannot be read keeps its entry.
+        table.data.any_version_matches(row, &index.column_ids(), &mut has_key).unwrap_or(true)
     });
 }

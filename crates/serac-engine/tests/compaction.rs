@@ -67,7 +67,7 @@ fn insert(txn: &mut Transaction, table: &Arc<Table>, row: [i64; 3]) -> Result<Ro
 /// The values of a row.
 fn read(txn: &Transaction, table: &Table, row: RowId) -> [i64; 3] {
     let mut buffer = RowBuffer::default();
-    assert!(txn.read_row(table, row, &mut buffer), "an index gives rows that are there");
+    assert!(txn.read_row(table, row, &mut buffer).unwrap(), "an index gives rows that are there");
     [0, 1, 2].map(|i| match buffer.value(i) {
         Value::Int64(v) => v,
         other => panic!("{other:?}"),
@@ -118,12 +118,12 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                     let parent = table(&txn, "parent");
                     for _ in 0..20 {
                         let id = rng.random_range(0..KEPT);
-                        let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)]);
+                        let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)]).unwrap();
                         assert_eq!(found.len(), 1, "row {id}");
                         assert_eq!(read(&txn, &parent, found[0])[..2], [id, id / CLASS]);
                     }
                     let class = rng.random_range(0..KEPT / CLASS);
-                    let found = txn.lookup(&parent, &parent.indexes[1], &[Value::Int64(class)]);
+                    let found = txn.lookup(&parent, &parent.indexes[1], &[Value::Int64(class)]).unwrap();
                     let ids: BTreeSet<i64> = found.iter().map(|&row| read(&txn, &parent, row)[0]).collect();
                     assert_eq!((found.len(), ids.len()), (CLASS as usize, CLASS as usize), "class {class}");
                 }
@@ -138,7 +138,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                     let mut txn = db.begin();
                     let parent = table(&txn, "parent");
                     let (id, passing) = (rng.random_range(0..KEPT), PASSING + rng.random_range(0..2 * KEPT));
-                    let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(passing)]);
+                    let found = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(passing)]).unwrap();
                     let result = match (rng.random_range(0..4), found.first()) {
                         (0, _) => {
                             let error = insert(&mut txn, &parent, [id, 0, round]).unwrap_err();
@@ -146,7 +146,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                             continue;
                         }
                         (1, _) => {
-                            let row = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)])[0];
+                            let row = txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(id)]).unwrap()[0];
                             let new = arrow_array::RecordBatch::try_from_iter([(
                                 "changes",
                                 Arc::new(arrow_array::Int64Array::from(vec![round])) as arrow_array::ArrayRef,
@@ -194,7 +194,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                 std::thread::sleep(Duration::from_millis(20));
                 assert_eq!(scan(&txn, &parent), before);
                 for (row, values) in before.iter().take(200) {
-                    assert_eq!(txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(values[0])]), [*row]);
+                    assert_eq!(txn.lookup(&parent, &parent.indexes[0], &[Value::Int64(values[0])]).unwrap(), [*row]);
                 }
             }
         }));

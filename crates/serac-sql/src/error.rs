@@ -139,6 +139,7 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
     } else if let Some(error) = error.downcast_ref::<StorageError>() {
         match error {
             StorageError::WriteConflict { .. } => SqlError::new("40001", error.to_string()),
+            StorageError::Corrupt { .. } => SqlError::new("XX001", error.to_string()),
             _ => SqlError::new("XX000", error.to_string()),
         }
     } else {

@@ -6,6 +6,7 @@
 //! promises that no access is undefined.
 
 use crate::block_memory::BlockMemory;
+use crate::error::Result;
 use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
@@ -70,6 +71,14 @@ impl Block {
         match self {
             Self::Hot(block) => block.read_cell(column, slot),
             Self::Frozen(block) => block.read_cell(column, slot),
+        }
+    }
+    /// Makes sure that the columns, if they lie in a file, are as they were written.
+    #[inline]
+    pub(crate) fn check(&self, columns: &[ColumnId]) -> Result<()> {
+        match self {
+            Self::Hot(_) => Ok(()),
+            Self::Frozen(block) => columns.iter().try_for_each(|&column| block.check(column)),
         }
     }
     /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.

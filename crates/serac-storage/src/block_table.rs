@@ -133,8 +133,11 @@ impl BlockTable {
             return false;
         }
         let old = SharedBlock(old);
+        let guard = epoch::pin();
         // SAFETY: the entry's own reference to the old block, given up once: whoever found the block in the entry was pinned.
-        unsafe { epoch::pin().defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
+        unsafe { guard.defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
+        // A block is too large to wait in this thread's bag until that is full.
+        guard.flush();
         true
     }
 

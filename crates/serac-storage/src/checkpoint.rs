@@ -1,52 +1,61 @@
-//! Checkpoints: a snapshot of all tables as ordinary Arrow files, and the manifest that names them (§3.4).
+//! Checkpoints: what a snapshot sees of all tables, as ordinary Arrow files, and the manifest that names them (§3.4).
 //!
 //! ```text
-//! MANIFEST                                     one line of CRC, then JSON; replaced atomically by rename
-//! data/<checkpoint>-<table>.arrow              one record batch per block whose rows fill it without gaps
-//! data/<checkpoint>-<table>-gaps.arrow         one record batch per block with gaps, with a last column `__serac_slot`
-//! data/<checkpoint>-<table>-<n>[-gaps].arrow   the n-th checkpoint of the same moment
+//! MANIFEST                                    one line of CRC, then JSON; replaced atomically by rename
+//! data/<checkpoint>-<table>-<n>.arrow         data files (see `data_file`): a record batch per block
+//! data/<checkpoint>-<table>-<n>-gaps.arrow    of blocks with empty slots, with a last column that tells them
 //! ```
-//! A checkpoint is written by a transaction of its own, beside all others: it holds what its snapshot sees. It counts only once the
-//! manifest names it; files that no manifest names are left over from a crash and removed at the next open or checkpoint.
+//! A checkpoint is written by a transaction of its own, beside all others. It counts only once the manifest names it; files that no manifest names are
+//! left over from a crash and removed at the next open or checkpoint. Removing a file does not disturb who has mapped it.
+//!
+//! **A frozen block is written once.** Where it is written it is replaced, in the block table, by its twin over the mapped file: the same rows, but the
+//! memory is the file's. As long as that twin is in the block table, checkpoints name the file again. No snapshot sees it otherwise: a block freezes only
+//! when every running snapshot sees all of it, that of a checkpoint included. The twin may take its place before the manifest is there, since its file
+//! is synced: should this checkpoint fail, the next one names it.
+//!
+//! **Hot blocks** are written as the snapshot sees them, in files of their own, and again the next time. After a restart they are frozen blocks like the
+//! others.
+//!
+//! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that thaw leave holes in files rather than make
+//! others be written again. The blocks of a file that has more holes than blocks are written anew, and so are those of a table's small files when there are
+//! eight of them: each byte that is written causes at most a few to be written again.
 
+use crate::block::{Block, HotBlock};
+use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileSeal};
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
-use crate::file_system::{FileSystem, StorageFile};
-use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
+use crate::file_system::FileSystem;
+use crate::frozen::{FreezeFormat, FrozenBlock};
+use crate::ids::{BlockNo, ColumnId, TableId, Timestamp};
 use crate::redo::without_foreign_bytes;
-use crate::scan::{ScanColumn, Selection};
+use crate::scan::{BlockReader, ColumnForm, ScanColumn, Selection};
 use crate::transaction::Snapshot;
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt32Type;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow_schema::{DataType, Field, Schema};
+use crate::types::{ColumnSchema, ColumnType};
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_buffer::BooleanBufferBuilder;
 use serde::{Deserialize, Serialize};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 /// Name of the manifest in the database's folder.
 pub const MANIFEST: &str = "MANIFEST";
 /// The folder of the Arrow files.
 pub const DATA_FOLDER: &str = "data";
-/// The column that says in which slots the rows of a block with gaps lie.
-pub const SLOT_COLUMN: &str = "__serac_slot";
+/// Bytes at which a data file is complete.
+const FILE_BYTES: u64 = 32 << 20;
+/// So many files of a table with less than a quarter of that become one.
+const SMALL_FILES: usize = 8;
 
 /// One Arrow file of a checkpoint.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointFile {
-    /// Name in the data folder.
-    pub name: String,
-    /// Bytes.
-    pub bytes: u64,
-    /// CRC-32 of all bytes.
-    pub crc32: u32,
-    /// Whether the last column holds slots.
-    pub has_gaps: bool,
-    /// The block of each record batch.
-    pub blocks: Vec<u32>,
+    /// The file.
+    #[serde(flatten)]
+    pub seal: FileSeal,
+    /// Its batches that are blocks of the checkpoint; the others were, of an earlier one.
+    pub batches: Vec<u32>,
 }
 
 /// A table in a checkpoint.
@@ -75,12 +84,22 @@ pub struct Manifest {
 pub struct CheckpointReport {
     /// The snapshot's timestamp.
     pub checkpoint_ts: u64,
-    /// Tables written.
+    /// Tables in it.
     pub tables: usize,
-    /// Rows written.
+    /// Rows in it.
     pub rows: u64,
-    /// Bytes written.
+    /// Blocks that were written.
+    pub blocks_written: u64,
+    /// Blocks that lie in files of earlier checkpoints.
+    pub blocks_kept: u64,
+    /// Bytes of data files written.
     pub bytes: u64,
+}
+
+/// Only the version: the rest may be another one's.
+#[derive(Deserialize)]
+struct ManifestVersion {
+    format_version: u32,
 }
 
 impl Manifest {
@@ -104,11 +123,12 @@ impl Manifest {
         if format!("{:08x}", crc32fast::hash(json.as_bytes())) != crc {
             return Err(corrupt("its checksum is wrong"));
         }
-        let manifest: Self = serde_json::from_str(json).map_err(|e| corrupt(&e.to_string()))?;
-        if manifest.format_version != FORMAT_VERSION {
-            return Err(corrupt(&format!("format version {} is not known", manifest.format_version)));
+        let version: ManifestVersion = serde_json::from_str(json).map_err(|e| corrupt(&e.to_string()))?;
+        if version.format_version != FORMAT_VERSION {
+            let (found, ours) = (version.format_version, FORMAT_VERSION);
+            return Err(corrupt(&format!("the database has format version {found}, this program reads {ours}")));
         }
-        Ok(Some(manifest))
+        serde_json::from_str(json).map(Some).map_err(|e| corrupt(&e.to_string()))
     }
 
     /// Writes the manifest and puts it in the old one's place.
@@ -135,7 +155,7 @@ impl Manifest {
             let named = path
                 .file_name()
                 .and_then(|n| n.to_str())
-                .is_some_and(|name| self.tables.iter().flat_map(|t| &t.files).any(|f| f.name == name));
+                .is_some_and(|name| self.tables.iter().flat_map(|t| &t.files).any(|f| f.seal.name == name));
             if !named {
                 files.remove(&path).map_err(io)?;
             }
@@ -144,160 +164,220 @@ impl Manifest {
     }
 }
 
-/// Writes sequentially through the [`FileSystem`], counting and summing.
-struct CheckedWriter {
-    file: Arc<dyn StorageFile>,
-    at: u64,
-    crc: crc32fast::Hasher,
+/// A data file that is being written, with the frozen blocks that it is to replace.
+struct OpenFile {
+    writer: DataFileWriter,
+    hot: bool,
+    frozen: Vec<(BlockNo, Arc<Block>)>,
 }
 
-impl Write for CheckedWriter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write_all_at(bytes, self.at)?;
-        self.at += bytes.len() as u64;
-        self.crc.update(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+/// One table's part of a checkpoint.
+struct TableCheckpoint<'a> {
+    data: &'a Path,
+    table: &'a DataTable,
+    snapshot: &'a Snapshot,
+    files: &'a dyn FileSystem,
+    open: Vec<OpenFile>,
+    /// By name.
+    done: BTreeMap<String, CheckpointFile>,
+    names: u32,
+    report: CheckpointReport,
 }
 
-struct TableFile {
-    name: String,
-    writer: FileWriter<BufWriter<CheckedWriter>>,
-    schema: Arc<Schema>,
-    has_gaps: bool,
-    blocks: Vec<u32>,
-}
-
-impl TableFile {
-    fn create(
-        folder: &Path,
-        name: String,
-        schema: Arc<Schema>,
-        has_gaps: bool,
-        files: &dyn FileSystem,
-    ) -> Result<Self> {
-        let path = folder.join(DATA_FOLDER).join(&name);
-        let file = files.create(&path).map_err(|e| StorageError::io(format!("cannot make {}", path.display()), e))?;
-        let sink = BufWriter::with_capacity(1 << 20, CheckedWriter { file, at: 0, crc: crc32fast::Hasher::new() });
-        let options = IpcWriteOptions::try_new(64, false, arrow_ipc::MetadataVersion::V5)?;
-        let writer = FileWriter::try_new_with_options(sink, &schema, options)?;
-        Ok(Self { name, writer, schema, has_gaps, blocks: Vec::new() })
-    }
-    fn finish(self) -> Result<CheckpointFile> {
-        let io = |e| StorageError::io(format!("cannot write {}", self.name), e);
-        let sink = self.writer.into_inner()?.into_inner().map_err(|e| io(e.into_error()))?;
-        sink.file.sync().map_err(io)?;
-        Ok(CheckpointFile {
-            name: self.name.clone(),
-            bytes: sink.at,
-            crc32: sink.crc.finalize(),
-            has_gaps: self.has_gaps,
-            blocks: self.blocks,
-        })
-    }
-}
-
-/// A file name that no checkpoint has yet. Without commits in between, the newest checkpoint has the same timestamp, and its files must stay whole until the
-/// manifest names others.
-fn free_name(folder: &Path, checkpoint: Timestamp, table: TableId, suffix: &str) -> String {
-    let data = folder.join(DATA_FOLDER);
-    let names = (1u32..).map(|attempt| match attempt {
-        1 => format!("{}-{}{suffix}.arrow", checkpoint.0, table.0),
-        _ => format!("{}-{}-{attempt}{suffix}.arrow", checkpoint.0, table.0),
-    });
-    names.into_iter().find(|name| !data.join(name).exists()).expect("there are more names than files")
-}
-
-/// Writes what `snapshot` sees of `table`. Returns its entry for the manifest and the number of rows.
+/// Writes what `snapshot` sees of `table`, except what lies in files already. Returns its entry for the manifest, and adds to the report.
 pub(crate) fn write_table(
     folder: &Path,
     table: &DataTable,
     snapshot: &Snapshot,
     files: &dyn FileSystem,
-) -> Result<(CheckpointTable, u64)> {
-    let plain = table.schema().arrow();
-    let columns: Vec<ScanColumn> = (0..plain.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
-    let mut open: [Option<TableFile>; 2] = [None, None];
-    let mut rows = 0;
-    for no in 0..table.block_count() {
-        let Some(mut reader) = table.read_block(snapshot, BlockNo(no)) else { continue };
-        let selection = reader.visible().clone();
-        let mut arrays = reader.columns(&columns, &selection)?;
-        let has_gaps = matches!(selection, Selection::Positions(_));
-        if let Selection::Positions(positions) = &selection {
-            arrays.push(Arc::new(UInt32Array::from(positions.clone())) as ArrayRef);
-        }
-        if open[usize::from(has_gaps)].is_none() {
-            let mut fields: Vec<Field> = plain.fields().iter().map(|f| f.as_ref().clone()).collect();
-            if has_gaps {
-                fields.push(Field::new(SLOT_COLUMN, DataType::UInt32, false));
+    report: &mut CheckpointReport,
+) -> Result<CheckpointTable> {
+    let data = folder.join(DATA_FOLDER);
+    let (open, done) = (Vec::new(), BTreeMap::new());
+    let mut part = TableCheckpoint { data: &data, table, snapshot, files, open, done, names: 0, report: *report };
+    let outworn = outworn_files(table);
+    for no in (0..table.block_count()).map(BlockNo) {
+        let Some(block) = table.block(no) else { continue };
+        match &*block {
+            Block::Frozen(frozen) => match frozen.source().map(|source| source.place()) {
+                Some((file, batch)) if !outworn.contains(&file.seal().name) && file.block_no(batch) == no => {
+                    part.keep(file, batch, frozen);
+                }
+                _ => part.write(no, frozen, Some(&block))?,
+            },
+            Block::Hot(_) => {
+                if let Some(seen) = as_seen(table, block, no, snapshot)? {
+                    part.write(no, &seen, None)?;
+                }
             }
-            let name = free_name(folder, snapshot.start(), table.id(), if has_gaps { "-gaps" } else { "" });
-            open[usize::from(has_gaps)] =
-                Some(TableFile::create(folder, name, Arc::new(Schema::new(fields)), has_gaps, files)?);
         }
-        let file = open[usize::from(has_gaps)].as_mut().expect("just opened");
-        let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-        let batch = RecordBatch::try_new_with_options(file.schema.clone(), arrays, &options)?;
-        file.writer.write(&without_foreign_bytes(&batch)?)?;
-        file.blocks.push(no);
-        rows += selection.len() as u64;
     }
-    let mut written = Vec::new();
-    for mut file in open.into_iter().flatten() {
-        file.writer.finish()?;
-        written.push(file.finish()?);
+    while let Some(file) = part.open.pop() {
+        part.finish(file)?;
     }
-    Ok((CheckpointTable { id: table.id(), files: written }, rows))
+    *report = CheckpointReport { tables: part.report.tables + 1, ..part.report };
+    Ok(CheckpointTable { id: table.id(), files: part.done.into_values().collect() })
 }
 
-/// Loads a file of a checkpoint into `table`. Returns the number of rows.
-pub(crate) fn load_file(folder: &Path, table: &DataTable, file: &CheckpointFile) -> Result<u64> {
-    let path: PathBuf = folder.join(DATA_FOLDER).join(&file.name);
-    let bytes = std::fs::read(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
-    let corrupt = |detail: String| StorageError::Corrupt { file: path.clone(), offset: 0, detail };
-    if bytes.len() as u64 != file.bytes {
-        return Err(corrupt(format!("it has {} bytes, not {}", bytes.len(), file.bytes)));
+impl TableCheckpoint<'_> {
+    fn keep(&mut self, file: &DataFile, batch: u32, block: &FrozenBlock) {
+        let new = || CheckpointFile { seal: file.seal().clone(), batches: Vec::new() };
+        self.done.entry(file.seal().name.clone()).or_insert_with(new).batches.push(batch);
+        self.report.rows += u64::from(block.rows());
+        self.report.blocks_kept += 1;
     }
-    if crc32fast::hash(&bytes) != file.crc32 {
-        return Err(corrupt("its checksum is wrong".into()));
+
+    /// Writes a block; `frozen` is the one in the block table that has these rows, if it is frozen.
+    fn write(&mut self, no: BlockNo, block: &FrozenBlock, frozen: Option<&Arc<Block>>) -> Result<()> {
+        let (batch, hot) = (BlockBatch::new(no, block, self.table.schema())?, frozen.is_none());
+        let alone = batch.stays_alone();
+        let fits = |open: &OpenFile| open.hot == hot && open.writer.schema() == batch.schema();
+        let at = match self.open.iter().position(fits) {
+            Some(at) => at,
+            None => {
+                let name = self.free_name(block.presence().is_some());
+                let writer = DataFileWriter::create(self.data, name, batch.schema(), self.files)?;
+                self.open.push(OpenFile { writer, hot, frozen: Vec::new() });
+                self.open.len() - 1
+            }
+        };
+        let file = &mut self.open[at];
+        file.writer.write(batch)?;
+        file.frozen.extend(frozen.map(|block| (no, block.clone())));
+        self.report.rows += u64::from(block.rows());
+        self.report.blocks_written += 1;
+        if alone || self.open[at].writer.bytes() >= FILE_BYTES {
+            let file = self.open.swap_remove(at);
+            self.finish(file)?;
+        }
+        Ok(())
     }
-    let reader = arrow_ipc::reader::FileReader::try_new(std::io::Cursor::new(bytes), None)?;
-    let mut rows = 0;
-    let mut blocks = file.blocks.iter();
-    for batch in reader {
-        let batch = batch?;
-        let block = BlockNo(*blocks.next().ok_or_else(|| corrupt("it has more batches than blocks".into()))?);
-        rows += batch.num_rows() as u64;
-        if file.has_gaps {
-            load_with_gaps(table, block, &batch)?;
-        } else {
-            table.recover_append(RowId::new(block, Slot(0)), &batch)?;
+
+    fn finish(&mut self, file: OpenFile) -> Result<()> {
+        let data = file.writer.finish()?;
+        let batches: Vec<u32> = (0..data.batch_count() as u32).collect();
+        if !file.frozen.is_empty() {
+            let twins = data.blocks(self.table.schema(), self.table.layout(), &batches)?;
+            for ((no, twin), (written, block)) in twins.into_iter().zip(&file.frozen) {
+                assert_eq!(no, *written, "a file's batches are in the order in which they were written");
+                // If it was thawed meanwhile, so be it.
+                self.table.blocks().replace(no, block, Arc::new(Block::Frozen(twin)));
+            }
+        }
+        let seal = data.seal().clone();
+        self.report.bytes += seal.bytes;
+        self.done.insert(seal.name.clone(), CheckpointFile { seal, batches });
+        Ok(())
+    }
+
+    /// A file name that nobody has yet: an earlier checkpoint may be of the same moment.
+    fn free_name(&mut self, has_gaps: bool) -> String {
+        let suffix = if has_gaps { "-gaps" } else { "" };
+        loop {
+            self.names += 1;
+            let name = format!("{}-{}-{}{suffix}.arrow", self.snapshot.start().0, self.table.id().0, self.names);
+            if !self.data.join(&name).exists() {
+                return name;
+            }
         }
     }
-    Ok(rows)
 }
 
-/// Loads the runs of neighbouring slots one by one.
-fn load_with_gaps(table: &DataTable, block: BlockNo, batch: &RecordBatch) -> Result<()> {
-    let last = batch.num_columns() - 1;
-    let slots = batch
-        .column(last)
-        .as_primitive_opt::<UInt32Type>()
-        .ok_or_else(|| StorageError::InvalidInput(format!("the last column is not {SLOT_COLUMN}")))?
-        .clone();
-    let rows = batch.project(&(0..last).collect::<Vec<_>>())?;
-    let mut from = 0;
-    while from < slots.len() {
-        let mut to = from + 1;
-        while to < slots.len() && slots.value(to) == slots.value(to - 1) + 1 {
-            to += 1;
+/// The files of which the blocks are to be written anew; see the module.
+fn outworn_files(table: &DataTable) -> HashSet<String> {
+    let mut live: HashMap<String, (Arc<DataFile>, usize)> = HashMap::new();
+    for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
+        if let Some((file, _)) = block.frozen().and_then(|block| block.source()).map(|source| source.place()) {
+            live.entry(file.seal().name.clone()).or_insert_with(|| (file.clone(), 0)).1 += 1;
         }
-        table.recover_append(RowId::new(block, Slot(slots.value(from))), &rows.slice(from, to - from))?;
-        from = to;
     }
-    Ok(())
+    let (mut outworn, mut small) = (HashSet::new(), Vec::new());
+    for (name, (file, live)) in live {
+        let all = file.batch_count();
+        if 2 * live < all {
+            outworn.insert(name);
+        } else if file.seal().bytes * (live as u64) / (all as u64) < FILE_BYTES / 4 && !file.stays_alone() {
+            small.push(name);
+        }
+    }
+    if small.len() >= SMALL_FILES {
+        outworn.extend(small);
+    }
+    outworn
+}
+
+/// A hot block as the snapshot sees it, in the form of a frozen one; none if it sees nothing.
+fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapshot) -> Result<Option<FrozenBlock>> {
+    let (schema, thaws) = (table.schema(), block.hot().map_or(0, HotBlock::thaws));
+    let Some(mut reader) = BlockReader::new(schema, block, no, snapshot) else { return Ok(None) };
+    let column = |(i, column): (usize, &ColumnSchema)| {
+        let short = matches!(column.column_type, ColumnType::Decimal { precision, .. } if precision <= 18);
+        ScanColumn { id: ColumnId(i as u16), form: if short { ColumnForm::Decimal64 } else { ColumnForm::Arrow } }
+    };
+    let columns: Vec<ScanColumn> = schema.columns.iter().enumerate().map(column).collect();
+    let visible = reader.visible().clone();
+    let arrays = without_foreign_bytes(&reader.columns(&columns, &visible)?);
+    let (limit, presence, arrays) = match visible {
+        Selection::All(limit) => (limit, None, arrays),
+        Selection::Positions(positions) => {
+            let limit = positions.last().map_or(0, |last| last + 1);
+            let mut presence = BooleanBufferBuilder::new(limit as usize);
+            presence.append_n(limit as usize, false);
+            // What an empty slot holds does not matter: the first row's values will do.
+            let mut rows = vec![0; limit as usize];
+            for (row, &slot) in positions.iter().enumerate() {
+                presence.set_bit(slot as usize, true);
+                rows[slot as usize] = row as u32;
+            }
+            let rows = UInt32Array::from(rows);
+            let spread = |array: &ArrayRef| arrow_select::take::take(array, &rows, None);
+            (limit, Some(presence.finish()), arrays.iter().map(spread).collect::<Result<_, _>>()?)
+        }
+    };
+    let (format, no_zones) = (FreezeFormat::View, vec![None; columns.len()]);
+    let seen = FrozenBlock::from_arrays(schema, format, limit, presence, &arrays, &no_zones, thaws)?;
+    let seen = seen.with_zones(schema);
+    Ok(Some(match table.freeze_format() {
+        FreezeFormat::View | FreezeFormat::Never => seen,
+        format => seen.reencode(format),
+    }))
+}
+
+/// What mapping files of a checkpoint has found.
+#[derive(Debug, Default)]
+pub(crate) struct Mapped {
+    pub(crate) rows: u64,
+    /// What is damaged and was left out, of a database that is salvaged.
+    pub(crate) lost: Vec<String>,
+}
+
+impl Mapped {
+    /// Maps a file and puts its blocks into `table`; to salvage, reads all of them and leaves out those that are damaged.
+    pub(crate) fn add(&mut self, folder: &Path, table: &DataTable, file: &CheckpointFile, salvage: bool) -> Result<()> {
+        let data = match DataFile::open(&folder.join(DATA_FOLDER), file.seal.clone()) {
+            Err(error) if salvage => {
+                self.lost.push(format!("{} blocks of table \"{}\": {error}", file.batches.len(), table.name()));
+                return Ok(());
+            }
+            data => data?,
+        };
+        let parts: Vec<&[u32]> = if salvage { file.batches.chunks(1).collect() } else { vec![&file.batches] };
+        for part in parts {
+            let blocks = data.blocks(table.schema(), table.layout(), part);
+            let whole = |blocks: &Vec<(BlockNo, FrozenBlock)>| match blocks {
+                blocks if salvage => blocks.iter().try_for_each(|(_, block)| block.check_all()),
+                _ => Ok(()),
+            };
+            match blocks.and_then(|blocks| whole(&blocks).map(|()| blocks)) {
+                Err(error) if salvage => self.lost.push(format!("a block of table \"{}\": {error}", table.name())),
+                blocks => {
+                    for (no, block) in blocks? {
+                        self.rows += u64::from(block.rows());
+                        table.recover_frozen(no, block)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }

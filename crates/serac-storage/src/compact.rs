@@ -186,9 +186,9 @@ fn move_rows(
     let mut buffer = RowBuffer::default();
     let mut copies: Vec<(RowId, RowId)> = Vec::with_capacity(moves.len());
     for &(row, copy) in moves {
-        table.thaw_cold(row.block());
-        table.thaw_cold(copy.block());
-        if !table.read(&snapshot, row, &columns, &mut buffer) {
+        table.thaw_cold(row.block())?;
+        table.thaw_cold(copy.block())?;
+        if !table.read(&snapshot, row, &columns, &mut buffer)? {
             continue;
         }
         let values = buffer.values();

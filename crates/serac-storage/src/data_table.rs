@@ -40,7 +40,7 @@
 use crate::block::{Block, HotBlock};
 use crate::block_table::BlockTable;
 use crate::error::{Result, StorageError};
-use crate::frozen::FreezeFormat;
+use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
 use crate::layout::BlockLayout;
@@ -91,6 +91,8 @@ pub struct TableMetrics {
     pub frozen_blocks: u32,
     /// Bytes of all blocks.
     pub bytes: usize,
+    /// Those of them that lie in mapped files: the operating system reads them when they are touched and forgets them when memory is short.
+    pub mapped_bytes: usize,
 }
 
 /// A table's blocks.
@@ -227,6 +229,7 @@ impl DataTable {
                 Block::Frozen(block) => {
                     metrics.frozen_blocks += 1;
                     metrics.bytes += block.bytes();
+                    metrics.mapped_bytes += if block.is_mapped() { block.bytes() } else { 0 };
                 }
             }
         }
@@ -244,7 +247,7 @@ impl DataTable {
     /// The block of a row, for the calling transaction to change the row.
     #[inline]
     fn locate_for_write(&self, row: RowId) -> Result<&HotBlock> {
-        self.writable(row.block())
+        self.writable(row.block())?
             .filter(|block| row.slot().0 < block.slot_limit())
             .ok_or_else(|| StorageError::InvalidInput(format!("{row:?} is not a row of table \"{}\"", self.name)))
     }
@@ -257,13 +260,24 @@ impl DataTable {
             let no = head.load(Ordering::Acquire);
             if no != NO_BLOCK {
                 let guard = epoch::pin();
-                // A block that was frozen or recycled meanwhile (by force) takes no more.
-                if let Some(block) = self.blocks.get(BlockNo(no), &guard).and_then(Block::hot) {
-                    // Release: pairs with `slot_limit`.
-                    let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
-                    if slot < self.layout.slot_count() {
-                        return Ok(RowId::new(BlockNo(no), Slot(slot)));
+                match self.blocks.get(BlockNo(no), &guard) {
+                    Some(Block::Hot(block)) => {
+                        // Release: pairs with `slot_limit`.
+                        let slot = block.insert_cursor().fetch_add(1, Ordering::Release);
+                        if slot < self.layout.slot_count() {
+                            return Ok(RowId::new(BlockNo(no), Slot(slot)));
+                        }
                     }
+                    // Recovery offers blocks as the checkpoint's file has them.
+                    Some(Block::Frozen(block))
+                        if block.is_mapped() && block.slot_limit() < self.layout.slot_count() =>
+                    {
+                        drop(guard);
+                        self.writable(BlockNo(no))?;
+                        continue;
+                    }
+                    // Frozen or recycled meanwhile, by force: it takes no more.
+                    _ => {}
                 }
             }
             let mut free = self.free_numbers.lock();
@@ -313,7 +327,7 @@ impl DataTable {
         self.check_values((0..).map(ColumnId), row)?;
         let id = loop {
             let id = self.allocate()?;
-            if self.insert_into(txn, id, row) {
+            if self.insert_into(txn, id, row)? {
                 break id;
             }
         };
@@ -322,10 +336,10 @@ impl DataTable {
     }
 
     /// Inserts a row, which fits the columns, into a slot that was handed out; false if the slot is not free any more.
-    fn insert_into(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> bool {
+    fn insert_into(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
         // A block that was frozen and thawed since may have forgotten the slot.
-        let Some(block) = self.writable(id.block()).filter(|block| id.slot().0 < block.slot_limit()) else {
-            return false;
+        let Some(block) = self.writable(id.block())?.filter(|block| id.slot().0 < block.slot_limit()) else {
+            return Ok(false);
         };
         let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
         // AcqRel: raised before the head is there, as every bulk reader relies on.
@@ -335,7 +349,7 @@ impl DataTable {
         if head.compare_exchange(ptr::null_mut(), record, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             block.versioned().fetch_sub(1, Ordering::Release);
             txn.undo().pop_last(record);
-            return false;
+            return Ok(false);
         }
         fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
         let mut latch = block.latch_heap(self.layout.column_ids());
@@ -347,19 +361,19 @@ impl DataTable {
         block.set_present(id.slot(), true);
         self.rows.fetch_add(1, Ordering::Relaxed);
         txn.redo().insert(self.id, id, row);
-        true
+        Ok(true)
     }
 
     /// Inserts a copy of a row of this table into the free slot `id`; false if the slot is not free (any more).
     pub(crate) fn insert_copy(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
-        let Some(block) = self.writable(id.block()) else { return Ok(false) };
+        let Some(block) = self.writable(id.block())? else { return Ok(false) };
         let (slot, cursor) = (id.slot().0, block.insert_cursor());
         // Behind the limit slots are handed out in turn. Release: as in `allocate`.
         let handed_out = slot < block.slot_limit()
             || cursor.compare_exchange(slot, slot + 1, Ordering::Release, Ordering::Relaxed).is_ok();
         // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the last row whose chain is gone.
         let free = block.version_head(id.slot()).load(Ordering::Acquire).is_null() && !block.is_present(id.slot());
-        let inserted = handed_out && free && self.insert_into(txn, id, row);
+        let inserted = handed_out && free && self.insert_into(txn, id, row)?;
         txn.spill_redo()?;
         Ok(inserted)
     }
@@ -511,9 +525,13 @@ impl DataTable {
     }
 
     /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no such row.
-    pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> bool {
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] when the row lies in a damaged file.
+    pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         let guard = epoch::pin();
-        let Some(block) = self.locate(row, &guard) else { return false };
+        let Some(block) = self.locate(row, &guard) else { return Ok(false) };
+        block.check(columns)?;
         out.cells.clear();
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
         let mut present = block.is_present(row.slot());
@@ -532,21 +550,25 @@ impl DataTable {
         if present {
             out.resolve(block, &self.schema, columns);
         }
-        present
+        Ok(present)
     }
 
     /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_latest(
         &self,
         snapshot: &Snapshot,
         row: RowId,
         columns: &[ColumnId],
         out: &mut RowBuffer,
-    ) -> LatestState {
+    ) -> Result<LatestState> {
         let guard = epoch::pin();
         loop {
             // Looked up anew each time: the block may have been thawed.
-            let Some(block) = self.locate(row, &guard) else { return LatestState::Absent };
+            let Some(block) = self.locate(row, &guard) else { return Ok(LatestState::Absent) };
+            block.check(columns)?;
             let seen = block.newest_version(row.slot());
             let marker = block.append_record();
             // SAFETY: pinned.
@@ -554,7 +576,7 @@ impl DataTable {
             if let Some(record) = newest {
                 let timestamp = record.timestamp();
                 if !timestamp.is_committed() && !snapshot.owns(timestamp) {
-                    return LatestState::WrittenByOther;
+                    return Ok(LatestState::WrittenByOther);
                 }
                 snapshot.note_read(timestamp);
             }
@@ -568,22 +590,26 @@ impl DataTable {
                 continue; // somebody wrote meanwhile: the head never comes back to `seen` (see the module)
             }
             if !present {
-                return LatestState::Absent;
+                return Ok(LatestState::Absent);
             }
             out.resolve(block, &self.schema, columns);
-            return LatestState::Present;
+            return Ok(LatestState::Present);
         }
     }
 
     /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn any_version_matches(
         &self,
         row: RowId,
         columns: &[ColumnId],
         matches: &mut dyn FnMut(&RowBuffer) -> bool,
-    ) -> bool {
+    ) -> Result<bool> {
         let guard = epoch::pin();
-        let Some(block) = self.locate(row, &guard) else { return false };
+        let Some(block) = self.locate(row, &guard) else { return Ok(false) };
+        block.check(columns)?;
         let mut out = RowBuffer::default();
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
         let mut present = block.is_present(row.slot());
@@ -593,11 +619,11 @@ impl DataTable {
             if present {
                 out.resolve(block, &self.schema, columns);
                 if matches(&out) {
-                    return true;
+                    return Ok(true);
                 }
             }
             // SAFETY: pinned.
-            let Some(record) = (unsafe { current.as_ref() }) else { return false };
+            let Some(record) = (unsafe { current.as_ref() }) else { return Ok(false) };
             for before in record.before() {
                 for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
                     *cell = before.cell();
@@ -626,7 +652,7 @@ impl DataTable {
                 Some(no) => no,
                 None => self.new_append_block(txn)?,
             };
-            let block = self.writable(head).expect("an append head is a block of the table");
+            let block = self.writable(head)?.expect("an append head is a block of the table");
             let from = block.insert_cursor().load(Ordering::Relaxed);
             let rows = ((self.layout.slot_count() - from) as usize).min(batch.num_rows() - done);
             if rows == 0 {
@@ -671,9 +697,8 @@ impl DataTable {
 
     fn offer_insertion_head(&self, no: BlockNo) {
         let guard = epoch::pin();
-        let Some(block) = self.blocks.get(no, &guard).and_then(Block::hot) else { return };
-        let free = self.layout.slot_count().saturating_sub(block.insert_cursor().load(Ordering::Relaxed));
-        if free > 0 {
+        let Some(block) = self.blocks.get(no, &guard) else { return };
+        if block.slot_limit() < self.layout.slot_count() {
             for head in &self.heads {
                 // Release: pairs with `allocate`. One head is enough; a head that is in use is left alone.
                 if head.compare_exchange(NO_BLOCK, no.0, Ordering::Release, Ordering::Relaxed).is_ok() {
@@ -690,17 +715,17 @@ impl DataTable {
 
     // ---- recovery: single rows put where they were, no versions, nobody else there
 
-    pub(crate) fn recover_block(&self, no: BlockNo) -> &HotBlock {
+    pub(crate) fn recover_block(&self, no: BlockNo) -> Result<&HotBlock> {
         let guard = epoch::pin();
         let make = || Arc::new(Block::Hot(HotBlock::new(self.layout.clone(), no)));
         self.blocks.get_or_insert_with(no, &guard, make);
-        self.writable(no).expect("it was just made sure of")
+        Ok(self.writable(no)?.expect("it was just made sure of"))
     }
     fn recover_slot(&self, row: RowId) -> Result<&HotBlock> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
             return Err(StorageError::InvalidInput(format!("{row:?} is outside table \"{}\"", self.name)));
         }
-        let block = self.recover_block(row.block());
+        let block = self.recover_block(row.block())?;
         block.insert_cursor().fetch_max(row.slot().0 + 1, Ordering::Release);
         Ok(block)
     }
@@ -744,6 +769,21 @@ impl DataTable {
         // SAFETY: recovery gives each block to one thread, before the database is open.
         unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch)? };
         self.rows.fetch_add(batch.num_rows() as i64, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Puts a block of a checkpoint's file where it was.
+    pub(crate) fn recover_frozen(&self, no: BlockNo, block: FrozenBlock) -> Result<()> {
+        let (rows, guard) = (block.rows(), epoch::pin());
+        let mut block = Some(block);
+        self.blocks
+            .get_or_insert_with(no, &guard, || Arc::new(Block::Frozen(block.take().expect("a block is made once"))));
+        if block.is_some() {
+            return Err(StorageError::InvalidInput(format!(
+                "block {} of table \"{}\" is there twice",
+                no.0, self.name
+            )));
+        }
+        self.rows.fetch_add(rows.into(), Ordering::Relaxed);
         Ok(())
     }
     /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have room.

@@ -30,6 +30,7 @@
 
 use crate::block::{Block, HotBlock, Temperature};
 use crate::data_table::DataTable;
+use crate::error::Result;
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::BlockNo;
 use crate::transaction::TransactionManager;
@@ -107,6 +108,8 @@ impl DataTable {
             if let Some(block) = self.block(no)
                 && let Some(frozen) = block.frozen()
                 && frozen.format() != format
+                // What is damaged stays as it is, for those who ask for it to be told.
+                && frozen.check_all().is_ok()
             {
                 // Whoever has thawed the block meanwhile has won.
                 self.blocks().replace(no, &block, Arc::new(Block::Frozen(frozen.reencode(format))));
@@ -115,16 +118,22 @@ impl DataTable {
     }
 
     /// The block, hot and safe to write to until the calling transaction ends; none if there is no such block.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
     #[inline]
-    pub(crate) fn writable(&self, no: BlockNo) -> Option<&HotBlock> {
+    pub(crate) fn writable(&self, no: BlockNo) -> Result<Option<&HotBlock>> {
         loop {
             let guard = epoch::pin();
-            let block = self.blocks().get(no, &guard)?;
+            let Some(block) = self.blocks().get(no, &guard) else { return Ok(None) };
             match block {
-                Block::Frozen(frozen) => self.thaw(no, block, frozen),
+                Block::Frozen(frozen) => {
+                    frozen.check_all()?;
+                    self.thaw(no, block, frozen);
+                }
                 Block::Hot(hot) => match hot.temperature() {
                     // SAFETY: the block stays in the table until the calling transaction has ended, by the protocol of this module.
-                    Temperature::Hot => return Some(unsafe { &*ptr::from_ref(hot) }),
+                    Temperature::Hot => return Ok(Some(unsafe { &*ptr::from_ref(hot) })),
                     Temperature::Cooling => {
                         hot.change_temperature(Temperature::Cooling, Temperature::Hot);
                     }
@@ -138,15 +147,20 @@ impl DataTable {
     }
 
     /// Thaws the block if it is frozen, and leaves it as cold as it was: for moving rows.
-    pub(crate) fn thaw_cold(&self, no: BlockNo) {
+    ///
+    /// # Errors
+    /// As [`writable`](Self::writable).
+    pub(crate) fn thaw_cold(&self, no: BlockNo) -> Result<()> {
         let guard = epoch::pin();
         if let Some(block) = self.blocks().get(no, &guard)
             && let Some(frozen) = block.frozen()
         {
+            frozen.check_all()?;
             let mut hot = frozen.thaw(self.layout(), no);
             hot.keep_cold();
             self.blocks().replace(no, block, Arc::new(Block::Hot(hot)));
         }
+        Ok(())
     }
 
     fn thaw(&self, no: BlockNo, block: &Block, frozen: &FrozenBlock) {

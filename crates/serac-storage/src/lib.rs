@@ -14,7 +14,7 @@
 //! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
 //! | [`gc`] | unlink, then free; deferred actions (§3.3) |
 //! | [`wal`] | redo records, group commit, log segments (§3.4) |
-//! | [`checkpoint`], [`recovery`] | Arrow IPC checkpoints, manifest, replay to the same row ids (§3.4) |
+//! | [`checkpoint`], [`data_file`] | Arrow files of blocks, written once and mapped; the manifest; recovery (§3.4) |
 //! | [`storage`] | all of the above behind one handle that a database opens |
 #![warn(missing_docs)]
 
@@ -25,6 +25,7 @@ pub mod block_table;
 pub mod checkpoint;
 mod column_values;
 pub mod compact;
+pub mod data_file;
 pub mod data_table;
 pub mod error;
 pub mod file_system;
@@ -34,6 +35,7 @@ pub mod gc;
 pub mod heap;
 pub mod ids;
 pub mod layout;
+mod mapping;
 mod racy;
 mod redo;
 pub mod row_buffer;

@@ -154,7 +154,9 @@ impl RedoBuffer {
             self.row_head(APPEND, table, first);
             let length_at = self.bytes.len();
             self.bytes.extend_from_slice(&[0; 4]);
-            let batch = without_foreign_bytes(batch)?;
+            let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let own = without_foreign_bytes(batch.columns());
+            let batch = RecordBatch::try_new_with_options(batch.schema(), own, &options)?;
             let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut self.bytes, &batch.schema())?;
             writer.write(&batch)?;
             writer.finish()?;
@@ -182,19 +184,14 @@ impl Drop for RedoBuffer {
     }
 }
 
-/// The batch with view columns that hold only their own bytes: a slice of a view array drags all buffers of the whole along.
-pub(crate) fn without_foreign_bytes(batch: &RecordBatch) -> Result<RecordBatch> {
-    let columns = batch
-        .columns()
-        .iter()
-        .map(|column| match column.data_type() {
-            DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
-            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
-            _ => column.clone(),
-        })
-        .collect();
-    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
+/// The columns, those of views with only their own bytes: a slice of a view array drags all buffers of the whole along.
+pub(crate) fn without_foreign_bytes(columns: &[ArrayRef]) -> Vec<ArrayRef> {
+    let gathered = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column.clone(),
+    };
+    columns.iter().map(gathered).collect()
 }
 
 /// An operation read back.

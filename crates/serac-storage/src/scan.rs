@@ -208,7 +208,9 @@ impl<'s> BlockReader<'s> {
     /// A column's codes and words, in a frozen block that keeps it as a dictionary.
     pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
         let column_type = self.schema.columns[column.0 as usize].column_type;
-        self.block.frozen().and_then(|block| block.column(column).dictionary(column_type))
+        // What is damaged is reported to who asks for the values.
+        let block = self.block.frozen().filter(|block| block.check(column).is_ok());
+        block.and_then(|block| block.column(column).dictionary(column_type))
     }
 
     /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones. All slots of a frozen block come without
@@ -216,7 +218,7 @@ impl<'s> BlockReader<'s> {
     /// offsets or a dictionary views are made, over the block's own bytes.
     ///
     /// # Errors
-    /// None so far; what Arrow refuses would be reported.
+    /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
     pub fn columns(&mut self, columns: &[ScanColumn], selection: &Selection) -> Result<Vec<ArrayRef>> {
         if columns.is_empty() {
             return Ok(Vec::new());
@@ -224,7 +226,10 @@ impl<'s> BlockReader<'s> {
         let block = self.block.clone();
         match &*block {
             Block::Hot(block) => Ok(self.hot_columns(block, columns, selection)),
-            Block::Frozen(block) => Ok(self.frozen_columns(block, columns, selection)),
+            Block::Frozen(block) => {
+                columns.iter().try_for_each(|column| block.check(column.id))?;
+                Ok(self.frozen_columns(block, columns, selection))
+            }
         }
     }
 

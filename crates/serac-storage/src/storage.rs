@@ -8,12 +8,12 @@
 //! log/        log segments
 //! ```
 //! # Opening
-//! take the lock → load the manifest's checkpoint (tables in parallel) → replay the log's committed transactions that are newer, in commit
+//! take the lock → map the manifest's files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
 //! order, to the same row ids → cut a torn tail → go on in a new segment.
 
 use crate::block::HotBlock;
 use crate::block_memory::block_memory_bytes;
-use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, load_file, write_table};
+use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, Mapped, write_table};
 use crate::compact::selection::CompactionGroups;
 use crate::compact::{CompactionReport, RowFollower, compact_cold_blocks};
 use crate::data_table::{DataTable, TableMetrics};
@@ -58,7 +58,8 @@ pub struct StorageOptions {
     pub compaction: CompactionGroups,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
-    /// Open even if something durable is damaged in the log, with everything before the damage.
+    /// Open even if something durable is damaged: with the blocks of the checkpoint that are whole, all of which are read, and with everything in the log
+    /// that lies before the damage.
     pub salvage: bool,
 }
 
@@ -101,12 +102,14 @@ pub trait RecoveryCatalog {
 pub struct RecoveryReport {
     /// The checkpoint's timestamp, if there was one.
     pub checkpoint_ts: Option<u64>,
-    /// Rows loaded from it.
+    /// Rows in it.
     pub rows_loaded: u64,
     /// Transactions replayed from the log.
     pub transactions_replayed: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
+    /// What is damaged in the checkpoint and was left out, to salvage the rest.
+    pub lost: Vec<String>,
     /// What was cut off the log's end, if anything.
     pub cut: Option<String>,
     /// Time spent on the checkpoint.
@@ -230,7 +233,7 @@ impl Storage {
             newest = Timestamp(manifest.checkpoint_ts);
             report.checkpoint_ts = Some(manifest.checkpoint_ts);
             catalog.restore(&staging, &manifest.state)?;
-            report.rows_loaded = staging.load_checkpoint(&path, manifest)?;
+            Mapped { rows: report.rows_loaded, lost: report.lost } = staging.map_checkpoint(&path, manifest)?;
             manifest.remove_others(&path, &*options.file_system)?;
         }
         report.load_time = started.elapsed();
@@ -363,7 +366,7 @@ impl Storage {
         })
     }
 
-    fn load_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<u64> {
+    fn map_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<Mapped> {
         let jobs: Vec<_> = manifest
             .tables
             .iter()
@@ -380,15 +383,20 @@ impl Storage {
         let next = std::sync::atomic::AtomicUsize::new(0);
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
         std::thread::scope(|scope| {
-            let work = || -> Result<u64> {
-                let mut rows = 0;
+            let work = || -> Result<Mapped> {
+                let mut mapped = Mapped::default();
                 while let Some((table, file)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    rows += load_file(path, table, file)?;
+                    mapped.add(path, table, file, self.options.salvage)?;
                 }
-                Ok(rows)
+                Ok(mapped)
             };
             let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(|t| t.join().expect("loading does not panic")).sum()
+            threads.into_iter().try_fold(Mapped::default(), |mut all, thread| {
+                let part = thread.join().expect("mapping does not panic")?;
+                all.rows += part.rows;
+                all.lost.extend(part.lost);
+                Ok(all)
+            })
         })
     }
 
@@ -481,11 +489,7 @@ impl Storage {
         let mut tables = Vec::new();
         for id in ids {
             let Some(table) = self.table(id) else { continue };
-            let (entry, rows) = write_table(path, &table, txn.snapshot(), files)?;
-            report.tables += 1;
-            report.rows += rows;
-            report.bytes += entry.files.iter().map(|f| f.bytes).sum::<u64>();
-            tables.push(entry);
+            tables.push(write_table(path, &table, txn.snapshot(), files, &mut report)?);
         }
         let data = path.join(DATA_FOLDER);
         files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;

@@ -43,7 +43,7 @@ fn rows(table: &Arc<DataTable>, snapshot: &Snapshot) -> BTreeMap<i64, RowId> {
         let Some(reader) = table.read_block(snapshot, BlockNo(no)) else { continue };
         for &row in reader.row_ids(reader.visible()).values() {
             let row = RowId::from_u64(row);
-            assert!(table.read(snapshot, row, &[ColumnId(0), ColumnId(1)], &mut buffer));
+            assert!(table.read(snapshot, row, &[ColumnId(0), ColumnId(1)], &mut buffer).unwrap());
             let Value::Int64(id) = buffer.value(0) else { panic!() };
             assert_eq!(buffer.value(1), Value::Bytes(text(id).as_bytes()));
             assert!(found.insert(id, row).is_none(), "row {id} twice");
@@ -226,13 +226,13 @@ fn a_user_who_changes_a_row_while_it_is_copied_wins() {
     let report = storage.compact_table(&table).unwrap();
     assert_eq!(report.stayed, 2, "{report:?}");
     let (now, mut buffer) = (storage.begin(), RowBuffer::default());
-    assert!(table.read(now.snapshot(), old[&changed], &[ColumnId(1)], &mut buffer));
+    assert!(table.read(now.snapshot(), old[&changed], &[ColumnId(1)], &mut buffer).unwrap());
     assert_eq!(buffer.value(0), Value::Bytes(b"changed"));
     let mut seen = BTreeSet::new();
     for no in 0..table.block_count() {
         let Some(reader) = table.read_block(now.snapshot(), BlockNo(no)) else { continue };
         for &row in reader.row_ids(reader.visible()).values() {
-            assert!(table.read(now.snapshot(), RowId::from_u64(row), &[ColumnId(0)], &mut buffer));
+            assert!(table.read(now.snapshot(), RowId::from_u64(row), &[ColumnId(0)], &mut buffer).unwrap());
             let Value::Int64(id) = buffer.value(0) else { panic!() };
             assert!(seen.insert(id), "{id} twice");
             assert_eq!(old[&id].as_u64() == row, id == kept || id == changed || old[&id].block() != BlockNo(1));

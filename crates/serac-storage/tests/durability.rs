@@ -98,7 +98,7 @@ fn numbers(storage: &Storage, table: &Arc<DataTable>) -> BTreeSet<(i32, i64)> {
     for no in 0..table.block_count() {
         let Some(reader) = table.read_block(txn.snapshot(), BlockNo(no)) else { continue };
         for &id in reader.row_ids(reader.visible()).values() {
-            assert!(table.read(txn.snapshot(), RowId::from_u64(id), &columns, &mut buffer));
+            assert!(table.read(txn.snapshot(), RowId::from_u64(id), &columns, &mut buffer).unwrap());
             let (Value::Int32(thread), Value::Int64(n)) = (buffer.value(0), buffer.value(1)) else { panic!() };
             let text = format!("row {}.{} with a text that lives in the heap", n / 2, n % 2);
             assert_eq!(buffer.value(2), Value::Bytes(text.as_bytes()));

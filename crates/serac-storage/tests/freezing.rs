@@ -60,9 +60,9 @@ fn full_blocks_freeze_by_themselves_and_the_insertion_block_does_not() {
     txn.abort();
     let columns = [ColumnId(0), ColumnId(1)];
     let mut row = RowBuffer::default();
-    assert!(table.read(before.snapshot(), ids[5], &columns, &mut row));
+    assert!(table.read(before.snapshot(), ids[5], &columns, &mut row).unwrap());
     assert_eq!(row.value(1), Value::Bytes(text.as_bytes()));
-    assert!(table.read(before.snapshot(), ids[6], &columns, &mut row));
+    assert!(table.read(before.snapshot(), ids[6], &columns, &mut row).unwrap());
     // As long as the old reader is there, the block has versions.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(table.metrics().frozen_blocks, 2);
@@ -71,10 +71,10 @@ fn full_blocks_freeze_by_themselves_and_the_insertion_block_does_not() {
     assert!(table.metrics().bytes < thawed, "a frozen block is smaller");
 
     let now = storage.begin();
-    assert!(table.read(now.snapshot(), ids[5], &columns, &mut row) && row.value(1) == Value::Null);
-    assert!(!table.read(now.snapshot(), ids[6], &columns, &mut row));
-    assert!(table.read(now.snapshot(), ids[7], &columns, &mut row) && row.value(0) == Value::Int64(7));
-    assert_eq!(table.read_latest(now.snapshot(), ids[6], &columns, &mut row), LatestState::Absent);
+    assert!(table.read(now.snapshot(), ids[5], &columns, &mut row).unwrap() && row.value(1) == Value::Null);
+    assert!(!table.read(now.snapshot(), ids[6], &columns, &mut row).unwrap());
+    assert!(table.read(now.snapshot(), ids[7], &columns, &mut row).unwrap() && row.value(0) == Value::Int64(7));
+    assert_eq!(table.read_latest(now.snapshot(), ids[6], &columns, &mut row).unwrap(), LatestState::Absent);
     let block = table.block(ids[5].block()).unwrap();
     let frozen = block.frozen().unwrap();
     assert_eq!((frozen.rows(), frozen.slot_limit()), (slots - 1, slots));
@@ -145,7 +145,7 @@ fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
     let now = storage.begin();
     let mut row = RowBuffer::default();
     for (block, slot, value) in [(0, 0, -1), (1, 999, -1), (7, 999, -1), (39, 999, -1), (39, 1_000, 39_001_000)] {
-        assert!(table.read(now.snapshot(), RowId::new(BlockNo(block), Slot(slot)), &[ColumnId(0)], &mut row));
+        assert!(table.read(now.snapshot(), RowId::new(BlockNo(block), Slot(slot)), &[ColumnId(0)], &mut row).unwrap());
         assert_eq!(row.value(0), Value::Int64(value), "block {block}, slot {slot}");
     }
     drop(now);
@@ -186,7 +186,7 @@ fn blocks_take_the_tables_format_when_they_freeze_and_when_they_are_told() {
         let txn = storage.begin();
         let mut row = RowBuffer::default();
         for i in (0..2 * slots).step_by(101) {
-            assert!(table.read(txn.snapshot(), ids[i as usize], &[ColumnId(1), ColumnId(0)], &mut row));
+            assert!(table.read(txn.snapshot(), ids[i as usize], &[ColumnId(1), ColumnId(0)], &mut row).unwrap());
             assert_eq!(row.value(0), text(i).map_or(Value::Null, |text| Value::Bytes(text.as_bytes())));
             assert_eq!(row.value(1), Value::Int64(i.into()));
         }

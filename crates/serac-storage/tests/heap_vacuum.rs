@@ -51,7 +51,7 @@ fn load(storage: &Storage, table: &Arc<DataTable>, rng: &mut StdRng) -> (Vec<Row
 fn check(table: &DataTable, snapshot: &Snapshot, ids: &[RowId], texts: &[Vec<u8>]) {
     let mut buffer = RowBuffer::default();
     for (&id, text) in ids.iter().zip(texts) {
-        assert!(table.read(snapshot, id, &[ColumnId(1)], &mut buffer));
+        assert!(table.read(snapshot, id, &[ColumnId(1)], &mut buffer).unwrap());
         assert_eq!(buffer.value(0), Value::Bytes(text));
     }
 }

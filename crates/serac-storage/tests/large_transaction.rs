@@ -226,7 +226,7 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
                     assert_eq!(scan(table, &snapshot), expected, "a scan at {:?}", snapshot.start());
                 } else if let Some(id) = pick(rng, &expected) {
                     let mut buffer = RowBuffer::default();
-                    assert!(table.read(&snapshot, RowId::from_u64(id), &COLUMNS, &mut buffer));
+                    assert!(table.read(&snapshot, RowId::from_u64(id), &COLUMNS, &mut buffer).unwrap());
                     assert_eq!(to_row(&buffer), expected[&id]);
                 }
                 Ok(())
@@ -383,10 +383,10 @@ fn a_transaction_of_a_million_updates_commits_at_once_and_is_collected() {
     }
     txn.commit().unwrap();
     let mut buffer = RowBuffer::default();
-    assert!(table.read(before.snapshot(), ids[7], &COLUMNS, &mut buffer));
+    assert!(table.read(before.snapshot(), ids[7], &COLUMNS, &mut buffer).unwrap());
     assert_eq!(buffer.value(0), Value::Int64(7));
     drop(before);
-    assert!(table.read(storage.begin().snapshot(), ids[7], &COLUMNS, &mut buffer));
+    assert!(table.read(storage.begin().snapshot(), ids[7], &COLUMNS, &mut buffer).unwrap());
     assert_eq!(buffer.value(0), Value::Int64(-1));
     storage.run_gc();
     assert_eq!(storage.manager().gc().backlog(), 0);
@@ -427,7 +427,7 @@ fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
     assert!(peak <= 100 * 4, "{peak} transactions are kept for 100 rows");
     let mut buffer = RowBuffer::default();
     for (i, &id) in ids.iter().enumerate() {
-        assert!(table.read(reader.snapshot(), id, &COLUMNS, &mut buffer));
+        assert!(table.read(reader.snapshot(), id, &COLUMNS, &mut buffer).unwrap());
         assert_eq!(to_row(&buffer), (Some(i as i64), None, false));
     }
     drop(reader);
@@ -454,7 +454,7 @@ fn what_a_closed_storage_could_not_collect_goes_with_its_last_reader() {
     // The reader outlives the storage, and still does not see the rows.
     let mut buffer = RowBuffer::default();
     for slot in 0..2 {
-        assert!(!table.read(reader.snapshot(), RowId::new(BlockNo(0), Slot(slot)), &COLUMNS, &mut buffer));
+        assert!(!table.read(reader.snapshot(), RowId::new(BlockNo(0), Slot(slot)), &COLUMNS, &mut buffer).unwrap());
     }
     drop(reader);
     table.verify();

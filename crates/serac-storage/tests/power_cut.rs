@@ -107,7 +107,7 @@ fn find(storage: &Storage, table: &Arc<DataTable>) -> BTreeMap<i32, Found> {
         let Some(reader) = table.read_block(txn.snapshot(), BlockNo(no)) else { continue };
         for &id in reader.row_ids(reader.visible()).values() {
             let row = RowId::from_u64(id);
-            assert!(table.read(txn.snapshot(), row, &ALL, &mut buffer));
+            assert!(table.read(txn.snapshot(), row, &ALL, &mut buffer).unwrap());
             let (Value::Int32(thread), Value::Int64(number), Value::Int64(part), Value::Bytes(text)) =
                 (buffer.value(0), buffer.value(1), buffer.value(2), buffer.value(3))
             else {

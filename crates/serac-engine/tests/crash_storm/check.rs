@@ -49,7 +49,7 @@ fn check_indexes(txn: &Transaction, table: &Table) {
         }
         for (key, expected) in by_key {
             let values: Vec<_> = key.iter().map(Datum::value).collect();
-            assert_eq!(txn.lookup(table, index, &values), expected, "the rows of {key:?} in index {name}");
+            assert_eq!(txn.lookup(table, index, &values).unwrap(), expected, "the rows of {key:?} in index {name}");
             assert!(!index.definition.unique || expected.len() == 1, "{key:?} is not unique in {name}");
         }
         assert_eq!(index.entries.len(), rows.len(), "index {name} was rebuilt from the rows");

@@ -117,7 +117,7 @@ impl Datum {
 
 pub fn read(txn: &Transaction, table: &Table, row: RowId) -> Option<Vec<Datum>> {
     let mut buffer = RowBuffer::default();
-    txn.read_row(table, row, &mut buffer).then(|| buffer.values().into_iter().map(Datum::of).collect())
+    txn.read_row(table, row, &mut buffer).unwrap().then(|| buffer.values().into_iter().map(Datum::of).collect())
 }
 
 /// All rows, by a scan.

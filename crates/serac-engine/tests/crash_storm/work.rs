@@ -136,7 +136,7 @@ fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result
     }
     let newest = db.next_value(txn.catalog(), SCHEMA, "parent_id")?;
     let chosen = rng.random_range(newest - 40..newest);
-    let found = txn.lookup(&parents, by_id, &[Value::Int64(chosen)]).first().copied();
+    let found = txn.lookup(&parents, by_id, &[Value::Int64(chosen)]).unwrap().first().copied();
     let Some(row) = found.filter(|_| rng.random_bool(0.6)) else {
         let children = rng.random_range(0..4);
         let row = vec![Datum::Int(newest), code(newest, 1), Datum::Int(1), Datum::Int(children)];
@@ -148,7 +148,9 @@ fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result
     let version = old[2].int() + 1;
     if rng.random_bool(0.3) {
         let children = table(txn, "child");
-        let rows = txn.lookup(&children, children.index_on(&[1]).expect("the foreign key's"), &[Value::Int64(chosen)]);
+        let rows = txn
+            .lookup(&children, children.index_on(&[1]).expect("the foreign key's"), &[Value::Int64(chosen)])
+            .unwrap();
         txn.delete_batch(&children, &rows)?;
         txn.delete_batch(&parents, &[row])?;
         txn.check_statement_end()?;

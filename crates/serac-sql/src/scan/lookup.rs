@@ -7,7 +7,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
@@ -120,10 +120,12 @@ impl KeyLookup {
     }
 
     /// The rows that have one of the keys in `snapshot`, each once.
-    fn rows(&self, table: &Table, snapshot: &Snapshot) -> Vec<RowId> {
-        let found: BTreeSet<RowId> =
-            self.keys.iter().flat_map(|key| self.index.lookup(&table.data, snapshot, &borrow(key))).collect();
-        found.into_iter().collect()
+    fn rows(&self, table: &Table, snapshot: &Snapshot) -> serac_engine::Result<Vec<RowId>> {
+        let mut found = BTreeSet::new();
+        for key in &self.keys {
+            found.extend(self.index.lookup(&table.data, snapshot, &borrow(key))?);
+        }
+        Ok(found.into_iter().collect())
     }
 }
 
@@ -181,7 +183,8 @@ impl SeracLookupExec {
         let mut visible = Vec::with_capacity(rows.len());
         let mut buffer = RowBuffer::default();
         for &row in rows {
-            if self.table.data.read(&self.snapshot, row, &ids, &mut buffer) {
+            let found = self.table.data.read(&self.snapshot, row, &ids, &mut buffer);
+            if found.map_err(|e| DataFusionError::External(Box::new(e)))? {
                 visible.push(row.as_u64());
                 for (i, values) in values.iter_mut().enumerate() {
                     values.push(OwnedValue::from(&buffer.value(i)));
@@ -263,11 +266,19 @@ impl ExecutionPlan for SeracLookupExec {
         // Nothing is looked up before the first batch is wanted.
         let batches = std::iter::from_fn(move || {
             let _timer = baseline.elapsed_compute().timer();
-            let (rows, at) = rows.get_or_insert_with(|| {
-                let rows = lookup.lookup.rows(&lookup.table, &lookup.snapshot);
-                rows_found.add(rows.len());
-                (rows, 0)
-            });
+            if rows.is_none() {
+                match lookup.lookup.rows(&lookup.table, &lookup.snapshot) {
+                    Ok(found) => {
+                        rows_found.add(found.len());
+                        rows = Some((found, 0));
+                    }
+                    Err(error) => {
+                        rows = Some((Vec::new(), 0));
+                        return Some(Err(DataFusionError::External(Box::new(error))));
+                    }
+                }
+            }
+            let (rows, at) = rows.as_mut().expect("just found");
             if left == 0 || *at == rows.len() {
                 return None;
             }

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 pub struct FaultFileSystem {
     faults: Arc<Faults>,
     disk: Option<Arc<Mutex<Disk>>>,
+    written: Arc<Mutex<BTreeMap<PathBuf, u64>>>,
 }
 
 /// The switches of a [`FaultFileSystem`].
@@ -68,11 +69,15 @@ impl Faults {
 impl FaultFileSystem {
     /// One with a model of the disk.
     pub fn with_disk() -> Self {
-        Self { faults: Arc::default(), disk: Some(Arc::default()) }
+        Self { disk: Some(Arc::default()), ..Self::default() }
     }
     /// The switches.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+    /// Bytes written to the files of a folder so far.
+    pub fn bytes_written(&self, folder: &Path) -> u64 {
+        self.written.lock().iter().filter(|(path, _)| path.parent() == Some(folder)).map(|(_, bytes)| bytes).sum()
     }
     /// Whether [`Faults::halt_in`] has come to its end.
     pub fn halted(&self) -> bool {
@@ -112,7 +117,7 @@ impl FaultFileSystem {
                 Some((disk.clone(), no))
             }
         };
-        Ok(Arc::new(FaultFile { file, faults: self.faults.clone(), disk }))
+        Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk }))
     }
     fn with_model<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         self.disk.as_ref().map(|disk| change(&mut disk.lock())).transpose()
@@ -122,7 +127,8 @@ impl FaultFileSystem {
 #[derive(Debug)]
 struct FaultFile {
     file: Arc<dyn StorageFile>,
-    faults: Arc<Faults>,
+    path: PathBuf,
+    fs: FaultFileSystem,
     /// The model, and the file's number in it.
     disk: Option<(Arc<Mutex<Disk>>, usize)>,
 }
@@ -134,6 +140,7 @@ impl FaultFile {
         }
     }
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        *self.fs.written.lock().entry(self.path.clone()).or_default() += bytes.len() as u64;
         self.note(|| Change::Write { offset, bytes: bytes.to_vec() });
         self.file.write_all_at(bytes, offset)
     }
@@ -141,15 +148,15 @@ impl FaultFile {
 
 impl StorageFile for FaultFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.faults.halts_now()? || due(&self.faults.fail_write_in) {
+        if self.fs.faults.halts_now()? || due(&self.fs.faults.fail_write_in) {
             self.write(&bytes[..bytes.len() / 2], offset)?;
             return Err(broken());
         }
         self.write(bytes, offset)
     }
     fn sync(&self) -> io::Result<()> {
-        self.faults.running()?;
-        if due(&self.faults.fail_sync_in) {
+        self.fs.faults.running()?;
+        if due(&self.fs.faults.fail_sync_in) {
             return Err(broken());
         }
         match &self.disk {
@@ -160,15 +167,15 @@ impl StorageFile for FaultFile {
         Ok(())
     }
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.faults.running()?;
-        if self.faults.disk_full.load(SeqCst) {
+        self.fs.faults.running()?;
+        if self.fs.faults.disk_full.load(SeqCst) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         self.note(|| Change::Allocate(len));
         self.file.allocate(len)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.faults.running()?;
+        self.fs.faults.running()?;
         self.note(|| Change::SetLen(len));
         self.file.set_len(len)
     }

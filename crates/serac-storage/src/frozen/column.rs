@@ -85,6 +85,21 @@ impl FrozenColumn {
         values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
     }
 
+    /// All of the column's memory.
+    pub(super) fn buffers(&self) -> Vec<&Buffer> {
+        let mut buffers = match &self.encoding {
+            Encoding::Plain(values) => vec![values],
+            Encoding::Views { views, .. } => vec![views],
+            Encoding::Offsets(strings) => vec![strings.offsets.inner().inner()],
+            Encoding::Dictionary(dictionary) => {
+                vec![dictionary.codes.inner(), dictionary.words.offsets.inner().inner()]
+            }
+        };
+        buffers.extend(self.heap());
+        buffers.extend(self.nulls.as_ref().map(NullBuffer::buffer));
+        buffers
+    }
+
     /// The buffers that the views of [`values`](Self::values) name.
     pub(crate) fn heap(&self) -> &[Buffer] {
         match &self.encoding {

@@ -94,10 +94,10 @@ impl FrozenBlock {
                 FrozenColumn { physical: column.physical, encoding, nulls, zone }
             })
             .collect();
-        Self { format, limit, presence, columns, thaws: block.thaws() }
+        Self { format, limit, presence, columns, thaws: block.thaws(), source: None }
     }
 
-    /// The same rows in the target format; columns that have the encoding already are shared.
+    /// The same rows in the target format; columns that have the encoding already are shared. They have been [`check`](Self::check)ed.
     pub(crate) fn reencode(&self, format: FreezeFormat) -> Self {
         let reencoded = |column: &FrozenColumn| {
             if column.physical != PhysicalType::View || column.is_encoded_as(format) {
@@ -122,7 +122,7 @@ impl FrozenBlock {
             FrozenColumn { encoding, ..column.clone() }
         };
         let columns = self.columns.iter().map(reencoded).collect();
-        Self { format, limit: self.limit, presence: self.presence.clone(), columns, thaws: self.thaws }
+        Self { format, limit: self.limit, presence: self.presence.clone(), columns, thaws: self.thaws, source: None }
     }
 }
 

@@ -8,6 +8,9 @@
 //! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a block where its values occur less than twice on the
 //! average, or where codes and dictionary would take no less memory than the views. So a block may hold columns of both kinds, and neighbouring blocks
 //! may differ; readers ask the column.
+//!
+//! A block that a checkpoint has written lies in its data file ([`crate::data_file`]): its buffers are a mapping's, which the operating system reads when they
+//! are touched and forgets when memory is short. Such a block has a [`BlockSource`], and a column is checked ([`FrozenBlock::check`]) before its first use.
 
 mod column;
 mod format;
@@ -15,6 +18,7 @@ mod gather;
 mod strings;
 
 use crate::block::{Cell, HotBlock};
+use crate::data_file::DataFile;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View, view_len};
 use crate::ids::{BlockNo, ColumnId, Slot};
@@ -22,13 +26,16 @@ use crate::layout::{BlockLayout, bitmap_bytes};
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use column::Encoding;
 pub(crate) use column::FrozenColumn;
 pub use format::FreezeFormat;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 pub use strings::ColumnDictionary;
 
 /// The smallest and the largest value of a column in a block: integers, dates, times and scaled decimals as 64-bit integers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Zone {
     /// Smallest.
     pub min: i64,
@@ -46,6 +53,27 @@ pub struct FrozenBlock {
     columns: Vec<FrozenColumn>,
     /// How often the block has been thawed before.
     thaws: u32,
+    /// Where the block lies, if in a file.
+    source: Option<BlockSource>,
+}
+
+/// Which batch of which data file a block is.
+#[derive(Debug)]
+pub(crate) struct BlockSource {
+    file: Arc<DataFile>,
+    batch: u32,
+    /// Which columns' bytes have been found to be whole.
+    checked: Vec<AtomicBool>,
+}
+
+impl BlockSource {
+    pub(crate) fn new(file: Arc<DataFile>, batch: u32, columns: usize) -> Self {
+        Self { file, batch, checked: (0..columns).map(|_| AtomicBool::new(false)).collect() }
+    }
+    /// The file, and the number of the batch.
+    pub(crate) fn place(&self) -> (&Arc<DataFile>, u32) {
+        (&self.file, self.batch)
+    }
 }
 
 impl FrozenBlock {
@@ -73,17 +101,66 @@ impl FrozenBlock {
         }
         let columns = schema.columns.iter().zip(arrays).zip(zones);
         let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
-        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws })
+        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws, source: None })
+    }
+    /// The block, which lies in a file.
+    pub(crate) fn with_source(self, source: BlockSource) -> Self {
+        Self { source: Some(source), ..self }
+    }
+    /// The block with the smallest and largest values that its columns hold.
+    pub(crate) fn with_zones(mut self, schema: &TableSchema) -> Self {
+        for (column, schema) in self.columns.iter_mut().zip(&schema.columns) {
+            if let Encoding::Plain(values) = &column.encoding {
+                column.zone = zone_of(schema.column_type, values, column.nulls.as_ref(), self.presence.as_ref());
+            }
+        }
+        self
+    }
+    /// Every column's [`zone`](Self::zone).
+    pub(crate) fn zones(&self) -> Vec<Option<Zone>> {
+        self.columns.iter().map(|column| column.zone).collect()
+    }
+    /// Where the block lies, if in a file.
+    pub(crate) fn source(&self) -> Option<&BlockSource> {
+        self.source.as_ref()
+    }
+    /// Whether the block's buffers are a mapped file's: memory that the operating system can take back.
+    pub fn is_mapped(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Makes sure, once, that the bytes of a column that lies in a file are those that were written. Comes before every use of the column's values.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`].
+    #[inline]
+    pub fn check(&self, column: ColumnId) -> Result<()> {
+        match &self.source {
+            // Relaxed: the bytes do not change; at worst they are checked twice.
+            Some(source) if !source.checked[column.0 as usize].load(Ordering::Relaxed) => {
+                self.column(column).buffers().into_iter().try_for_each(|buffer| source.file.verify(buffer))?;
+                source.checked[column.0 as usize].store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+    /// [`check`](Self::check)s every column.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`].
+    pub fn check_all(&self) -> Result<()> {
+        (0..self.columns.len() as u16).try_for_each(|column| self.check(ColumnId(column)))
     }
 
     /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have (short decimals as Decimal64), with a value for every slot below
-    /// the limit. What stands in a slot without a row means nothing.
+    /// the limit. What stands in a slot without a row means nothing. The columns have been [`check`](Self::check)ed.
     pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
         let columns = self.columns.iter().zip(&schema.columns);
         columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
     }
 
-    /// A new hot block with the same rows, to become number `no` of its table.
+    /// A new hot block with the same rows, to become number `no` of its table. The columns have been [`check`](Self::check)ed.
     pub(crate) fn thaw(&self, layout: &Arc<BlockLayout>, no: BlockNo) -> HotBlock {
         let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
         let layout = block.layout();

@@ -101,7 +101,7 @@ fn check_blocks(
         let (point_columns, mut buffer) = (projection.iter().map(|c| c.id).collect::<Vec<_>>(), RowBuffer::default());
         for slot in 0..table.block(BlockNo(no)).unwrap().slot_limit() {
             let id = RowId::new(BlockNo(no), Slot(slot));
-            let found = table.read(snapshot, id, &point_columns, &mut buffer);
+            let found = table.read(snapshot, id, &point_columns, &mut buffer).unwrap();
             let row = view.get(&id.as_u64());
             assert_eq!(found, row.is_some(), "a point read of {id:?}");
             let Some(row) = row else { continue };
