@@ -42,18 +42,12 @@ fn order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let mut region = Region::default();
     region.take_apart(&plan)?;
+    let Some(joining) = region.cheapest() else { return plan.map_children(order) };
     // What lies below the region may hold regions of its own.
-    let mut changed = false;
     for relation in &mut region.relations {
-        let below = order(Arc::unwrap_or_clone(relation.clone()))?;
-        changed |= below.transformed;
-        *relation = Arc::new(below.data);
+        *relation = Arc::new(order(Arc::unwrap_or_clone(relation.clone()))?.data);
     }
-    match region.cheapest() {
-        Some(tree) => Ok(Transformed::yes(region.rebuild(&tree, &plan)?)),
-        None if changed => plan.map_children(order),
-        None => Ok(Transformed::no(plan)),
-    }
+    Ok(Transformed::yes(region.rebuild(&joining, &plan)?))
 }
 
 fn is_inner_join(plan: &LogicalPlan) -> bool {
@@ -102,9 +96,16 @@ enum Tree {
     Join(Arc<(Tree, Tree)>),
 }
 
-/// The region with everything that costing needs.
-struct Costing {
+/// How a region is to be joined.
+struct Joining {
+    tree: Tree,
     classes: Vec<Class>,
+    conditions: Vec<Condition>,
+}
+
+/// What costing needs to know of a region.
+struct Costing<'a> {
+    classes: &'a [Class],
     /// Different values of each member of each class.
     distinct: Vec<Vec<f64>>,
     rows: Vec<f64>,
@@ -175,7 +176,7 @@ impl Region {
     }
 
     /// The cheapest tree, if there is a choice and every two parts of it are joined by a condition.
-    fn cheapest(&self) -> Option<Tree> {
+    fn cheapest(&self) -> Option<Joining> {
         let n = self.relations.len();
         if !(3..=MAX_RELATIONS).contains(&n) {
             return None;
@@ -186,16 +187,16 @@ impl Region {
             .iter()
             .map(|class| class.iter().map(|(i, expr)| estimate::distinct(&self.relations[*i], expr)).collect())
             .collect();
-        let conditions = conditions.into_iter().map(|(_, set)| set).collect();
-        let costing = Costing { classes, distinct, rows, conditions };
-        if n <= MAX_EXACT { costing.exact() } else { costing.greedy() }
+        let sets = conditions.iter().map(|(_, set)| *set).collect();
+        let costing = Costing { classes: &classes, distinct, rows, conditions: sets };
+        let tree = if n <= MAX_EXACT { costing.exact() } else { costing.greedy() }?;
+        Some(Joining { tree, classes, conditions })
     }
 
-    /// The joins of `tree`, giving the columns of `original`.
-    fn rebuild(&self, tree: &Tree, original: &LogicalPlan) -> Result<LogicalPlan> {
-        let (classes, conditions) = self.classes().expect("there is a tree, so there are classes");
-        let (plan, _) = self.build(tree, &classes, &conditions)?;
-        let plan = filtered(plan, &conditions, |set| set == 0)?;
+    /// The region joined as `joining` says, giving the columns of `original`.
+    fn rebuild(&self, joining: &Joining, original: &LogicalPlan) -> Result<LogicalPlan> {
+        let (plan, _) = self.build(&joining.tree, joining)?;
+        let plan = filtered(plan, &joining.conditions, |set| set == 0)?;
         let columns: Vec<Expr> = original.schema().columns().into_iter().map(Expr::Column).collect();
         let same = plan.schema().columns().into_iter().map(Expr::Column).eq(columns.iter().cloned());
         if same {
@@ -204,15 +205,14 @@ impl Region {
         Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
     }
 
-    fn build(&self, tree: &Tree, classes: &[Class], conditions: &[Condition]) -> Result<(LogicalPlan, Set)> {
+    fn build(&self, tree: &Tree, joining: &Joining) -> Result<(LogicalPlan, Set)> {
+        let Joining { classes, conditions, .. } = joining;
         let (left, right) = match tree {
             Tree::Relation(i) => {
                 let relation = filtered(self.relations[*i].as_ref().clone(), conditions, |set| set == 1 << i)?;
                 return Ok((relation, 1 << i));
             }
-            Tree::Join(sides) => {
-                (self.build(&sides.0, classes, conditions)?, self.build(&sides.1, classes, conditions)?)
-            }
+            Tree::Join(sides) => (self.build(&sides.0, joining)?, self.build(&sides.1, joining)?),
         };
         let ((left, l), (right, r)) = (left, right);
         let member = |class: &Class, set: Set| class.iter().find(|(i, _)| set >> i & 1 == 1).map(|(_, e)| e.clone());
@@ -244,7 +244,7 @@ fn filtered(plan: LogicalPlan, conditions: &[Condition], wanted: impl Fn(Set) ->
     })
 }
 
-impl Costing {
+impl Costing<'_> {
     /// The member of a class in `set` with the fewest different values, and how many.
     fn narrowest(&self, class: usize, set: Set) -> Option<(usize, f64)> {
         let members = self.classes[class].iter().zip(&self.distinct[class]);
