@@ -16,8 +16,10 @@ use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
-    OnInsert, Query, SelectItem, SetExpr, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
+    OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update,
+    UpdateTableFromKind,
 };
+use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
@@ -124,9 +126,9 @@ impl Session {
             rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
         self.lend(RETURNING, Arc::new(MemTable::try_new(schema, vec![rows])?));
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-        let frame = self.frame_of(&format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias))).await?;
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        Ok(StatementResult::Rows { schema, batches: self.collect(frame).await? })
+        let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));
+        let (schema, rows) = self.rows_of(&query).await?;
+        Ok(StatementResult::Rows { schema, batches: rows.try_collect().await? })
     }
 
     // ---- INSERT
@@ -159,8 +161,8 @@ impl Session {
                     targets = (0..table.definition.columns.len()).collect();
                 }
                 self.put_defaults(&table, &targets, &mut source)?;
-                let frame = self.frame(*source).await?;
-                let given = frame.schema().fields().len();
+                let (schema, rows) = self.rows(Statement::Query(source)).await?;
+                let given = schema.fields().len();
                 if given > targets.len() {
                     return Err(SqlError::new("42601", "INSERT has more expressions than target columns"));
                 }
@@ -168,7 +170,7 @@ impl Session {
                     return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
                 }
                 targets.truncate(given);
-                self.collect(frame).await?
+                rows.try_collect().await?
             }
         };
         self.refuse_generated(&table, targets.iter().copied())?;

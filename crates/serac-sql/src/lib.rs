@@ -15,6 +15,7 @@ mod merge;
 mod optimizer;
 mod query;
 mod row_stream;
+mod same_names;
 pub mod scan;
 mod session;
 mod settings;

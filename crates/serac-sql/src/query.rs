@@ -4,15 +4,16 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::error::{Result, SqlError};
+use crate::same_names;
 use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement};
@@ -79,9 +80,48 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
 }
 
+fn query_of(sql: &str) -> Result<Query> {
+    match parse(sql)?.pop() {
+        Some(Statement::Query(query)) => Ok(*query),
+        _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
+    }
+}
+
+/// The batches of `stream` with the columns' names in `schema`.
+fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
+    if stream.schema().fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name())) {
+        return stream;
+    }
+    let renamed = schema.clone();
+    let batches = stream.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(renamed.clone(), batch.columns().to_vec(), &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
 impl Session {
     pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
         Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+    }
+    /// The rows of a query, whose columns may have the same name.
+    pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let again = statement.clone();
+        let plan = match (self.plan(statement).await, again) {
+            (Err(error), Statement::Query(mut query)) if error.sqlstate == "42701" => {
+                same_names::tell_apart(&mut query);
+                self.plan(Statement::Query(query)).await?
+            }
+            (plan, _) => plan?,
+        };
+        let frame = DataFrame::new(self.ctx.state(), plan);
+        let schema = same_names::shown(frame.schema().as_arrow());
+        Ok((schema.clone(), named(self.stream(frame).await?, schema)))
+    }
+    /// The rows of a query that was put together as text.
+    pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        self.rows(Statement::Query(Box::new(query_of(sql)?))).await.map_err(SqlError::unplaced)
     }
     /// A query's data frame.
     pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
@@ -90,10 +130,7 @@ impl Session {
     }
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
-        match parse(sql)?.pop() {
-            Some(Statement::Query(query)) => self.frame(*query).await.map_err(SqlError::unplaced),
-            _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),
-        }
+        self.frame(query_of(sql)?).await.map_err(SqlError::unplaced)
     }
 
     /// The rows of a data frame, as they come.
@@ -124,10 +161,8 @@ impl Session {
     }
 
     pub(crate) async fn query(&mut self, statement: Statement) -> Result<Output> {
-        let plan = self.plan(statement).await?;
-        let frame = DataFrame::new(self.ctx.state(), plan);
-        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-        Ok(Output::Rows { schema, stream: self.stream(frame).await? })
+        let (schema, stream) = self.rows(statement).await?;
+        Ok(Output::Rows { schema, stream })
     }
 
     pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {

@@ -1,0 +1,82 @@
+//! Results with several columns of one name: `SELECT id, id`, `SELECT *, id`, `SELECT 1, 1`.
+//!
+//! DataFusion wants the expressions of a projection to have different names. A query that it refuses for this is planned again with aliases for
+//! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
+
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+use std::sync::Arc;
+
+/// Between a column's name and a number; at the start, the number is the position of the column whose name it has.
+const MARK: char = '\u{1f}';
+
+/// Gives select items of the outermost query aliases where another item may have the same name.
+pub(crate) fn tell_apart(query: &mut Query) {
+    in_body(&mut query.body);
+}
+
+fn in_body(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => in_items(&mut select.projection),
+        SetExpr::Query(query) => tell_apart(query),
+        SetExpr::SetOperation { left, right, .. } => {
+            in_body(left);
+            in_body(right);
+        }
+        _ => {}
+    }
+}
+
+fn in_items(items: &mut [SelectItem]) {
+    let wildcard = items.iter().any(|i| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    for at in 0..items.len() {
+        let alias = if wildcard {
+            // Which columns a wildcard has is not known here, so every named column counts as one that repeats.
+            name_of(&items[at]).map(|name| format!("{name}{MARK}{at}"))
+        } else {
+            items[..at]
+                .iter()
+                .position(|earlier| is_same(earlier, &items[at]))
+                .map(|first| format!("{MARK}{first} {at}"))
+        };
+        let (Some(alias), SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = (alias, &items[at])
+        else {
+            continue;
+        };
+        items[at] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', alias) };
+    }
+}
+
+/// The name of a column, as far as the text tells.
+fn name_of(item: &SelectItem) -> Option<String> {
+    let ident = match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => ident,
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(idents)) => idents.last()?,
+        SelectItem::ExprWithAlias { alias, .. } => alias,
+        _ => return None,
+    };
+    Some(crate::session::fold(ident))
+}
+
+fn is_same(a: &SelectItem, b: &SelectItem) -> bool {
+    match (name_of(a), name_of(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.to_string().eq_ignore_ascii_case(&b.to_string()),
+    }
+}
+
+/// The result's columns under the names that they have for the user.
+pub(crate) fn shown(schema: &Schema) -> SchemaRef {
+    let name = |field: &Field| {
+        let (name, number) = field.name().split_once(MARK)?;
+        match number.split_once(' ') {
+            Some((first, _)) => Some(schema.fields().get(first.parse::<usize>().ok()?)?.name().clone()),
+            None => Some(name.to_owned()),
+        }
+    };
+    let fields = schema.fields().iter().map(|field| match name(field) {
+        Some(name) => Arc::new(field.as_ref().clone().with_name(name)),
+        None => field.clone(),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
