@@ -25,6 +25,7 @@ pub mod selection;
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
+use crate::frozen::FreezeFormat;
 use crate::ids::{BlockNo, ColumnId, RowId};
 use crate::row_buffer::RowBuffer;
 use crate::transaction::{Transaction, TransactionManager};
@@ -118,7 +119,7 @@ fn candidates(table: &DataTable, is_cold: &dyn Fn(&HotBlock) -> bool) -> Vec<Can
 }
 
 /// Compacts the groups that `grouping` forms of the frozen blocks of `table` and of its hot ones that `is_cold` accepts, until `stop` says so. Does
-/// nothing while another compaction of the table is running.
+/// nothing while another compaction of the table is running, nor to a table that never freezes: what it emptied would not be recycled.
 ///
 /// # Errors
 /// When the log does not take a group's transaction: the group is rolled back.
@@ -132,7 +133,7 @@ pub(crate) fn compact_cold_blocks(
 ) -> Result<CompactionReport> {
     let mut report = CompactionReport::default();
     let Some(_one_at_a_time) = table.compaction_latch().try_lock() else { return Ok(report) };
-    if grouping == CompactionGroups::Off {
+    if grouping == CompactionGroups::Off || table.freeze_format() == FreezeFormat::Never {
         return Ok(report);
     }
     for group in grouping.form(table.layout().slot_count(), &candidates(table, is_cold)) {
