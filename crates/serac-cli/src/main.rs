@@ -4,6 +4,8 @@ mod blocks;
 mod demo;
 mod output;
 mod script;
+#[cfg(feature = "flight")]
+mod serve;
 mod shell;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -66,6 +68,14 @@ enum Command {
         /// The files.
         #[arg(required = true, last = true)]
         files: Vec<PathBuf>,
+    },
+    /// Serves a database to clients on the network until it is interrupted.
+    #[cfg(feature = "flight")]
+    Serve {
+        #[command(flatten)]
+        open: OpenArguments,
+        #[command(flatten)]
+        serve: serve::ServeArguments,
     },
 }
 
@@ -204,6 +214,11 @@ fn main() -> ExitCode {
         }),
         Some(Command::Load { open, table, header, files }) => open.open().and_then(|db| {
             let result = runtime.block_on(load(&db, table, *header, files));
+            result.and(db.database().close().map_err(|e| e.to_string()))
+        }),
+        #[cfg(feature = "flight")]
+        Some(Command::Serve { open, serve }) => serve.check().and_then(|()| open.open()).and_then(|db| {
+            let result = runtime.block_on(serve::run(&db, open.path.as_deref(), serve));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
         None => arguments.open.open().and_then(|db| {

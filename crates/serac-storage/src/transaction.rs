@@ -226,6 +226,10 @@ impl Snapshot {
             self.0.newest_read.fetch_max(timestamp.0, Ordering::Relaxed);
         }
     }
+    /// The promise that all that the snapshot sees is durable, for results that leave the process before their transaction ends.
+    pub fn ticket(&self) -> CommitTicket {
+        CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
+    }
 }
 
 enum Hook {

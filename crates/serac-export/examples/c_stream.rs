@@ -1,0 +1,48 @@
+//! A library for other languages: `serac_example_stream` fills an ArrowArrayStream with the rows of a table. Python reads it with
+//! `pyarrow.RecordBatchReader._import_from_c(address)`; see tests/readers.py.
+
+#[path = "../tests/common/every.rs"]
+mod every;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use serac_engine::{Database, EngineError};
+use serac_export::c_stream;
+use serac_storage::ColumnType;
+use std::time::Duration;
+
+fn stream(rows: i64) -> Result<FFI_ArrowArrayStream, EngineError> {
+    let batch = every::every(0..rows);
+    let column = |field: &arrow_schema::FieldRef| ColumnDefinition {
+        name: field.name().clone(),
+        sql_type: ColumnType::from_arrow(field.data_type()).expect("a type of tables").into(),
+        nullable: field.is_nullable(),
+        default: None,
+        always_generated: false,
+    };
+    let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
+    let db = Database::in_memory()?;
+    let mut txn = db.begin();
+    txn.create_table(TableDefinition::new("public", "every", columns))?;
+    let table = txn.catalog().table("public", "every")?.clone();
+    txn.insert_batch(&table, &batch)?;
+    txn.commit()?.wait()?;
+    db.storage().freeze_table(&table.data, Duration::from_secs(20));
+    let all: Vec<usize> = (0..batch.num_columns()).collect();
+    // The stream keeps what it needs: the database may go.
+    Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?))
+}
+
+/// Fills `*out` with a stream of `rows` rows; leaves it released if that fails.
+///
+/// # Safety
+/// `out` points to room for an ArrowArrayStream, which the caller owns and releases.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn serac_example_stream(rows: i64, out: *mut FFI_ArrowArrayStream) {
+    let stream = stream(rows).unwrap_or_else(|error| {
+        eprintln!("{error}");
+        FFI_ArrowArrayStream::empty()
+    });
+    // SAFETY: the caller gives room for it; what is there is no value yet.
+    unsafe { out.write(stream) };
+}

@@ -1,0 +1,112 @@
+//! Snapshots held for tickets, and the snapshots of running streams: both for a bounded time, both limited in number.
+
+use super::FlightOptions;
+use parking_lot::Mutex;
+use serac_engine::ArrowScan;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+use tonic::Status;
+
+#[derive(Debug)]
+struct Lease {
+    scan: ArrowScan,
+    until: Instant,
+}
+
+/// What a stream still has to read, until it stands still for too long.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) scan: Option<ArrowScan>,
+    pub(super) progress: Instant,
+}
+
+/// All that the server holds.
+#[derive(Debug)]
+pub(super) struct Leases {
+    options: FlightOptions,
+    leases: Mutex<HashMap<u64, Lease>>,
+    streams: Mutex<Vec<Weak<Mutex<Source>>>>,
+}
+
+impl Leases {
+    pub(super) fn new(options: FlightOptions) -> Self {
+        Self { options, leases: Mutex::default(), streams: Mutex::default() }
+    }
+
+    fn expired(&self) -> Status {
+        let seconds = self.options.lease.as_secs_f64();
+        Status::not_found(format!(
+            "the ticket's snapshot is not held any more (the server holds one for {seconds} seconds): ask for the flight again"
+        ))
+    }
+
+    /// Holds a scan; gives its number and the time until which it is held.
+    pub(super) fn hold(&self, scan: ArrowScan) -> Result<(u64, SystemTime), Status> {
+        let mut leases = self.leases.lock();
+        let now = Instant::now();
+        leases.retain(|_, lease| lease.until > now);
+        if leases.len() >= self.options.max_leases {
+            return Err(Status::resource_exhausted(format!(
+                "the server holds {} snapshots already, and not more at a time: try again later, or ask for \"snapshot\": \"latest\"",
+                leases.len()
+            )));
+        }
+        // Random, so that a ticket of another run of the server does not name a snapshot of this one.
+        let id =
+            std::iter::repeat_with(rand::random).find(|id| !leases.contains_key(id)).expect("there are enough numbers");
+        leases.insert(id, Lease { scan, until: now + self.options.lease });
+        Ok((id, SystemTime::now() + self.options.lease))
+    }
+    /// The scan of a lease.
+    pub(super) fn scan(&self, id: u64) -> Result<ArrowScan, Status> {
+        let leases = self.leases.lock();
+        let lease = leases.get(&id).filter(|lease| lease.until > Instant::now());
+        lease.map(|lease| lease.scan.clone()).ok_or_else(|| self.expired())
+    }
+    /// Holds the snapshot from now on as long as at first.
+    pub(super) fn renew(&self, id: u64) -> Result<SystemTime, Status> {
+        let mut leases = self.leases.lock();
+        let now = Instant::now();
+        let lease = leases.get_mut(&id).filter(|lease| lease.until > now).ok_or_else(|| self.expired())?;
+        lease.until = now + self.options.lease;
+        Ok(SystemTime::now() + self.options.lease)
+    }
+    /// Ends a lease before its time; whether there was one.
+    pub(super) fn end(&self, id: u64) -> bool {
+        self.leases.lock().remove(&id).is_some()
+    }
+
+    /// Enters a stream.
+    pub(super) fn stream(&self, scan: ArrowScan) -> Result<Arc<Mutex<Source>>, Status> {
+        let mut streams = self.streams.lock();
+        streams.retain(|stream| stream.strong_count() > 0);
+        if streams.len() >= self.options.max_streams {
+            let message = format!("the server sends {} streams already, and not more at a time", streams.len());
+            return Err(Status::resource_exhausted(message));
+        }
+        let source = Arc::new(Mutex::new(Source { scan: Some(scan), progress: Instant::now() }));
+        streams.push(Arc::downgrade(&source));
+        Ok(source)
+    }
+
+    /// Drops what has had its time.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        self.leases.lock().retain(|_, lease| lease.until > now);
+        self.streams.lock().retain(|stream| {
+            let Some(source) = stream.upgrade() else { return false };
+            // A stream whose source is in use makes progress.
+            if let Some(mut source) = source.try_lock()
+                && now.duration_since(source.progress) > self.options.stall
+            {
+                source.scan = None;
+            }
+            true
+        });
+    }
+    /// How often to [`sweep`](Self::sweep).
+    pub(super) fn sweep_interval(&self) -> Duration {
+        (self.options.lease.min(self.options.stall) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+}

@@ -1,0 +1,341 @@
+//! A record batch as the pieces of a gRPC message.
+//!
+//! A FlightData message is a flatbuffers header and a body: the arrays' buffers one behind the other. Encoders commonly copy the buffers into one
+//! body, and the body into the message. Here the message is a list of pieces: the few bytes that must be made (gRPC and protobuf framing, the
+//! header, padding), and between them the buffers themselves, reference-counted. The HTTP/2 layer writes the pieces with vectored writes, so that
+//! the kernel's copy into the socket is the first that is made of a frozen block.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ByteArrayType;
+use arrow_array::{Array, ArrayRef, GenericByteArray, RecordBatch};
+use arrow_buffer::{Buffer, NullBuffer};
+use arrow_flight::{FlightData, SchemaAsIpc};
+use arrow_ipc::writer::IpcWriteOptions;
+use arrow_ipc::{FieldNode, MessageArgs, MessageHeader, MetadataVersion, RecordBatchArgs};
+use arrow_schema::{ArrowError, DataType, Schema};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Where a buffer begins in the body: a multiple of this.
+const ALIGNMENT: usize = 64;
+static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
+/// Bytes in several pieces.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pieces: VecDeque<Bytes>,
+    remaining: usize,
+}
+
+impl Pieces {
+    pub(super) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.remaining += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(piece: Bytes) -> Self {
+        let mut pieces = Self::default();
+        pieces.push(piece);
+        pieces
+    }
+}
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+    fn chunk(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |piece| piece)
+    }
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let count = slices.len().min(self.pieces.len());
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            *slice = IoSlice::new(piece);
+        }
+        count
+    }
+    fn advance(&mut self, mut bytes: usize) {
+        assert!(bytes <= self.remaining, "advanced by {bytes} of {} bytes", self.remaining);
+        self.remaining -= bytes;
+        while let Some(first) = self.pieces.front_mut() {
+            if bytes < first.len() {
+                first.advance(bytes);
+                return;
+            }
+            bytes -= first.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+/// A buffer as what [`Bytes`] can own.
+struct Shared(Buffer);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The buffers of a batch, and what the header says about them.
+#[derive(Default)]
+struct Body {
+    nodes: Vec<FieldNode>,
+    places: Vec<arrow_ipc::Buffer>,
+    variadic: Vec<i64>,
+    buffers: Vec<Buffer>,
+    bytes: usize,
+}
+
+impl Body {
+    fn push(&mut self, buffer: Buffer) {
+        self.places.push(arrow_ipc::Buffer::new(self.bytes as i64, buffer.len() as i64));
+        self.bytes += buffer.len().next_multiple_of(ALIGNMENT);
+        self.buffers.push(buffer);
+    }
+    fn push_nulls(&mut self, nulls: Option<&NullBuffer>) {
+        self.push(
+            nulls.filter(|nulls| nulls.null_count() > 0).map_or_else(|| Buffer::from(&[]), |n| n.inner().sliced()),
+        );
+    }
+    fn push_views(&mut self, views: &Buffer, heaps: &[Buffer]) {
+        self.push(views.clone());
+        heaps.iter().for_each(|heap| self.push(heap.clone()));
+        self.variadic.push(heaps.len() as i64);
+    }
+    fn push_offsets<T: ByteArrayType<Offset = i32>>(&mut self, array: &GenericByteArray<T>) {
+        let offsets = array.offsets();
+        let (first, last) = (offsets[0], offsets[array.len()]);
+        self.push(match first {
+            0 => offsets.inner().inner().clone(),
+            _ => offsets.iter().map(|offset| offset - first).collect::<Vec<i32>>().into(),
+        });
+        self.push(array.values().slice_with_length(first as usize, (last - first) as usize));
+    }
+
+    fn push_array(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
+        self.nodes.push(FieldNode::new(array.len() as i64, array.null_count() as i64));
+        self.push_nulls(array.nulls());
+        match array.data_type() {
+            DataType::Boolean => self.push(array.as_boolean().values().sliced()),
+            DataType::Utf8View => {
+                let array = array.as_string_view();
+                self.push_views(array.views().inner(), array.data_buffers());
+            }
+            DataType::BinaryView => {
+                let array = array.as_binary_view();
+                self.push_views(array.views().inner(), array.data_buffers());
+            }
+            DataType::Utf8 => self.push_offsets(array.as_string::<i32>()),
+            DataType::Binary => self.push_offsets(array.as_binary::<i32>()),
+            data_type => {
+                let width = match data_type {
+                    DataType::FixedSizeBinary(width) => Some(*width as usize),
+                    other => other.primitive_width(),
+                };
+                let Some(width) = width else {
+                    return Err(ArrowError::NotYetImplemented(format!("arrays of type {data_type} over Flight")));
+                };
+                let data = array.to_data();
+                self.push(data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width));
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self, rows: usize) -> Vec<u8> {
+        let mut builder = flatbuffers::FlatBufferBuilder::new();
+        let nodes = builder.create_vector(&self.nodes);
+        let buffers = builder.create_vector(&self.places);
+        let variadic = (!self.variadic.is_empty()).then(|| builder.create_vector(&self.variadic));
+        let batch = arrow_ipc::RecordBatch::create(
+            &mut builder,
+            &RecordBatchArgs {
+                length: rows as i64,
+                nodes: Some(nodes),
+                buffers: Some(buffers),
+                compression: None,
+                variadicBufferCounts: variadic,
+            },
+        );
+        let message = arrow_ipc::Message::create(
+            &mut builder,
+            &MessageArgs {
+                version: MetadataVersion::V5,
+                header_type: MessageHeader::RecordBatch,
+                header: Some(batch.as_union_value()),
+                bodyLength: self.bytes as i64,
+                custom_metadata: None,
+            },
+        );
+        builder.finish(message, None);
+        builder.finished_data().to_vec()
+    }
+}
+
+/// The gRPC message that carries `data` without a body, of which `body` bytes follow.
+fn framed(data: &FlightData, body: usize) -> Bytes {
+    // Field 1000 of FlightData, length-delimited.
+    const BODY_TAG: u64 = 1000 << 3 | 2;
+    let mut message = BytesMut::with_capacity(data.encoded_len() + 32);
+    message.put_bytes(0, 5);
+    data.encode(&mut message).expect("the buffer grows");
+    if body > 0 {
+        prost::encoding::encode_varint(BODY_TAG, &mut message);
+        prost::encoding::encode_varint(body as u64, &mut message);
+    }
+    // gRPC: not compressed, and the length. A message that is too long for it has been split before.
+    let length = u32::try_from(message.len() - 5 + body).expect("messages are limited");
+    message[1..5].copy_from_slice(&length.to_be_bytes());
+    message.freeze()
+}
+
+/// The message that begins a stream.
+pub(super) fn schema_message(schema: &Schema) -> Pieces {
+    framed(&FlightData::from(SchemaAsIpc::new(schema, &IpcWriteOptions::default())), 0).into()
+}
+
+/// Appends the messages of a batch: one, unless its body is longer than `limit`.
+///
+/// # Errors
+/// For types that no table has, and for a row that does not fit into a message.
+pub(super) fn batch_messages(batch: RecordBatch, limit: usize, out: &mut VecDeque<Pieces>) -> Result<(), ArrowError> {
+    let batch = compact(batch)?;
+    let mut body = Body::default();
+    batch.columns().iter().try_for_each(|column| body.push_array(column))?;
+    let rows = batch.num_rows();
+    if body.bytes > limit && rows > 1 {
+        batch_messages(batch.slice(0, rows / 2), limit, out)?;
+        return batch_messages(batch.slice(rows / 2, rows - rows / 2), limit, out);
+    }
+    if body.bytes > i32::MAX as usize {
+        return Err(ArrowError::InvalidArgumentError(format!(
+            "a row of {} bytes does not fit into a message",
+            body.bytes
+        )));
+    }
+    let header = FlightData { data_header: body.header(rows).into(), ..FlightData::default() };
+    let mut pieces = Pieces::from(framed(&header, body.bytes));
+    for buffer in body.buffers {
+        let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
+        pieces.push(Bytes::from_owner(Shared(buffer)));
+        pieces.push(Bytes::from_static(&PADDING[..padding]));
+    }
+    out.push_back(pieces);
+    Ok(())
+}
+
+/// Makes the arrays of views hold just what their views name. A frozen block whose rows are all there does already; the heap of a hot one also
+/// holds what was overwritten, and what others have not committed, which is nobody's business.
+fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
+        let held: usize = heaps.iter().map(Buffer::len).sum();
+        let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };
+        let named: usize = match nulls {
+            None => views.iter().map(|&view| long(view)).sum(),
+            Some(nulls) => nulls.valid_indices().map(|i| long(views[i])).sum(),
+        };
+        named == held
+    }
+    let column = |array: &ArrayRef| -> ArrayRef {
+        if let Some(text) = array.as_string_view_opt() {
+            if !is_exact(text.views(), text.nulls(), text.data_buffers()) {
+                return Arc::new(text.gc());
+            }
+        } else if let Some(bytes) = array.as_binary_view_opt()
+            && !is_exact(bytes.views(), bytes.nulls(), bytes.data_buffers())
+        {
+            return Arc::new(bytes.gc());
+        }
+        array.clone()
+    };
+    if !batch.columns().iter().any(|array| matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)) {
+        return Ok(batch);
+    }
+    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{BooleanArray, Int64Array, StringArray, StringViewArray};
+    use arrow_flight::decode::FlightRecordBatchStream;
+    use futures::TryStreamExt;
+
+    fn batch() -> RecordBatch {
+        let text = |i: i64| (i % 3 != 0).then(|| format!("a text that is long: {i}"));
+        RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from_iter_values(0..5_000)) as ArrayRef),
+            ("view", Arc::new((0..5_000).map(text).collect::<StringViewArray>())),
+            ("offsets", Arc::new((0..5_000).map(text).collect::<StringArray>())),
+            ("flag", Arc::new((0..5_000).map(|i| (i % 7 != 0).then_some(i % 2 == 0)).collect::<BooleanArray>())),
+        ])
+        .unwrap()
+    }
+
+    /// The batches that a client makes of the messages.
+    fn decode(schema: &Schema, messages: VecDeque<Pieces>) -> Vec<RecordBatch> {
+        let messages = std::iter::once(schema_message(schema)).chain(messages).map(|mut pieces| {
+            let mut bytes = pieces.copy_to_bytes(pieces.remaining());
+            assert_eq!(bytes.get_u8(), 0, "not compressed");
+            assert_eq!(bytes.get_u32() as usize, bytes.len());
+            Ok(FlightData::decode(bytes).unwrap())
+        });
+        let stream = FlightRecordBatchStream::new_from_flight_data(futures::stream::iter(messages));
+        futures::executor::block_on(stream.try_collect()).unwrap()
+    }
+
+    #[test]
+    fn the_body_is_the_arrays_own_memory() {
+        let batch = compact(batch()).unwrap();
+        let mut messages = VecDeque::new();
+        batch_messages(batch.clone(), usize::MAX, &mut messages).unwrap();
+        let sent: Vec<*const u8> = messages[0].pieces.iter().map(|piece| piece.as_ptr()).collect();
+        let buffers = batch.columns().iter().flat_map(|c| c.to_data().buffers().to_vec());
+        let nulls = batch.columns().iter().filter_map(|c| Some(c.nulls()?.buffer().clone()));
+        for buffer in buffers.chain(nulls) {
+            assert!(sent.contains(&buffer.as_ptr()), "a buffer of {} bytes was copied", buffer.len());
+        }
+        assert_eq!(decode(&batch.schema(), messages), [batch]);
+    }
+
+    #[test]
+    fn slices_and_long_batches_arrive_whole() {
+        let whole = batch();
+        for (offset, rows) in [(0, 5_000), (3, 4_001), (64, 1), (1_001, 0)] {
+            let batch = whole.slice(offset, rows);
+            for limit in [20_000, usize::MAX] {
+                let mut messages = VecDeque::new();
+                batch_messages(batch.clone(), limit, &mut messages).unwrap();
+                assert!(messages.iter().all(|message| message.remaining() < limit.saturating_add(2_000)));
+                assert_eq!(messages.len() > 1, limit == 20_000 && rows > 1, "{rows} rows");
+                let schema = batch.schema();
+                let received = arrow_select::concat::concat_batches(&schema, &decode(&schema, messages)).unwrap();
+                assert_eq!(received, batch);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_one_buffer() {
+        let mut pieces = Pieces::default();
+        for piece in [&b"abc"[..], b"", b"d", b"efgh"] {
+            pieces.push(Bytes::from_static(piece));
+        }
+        let mut slices = [IoSlice::new(&[]); 2];
+        assert_eq!((pieces.chunks_vectored(&mut slices), &*slices[0], &*slices[1]), (2, &b"abc"[..], &b"d"[..]));
+        pieces.advance(2);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (6, &b"c"[..]));
+        pieces.advance(2);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (4, &b"efgh"[..]));
+        pieces.advance(4);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (0, &b""[..]));
+    }
+}

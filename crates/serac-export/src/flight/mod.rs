@@ -1,0 +1,73 @@
+//! Tables as Arrow Flight streams.
+//!
+//! GetFlightInfo takes a descriptor (a path, or a command: see [`ScanRequest`]) and gives one endpoint per range of blocks. By default it holds a
+//! snapshot in the server, and its number stands in the tickets, so that all endpoints read the same state, whenever and by whomever they are
+//! fetched; see [`FlightOptions`] for how long and how many. DoGet streams the blocks: those of frozen blocks go from the block's memory to the
+//! socket without being copied in between.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `request` | what is asked for |
+//! | `lease` | snapshots held for tickets |
+//! | `ticket` | what an endpoint's ticket says |
+//! | `message` | a record batch as the pieces of a gRPC message |
+//! | `stream` | the answer to a DoGet |
+//! | `service` | the other calls |
+//! | `server` | connections, and the end |
+
+mod lease;
+mod message;
+mod request;
+mod server;
+mod service;
+mod stream;
+mod ticket;
+
+pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
+pub use server::FlightServer;
+
+use serac_engine::EngineError;
+use std::time::Duration;
+use tonic::Status;
+
+/// Limits of a Flight server.
+#[derive(Clone, Debug)]
+pub struct FlightOptions {
+    /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal. While it is held, versions that it sees are kept.
+    pub lease: Duration,
+    /// Snapshots held at a time.
+    pub max_leases: usize,
+    /// How long a stream may stand still, because its client does not read, before its snapshot is taken from it.
+    pub stall: Duration,
+    /// Streams at a time.
+    pub max_streams: usize,
+    /// Blocks of an endpoint, unless the request names a number of endpoints.
+    pub blocks_per_endpoint: u32,
+    /// Bytes from which a block's rows are sent in several messages. Most gRPC libraries take at most 4 MiB unless told otherwise.
+    pub message_bytes: usize,
+}
+
+impl Default for FlightOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(60),
+            max_leases: 64,
+            stall: Duration::from_secs(60),
+            max_streams: 256,
+            blocks_per_endpoint: 128,
+            message_bytes: 3 << 20,
+        }
+    }
+}
+
+/// The gRPC status of an error of the engine.
+fn status_of(error: &EngineError) -> Status {
+    let message = error.to_string();
+    match error {
+        EngineError::Missing { .. } => Status::not_found(message),
+        EngineError::InvalidDefinition(_) => Status::invalid_argument(message),
+        EngineError::Unsupported(_) => Status::unimplemented(message),
+        EngineError::Conflict(_) => Status::aborted(message),
+        _ => Status::internal(message),
+    }
+}

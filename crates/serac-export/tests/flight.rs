@@ -1,0 +1,400 @@
+//! Tables over Flight: the rows are those of SQL, all endpoints of a flight read one snapshot, and what cannot be answered says why.
+
+mod common;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow_cast::cast;
+use arrow_flight::error::FlightError;
+use arrow_flight::{CancelFlightInfoRequest, CancelStatus, FlightDescriptor, RenewFlightEndpointRequest, Ticket};
+use arrow_schema::{DataType, Field, Schema};
+use common::*;
+use futures::{StreamExt, TryStreamExt};
+use serac_export::flight::FlightOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+fn status(error: FlightError) -> Status {
+    match error {
+        FlightError::Tonic(status) => *status,
+        other => panic!("{other:?} is no status"),
+    }
+}
+
+/// The batch with its columns in these types.
+fn cast_to(batch: &RecordBatch, map: impl Fn(&DataType) -> DataType) -> RecordBatch {
+    let schema = batch.schema();
+    let fields: Vec<Field> =
+        schema.fields().iter().map(|f| f.as_ref().clone().with_data_type(map(f.data_type()))).collect();
+    let arrays: Vec<ArrayRef> =
+        batch.columns().iter().zip(&fields).map(|(a, f)| cast(a, f.data_type()).unwrap()).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
+    let db = database();
+    execute(&db, EVERY).await;
+    let served = serve(&db, FlightOptions { blocks_per_endpoint: 2, ..FlightOptions::default() }).await;
+    let mut client = served.client().await;
+    for step in ["empty", "hot", "frozen", "mixed"] {
+        match step {
+            "empty" => {}
+            "hot" => {
+                insert(&db, "every", &every(0..20_000));
+                execute(&db, "UPDATE every SET x = 'changed to something long', n = 1.5 WHERE id % 10 = 3").await;
+            }
+            "frozen" => freeze(&db, "every"),
+            _ => {
+                insert(&db, "every", &every(20_000..30_000));
+                execute(&db, "DELETE FROM every WHERE id % 100 = 7; UPDATE every SET v = NULL WHERE id = 12000").await;
+            }
+        }
+        let sql = query(&db, "SELECT * FROM every ORDER BY id").await;
+        let info = client.get_flight_info(FlightDescriptor::new_path(vec!["every".into()])).await.unwrap();
+        assert_eq!(info.endpoint.len() > 1, step != "empty");
+        let batches = fetch(&mut client, &info).await;
+        batches.iter().flat_map(RecordBatch::columns).for_each(|c| c.to_data().validate_full().unwrap());
+        if step == "empty" {
+            assert!(batches.is_empty());
+            let schema = client.get_schema(FlightDescriptor::new_path(vec!["every".into()])).await.unwrap();
+            assert_eq!(schema.fields(), sql.schema().fields());
+            assert_eq!(info.clone().try_decode_schema().unwrap().fields(), sql.schema().fields());
+            release(&mut client, info).await;
+            continue;
+        }
+        let received = sorted(&batches);
+        assert_eq!(received.columns(), sql.columns(), "{step}");
+        release(&mut client, info).await;
+        // What is sent is what the rows need: nothing that was overwritten.
+        for batch in &batches {
+            let x = batch.column_by_name("x").unwrap().as_string_view();
+            let needed: usize = x.iter().flatten().map(str::len).filter(|&len| len > 12).sum();
+            assert_eq!(x.data_buffers().iter().map(|b| b.len()).sum::<usize>(), needed, "{step}");
+        }
+        // The other forms.
+        let request = command(r#"{"table": "every", "decimals": "decimal64", "strings": "utf8"}"#);
+        let info = client.get_flight_info(request).await.unwrap();
+        let received = sorted(&fetch(&mut client, &info).await);
+        release(&mut client, info).await;
+        let expected = cast_to(&sql, |data_type| match data_type {
+            DataType::Decimal128(p, s) if *p <= 18 => DataType::Decimal64(*p, *s),
+            DataType::Utf8View => DataType::Utf8,
+            DataType::BinaryView => DataType::Binary,
+            other => other.clone(),
+        });
+        assert_eq!(received.columns(), expected.columns(), "{step}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_and_filters_are_those_of_the_request() {
+    let db = database();
+    execute(&db, EVERY).await;
+    insert(&db, "every", &every(0..20_000));
+    freeze(&db, "every");
+    insert(&db, "every", &every(20_000..25_000));
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let path = FlightDescriptor::new_path(["public", "every", "x, id"].map(String::from).to_vec());
+    let info = client.get_flight_info(path).await.unwrap();
+    let batches = fetch(&mut client, &info).await;
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 25_000);
+    assert_eq!(batches[0].schema().fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), ["x", "id"]);
+    for (filter, sql) in [
+        (r#"["id", ">=", 19990]"#, "id >= 19990"),
+        (r#"["id", "<", 100], ["b", "=", true]"#, "id < 100 AND b"),
+        (r#"["x", "=", "a text that is long, of row 17001 ü"]"#, "x = 'a text that is long, of row 17001 ü'"),
+        (r#"["n", "<=", "-4999.999"], ["i", "!=", -3]"#, "n <= -4999.999 AND i <> -3"),
+        (r#"["dt", ">", "2010-01-01"]"#, "dt > '2010-01-01'"),
+        (r#"["tz", "<", "1970-01-01T00:10:00Z"]"#, "tz < '1970-01-01T00:10:00Z'"),
+        (r#"["big", ">", 400000000000000]"#, "big > 400000000000000"),
+        (r#"["d", ">", 8000.25]"#, "d > 8000.25"),
+        (r#"["id", "=", null]"#, "id = NULL"),
+    ] {
+        let request = format!(r#"{{"table": "every", "columns": ["id"], "filter": [{filter}]}}"#);
+        let info = client.get_flight_info(command(&request)).await.unwrap();
+        let batches = fetch(&mut client, &info).await;
+        let expected = query(&db, &format!("SELECT id FROM every WHERE {sql} ORDER BY id")).await;
+        if expected.num_rows() == 0 {
+            assert!(batches.is_empty(), "{filter}");
+        } else {
+            assert_eq!(sorted(&batches).columns(), expected.columns(), "{filter}");
+        }
+    }
+    // No columns: rows all the same.
+    let info = client.get_flight_info(command(r#"{"table": "every", "columns": []}"#)).await.unwrap();
+    let batches = fetch(&mut client, &info).await;
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 25_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_endpoints_of_a_flight_read_one_snapshot_beside_writers() {
+    let db = database();
+    execute(&db, "CREATE TABLE account (id BIGINT NOT NULL, balance BIGINT NOT NULL, note TEXT)").await;
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100_000));
+    let balances: ArrayRef = Arc::new(Int64Array::from(vec![10; 100_000]));
+    let notes: ArrayRef = Arc::new(StringViewArray::from(vec!["a note that is not inline"; 100_000]));
+    insert(&db, "account", &RecordBatch::try_from_iter([("id", ids), ("balance", balances), ("note", notes)]).unwrap());
+    freeze(&db, "account");
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (db, stop) = (db.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut rounds = 0;
+            while !stop.load(Ordering::Relaxed) {
+                // Money goes from the first block to the last; rows come and go, in pairs that sum to nothing.
+                let (from, to) = (rounds * 37 % 1000, 99_000 + rounds * 41 % 1000);
+                let new = 200_000 + 2 * rounds;
+                execute(
+                    &db,
+                    &format!(
+                        "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {from};
+                         UPDATE account SET balance = balance + 1 WHERE id = {to};
+                         INSERT INTO account VALUES ({new}, -7, 'came later'), ({new} + 1, 7, 'came later'); COMMIT"
+                    ),
+                )
+                .await;
+                rounds += 1;
+            }
+            rounds
+        })
+    };
+    let request = r#"{"table": "account", "columns": ["id", "balance"], "endpoints": 4}"#;
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let info = client.get_flight_info(command(request)).await.unwrap();
+        assert_eq!(info.endpoint.len(), 4);
+        let mut rows = Vec::new();
+        for endpoint in info.endpoint.iter().rev() {
+            // Fetched one after the other, while the writer goes on.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let ticket = endpoint.ticket.clone().unwrap();
+            rows.extend(client.do_get(ticket).await.unwrap().try_collect::<Vec<_>>().await.unwrap());
+        }
+        let all = sorted(&rows);
+        let sum: i64 = all.column(1).as_primitive::<Int64Type>().values().iter().sum();
+        assert_eq!(sum, 1_000_000);
+        assert!(all.num_rows().is_multiple_of(2), "pairs come together");
+        // The same tickets again: the same rows.
+        assert_eq!(sorted(&fetch(&mut client, &info).await), all);
+        seen.push(all.num_rows());
+    }
+    assert!(seen.is_sorted() && seen[0] < seen[4], "{seen:?}");
+    // What is not held sees what has come since.
+    let latest = r#"{"table": "account", "columns": ["id"], "snapshot": "latest", "endpoints": 3}"#;
+    let info = client.get_flight_info(command(latest)).await.unwrap();
+    stop.store(true, Ordering::Relaxed);
+    let rounds = writer.await.unwrap();
+    assert!(rounds > 5);
+    let rows: usize = fetch(&mut client, &info).await.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 100_000 + 2 * rounds as usize);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_held_for_a_bounded_time_unless_they_are_renewed() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT); INSERT INTO t VALUES (1)").await;
+    let lease = Duration::from_millis(1500);
+    let served = serve(&db, FlightOptions { lease, max_leases: 2, ..FlightOptions::default() }).await;
+    let mut client = served.client().await;
+    let path = || FlightDescriptor::new_path(vec!["t".into()]);
+    let info = client.get_flight_info(path()).await.unwrap();
+    let renewed = client.get_flight_info(path()).await.unwrap();
+    let error = status(client.get_flight_info(path()).await.unwrap_err());
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    assert!(error.message().contains("holds 2 snapshots"), "{error}");
+    execute(&db, "UPDATE t SET id = 2").await;
+    for _ in 0..6 {
+        tokio::time::sleep(lease / 4).await;
+        let request = RenewFlightEndpointRequest::new(renewed.endpoint[0].clone());
+        let endpoint = client.renew_flight_endpoint(request).await.unwrap();
+        assert!(endpoint.expiration_time.unwrap().seconds >= renewed.endpoint[0].expiration_time.unwrap().seconds);
+    }
+    let error = status(client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap_err());
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.message().contains("not held any more") && error.message().contains("1.5 seconds"), "{error}");
+    let batches = fetch(&mut client, &renewed).await;
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 1);
+    assert_eq!(db.database().storage().manager().active_count(), 1, "the renewed snapshot");
+    let cancelled = client.cancel_flight_info(CancelFlightInfoRequest::new(renewed.clone())).await.unwrap();
+    assert_eq!(cancelled.status(), CancelStatus::Cancelled);
+    assert_eq!(db.database().storage().manager().active_count(), 0);
+    let again = client.cancel_flight_info(CancelFlightInfoRequest::new(renewed)).await.unwrap();
+    assert_eq!(again.status(), CancelStatus::NotCancellable);
+    // The sweeper needs nobody to ask.
+    client.get_flight_info(path()).await.unwrap();
+    assert_eq!(db.database().storage().manager().active_count(), 1);
+    tokio::time::sleep(lease * 2).await;
+    assert_eq!(db.database().storage().manager().active_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_answered_says_why() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT, note TEXT)").await;
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let path = |names: &[&str]| FlightDescriptor::new_path(names.iter().map(|n| n.to_string()).collect());
+    for (descriptor, code, message) in [
+        (path(&["nothing"]), Code::NotFound, "relation \"nothing\" does not exist"),
+        (path(&["other", "t"]), Code::NotFound, "schema \"other\" does not exist"),
+        (path(&["public", "t", "id,nix"]), Code::NotFound, "column \"nix\" does not exist"),
+        (path(&[]), Code::InvalidArgument, "a flight is named by"),
+        (path(&["a", "b", "c", "d"]), Code::InvalidArgument, "a flight is named by"),
+        (command("{"), Code::InvalidArgument, "the command cannot be read"),
+        (command(r#"{"table": "t", "colums": ["id"]}"#), Code::InvalidArgument, "unknown field `colums`"),
+        (
+            command(r#"{"table": "t", "filter": [["id", "~", 1]]}"#),
+            Code::InvalidArgument,
+            "\"~\" is none of the operators",
+        ),
+        (command(r#"{"table": "t", "filter": [["id", "=", "x"]]}"#), Code::InvalidArgument, "column \"id\": "),
+        (command(r#"{"table": "t", "filter": [["nix", "=", 1]]}"#), Code::NotFound, "column \"nix\" does not exist"),
+    ] {
+        let error = status(client.get_flight_info(descriptor.clone()).await.unwrap_err());
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.message().contains(message), "{error}");
+        assert_eq!(status(client.get_schema(descriptor).await.unwrap_err()).message(), error.message());
+    }
+    let error = status(client.do_get(Ticket::new("nonsense")).await.unwrap_err());
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("no ticket of this server"), "{error}");
+    let error = status(client.do_get(Ticket::new(r#"{"lease": 5}"#)).await.unwrap_err());
+    assert_eq!(error.code(), Code::NotFound);
+    let error = status(client.handshake("me").await.unwrap_err());
+    assert_eq!(error.code(), Code::Unimplemented);
+    // A table that goes away under its tickets: what is held is still read, what is not is not there.
+    let held = client.get_flight_info(path(&["t"])).await.unwrap();
+    let latest = client.get_flight_info(command(r#"{"table": "t", "snapshot": "latest"}"#)).await.unwrap();
+    execute(&db, "DROP TABLE t").await;
+    assert!(fetch(&mut client, &held).await.is_empty());
+    let error = status(client.do_get(latest.endpoint[0].ticket.clone().unwrap()).await.unwrap_err());
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "relation \"t\" does not exist"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flights_are_listed_and_read_the_latest_state() {
+    let db = database();
+    execute(
+        &db,
+        "CREATE TABLE one (a INTEGER); CREATE TABLE two (b TEXT); CREATE SCHEMA s; CREATE TABLE s.three (c DATE)",
+    )
+    .await;
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let mut listed = async |criteria: &'static str| -> Vec<_> {
+        client.list_flights(criteria).await.unwrap().try_collect::<Vec<_>>().await.unwrap()
+    };
+    let names = |infos: &[arrow_flight::FlightInfo]| -> Vec<String> {
+        infos.iter().map(|info| info.flight_descriptor.as_ref().unwrap().path.join(".")).collect()
+    };
+    let infos = listed("").await;
+    assert_eq!(names(&infos), ["public.one", "public.two", "s.three"]);
+    assert_eq!(names(&listed("public.t").await), ["public.two"]);
+    assert_eq!(db.database().storage().manager().active_count(), 0, "a list holds nothing");
+    execute(&db, "INSERT INTO two VALUES ('came after the list')").await;
+    let batches = fetch(&mut client, &infos[1]).await;
+    assert_eq!(batches[0].column(0).as_string_view().value(0), "came after the list");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_given_up_or_stand_still_let_their_snapshots_go() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT, note TEXT)").await;
+    execute(&db, "INSERT INTO t SELECT value, repeat('long ', 20) FROM generate_series(1, 100000) AS s (value)").await;
+    let options = FlightOptions { stall: Duration::from_secs(2), max_streams: 2, ..FlightOptions::default() };
+    let served = serve(&db, options).await;
+    let mut client = served.client().await;
+    let latest = client.get_flight_info(command(r#"{"table": "t", "snapshot": "latest"}"#)).await.unwrap();
+    let ticket = || latest.endpoint[0].ticket.clone().unwrap();
+    let active = || db.database().storage().manager().active_count();
+
+    let mut first = client.do_get(ticket()).await.unwrap();
+    first.next().await.unwrap().unwrap();
+    let second = client.do_get(ticket()).await.unwrap();
+    assert_eq!(active(), 2);
+    let error = status(client.do_get(ticket()).await.unwrap_err());
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    assert!(error.message().contains("2 streams"), "{error}");
+    let wait_for = async |count: usize, what: &str| {
+        for _ in 0..2_000 {
+            if active() == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{what}: {} snapshots are held, not {count}", active());
+    };
+    drop(second);
+    wait_for(1, "a stream was cancelled").await;
+    // Not read: the sweeper takes the snapshot, and the reader is told when it comes back.
+    wait_for(0, "a stream stands still").await;
+    let error = loop {
+        match first.next().await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break status(error),
+            None => panic!("a stream that was given up looks complete"),
+        }
+    };
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    // And the server goes on.
+    let rows: usize = fetch(&mut client, &latest).await.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 100_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_values_come_in_messages_that_every_client_takes() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT, note TEXT)").await;
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..40));
+    let notes: Vec<String> =
+        (0..40u8).map(|i| String::from_utf8(vec![b'a' + i % 26; 700_000 + i as usize]).unwrap()).collect();
+    let batch = RecordBatch::try_from_iter([("id", ids), ("note", Arc::new(StringViewArray::from(notes)) as ArrayRef)])
+        .unwrap();
+    insert(&db, "t", &batch);
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    for strings in ["view", "utf8"] {
+        for frozen in [false, true] {
+            if frozen {
+                freeze(&db, "t");
+            }
+            let request = format!(r#"{{"table": "t", "strings": "{strings}"}}"#);
+            let info = client.get_flight_info(command(&request)).await.unwrap();
+            let batches = fetch(&mut client, &info).await;
+            release(&mut client, info).await;
+            assert!(batches.len() > 8, "28 MB in messages of 3 MiB");
+            let received = sorted(&batches);
+            assert_eq!(cast(received.column(1), &DataType::Utf8View).unwrap().as_ref(), batch.column(1).as_ref());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_stopped_ends_its_streams_and_takes_no_more_calls() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT)").await;
+    execute(&db, "INSERT INTO t SELECT value FROM generate_series(1, 500000) AS s (value)").await;
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let info = client.get_flight_info(FlightDescriptor::new_path(vec!["t".into()])).await.unwrap();
+    let mut stream = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+    let mut rows = stream.next().await.unwrap().unwrap().num_rows();
+    served.stop.send(()).unwrap();
+    // What is running may end.
+    while let Some(batch) = stream.next().await {
+        rows += batch.unwrap().num_rows();
+    }
+    assert_eq!(rows, 500_000);
+    drop((stream, client));
+    tokio::time::timeout(Duration::from_secs(10), served.ended).await.expect("the server ends").unwrap();
+    assert!(tokio::net::TcpStream::connect(served.address).await.is_err(), "nobody listens any more");
+    assert_eq!(db.database().storage().manager().active_count(), 0);
+}
