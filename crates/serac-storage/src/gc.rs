@@ -19,7 +19,9 @@
 //! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there;
 //! a heap with much garbage is vacuumed ([`crate::vacuum`]) by whoever finds it.
 //!
-//! **Deferred actions** run once the watermark has reached their timestamp, in its order.
+//! **Deferred actions** run once the watermark has reached their timestamp, in its order, and once the records of all transactions up to it are
+//! unlinked: an action may ask which versions a chain still reaches. So a run takes actions first and transactions afterwards (a transaction is submitted
+//! before its actions are), and puts actions back that are not older than what another run has in hand.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began to cool ([`crate::freeze`]). Every run takes blocks from one
 //! queue until it is empty, so collectors share a backlog block by block.
@@ -106,6 +108,8 @@ pub struct GarbageCollector {
     /// Finished transactions with their timestamps, in about the order of these.
     incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
+    /// The lowest timestamps of what runs have taken from the two above and not yet worked through. Entered under the latch of the queue.
+    in_hand: Mutex<Vec<u64>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     /// Blocks that freeze once the watermark has reached the timestamp, unless somebody writes to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingGroup>>>,
@@ -135,6 +139,7 @@ impl Default for GarbageCollector {
         Self {
             incoming: Mutex::default(),
             waiting: Mutex::default(),
+            in_hand: Mutex::default(),
             deferred: Mutex::default(),
             cooling: Mutex::default(),
             cooled: Mutex::default(),
@@ -227,6 +232,11 @@ impl GarbageCollector {
     fn collect(&self, horizon: &Horizon) -> GcStats {
         let watermark = horizon.watermark;
         let mut stats = GcStats { watermark, ..GcStats::default() };
+        let actions = {
+            let mut deferred = self.deferred.lock();
+            let later = deferred.split_off(&(watermark + 1));
+            std::mem::replace(&mut *deferred, later)
+        };
 
         // Up to the first that is not settled: nothing can be taken off for it yet, nor for what finished after it.
         loop {
@@ -234,6 +244,7 @@ impl GarbageCollector {
                 let mut incoming = self.incoming.lock();
                 let take = incoming.iter().take(BATCH).take_while(|(ts, _)| *ts <= horizon.settled).count();
                 self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
+                self.take_in_hand(incoming.range(..take).map(|(ts, _)| *ts));
                 incoming.drain(..take).collect()
             };
             if batch.is_empty() {
@@ -245,34 +256,25 @@ impl GarbageCollector {
                 prefetch_ahead(&batch[i..], &guard);
                 self.process(*context, horizon, &mut stats, true);
             }
+            self.put_down(batch.iter().map(|(ts, _)| *ts));
             drop(guard);
             self.vacuum_heaps(&mut stats);
         }
-        let reached: Vec<ContextPtr> = {
+        let reached = {
             let mut waiting = self.waiting.lock();
             let later = waiting.split_off(&(watermark + 1));
-            std::mem::replace(&mut *waiting, later)
-                .into_values()
-                .inspect(|context| {
-                    // SAFETY: what waits is linked, so it is alive; counted up under the latch under which a retirement removes it.
-                    unsafe { &*context.0 }.acquire();
-                })
-                .collect()
+            let reached = std::mem::replace(&mut *waiting, later);
+            // SAFETY: what waits is linked, so it is alive; counted up under the latch under which a retirement removes it.
+            reached.values().for_each(|context| unsafe { &*context.0 }.acquire());
+            self.take_in_hand(reached.keys().copied());
+            reached
         };
-        for context in reached {
-            self.process(context, horizon, &mut stats, false);
+        for context in reached.values() {
+            self.process(*context, horizon, &mut stats, false);
         }
+        self.put_down(reached.keys().copied());
         self.vacuum_heaps(&mut stats);
-        let actions: Vec<DeferredAction> = {
-            let mut deferred = self.deferred.lock();
-            let later = deferred.split_off(&(watermark + 1));
-            std::mem::replace(&mut *deferred, later).into_values().flatten().collect()
-        };
-        for DeferredAction(action) in actions {
-            action();
-            stats.deferred_run += 1;
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.run_actions(actions, &mut stats);
         stats.waiting = self.waiting.lock().len();
         self.unlinked_total.fetch_add(stats.unlinked as u64, Ordering::Relaxed);
         // Push this thread's garbage on, so that an idle system gives its memory back.
@@ -348,6 +350,39 @@ impl GarbageCollector {
             && let Some(block) = table.block(row.block())
         {
             self.littered.lock().insert((table.id(), row.block()), block);
+        }
+    }
+
+    fn take_in_hand(&self, timestamps: impl Iterator<Item = u64>) {
+        self.in_hand.lock().extend(timestamps.min());
+    }
+    fn put_down(&self, timestamps: impl Iterator<Item = u64>) {
+        if let Some(lowest) = timestamps.min() {
+            let mut in_hand = self.in_hand.lock();
+            let at = in_hand.iter().position(|&ts| ts == lowest).expect("it was taken in hand");
+            in_hand.swap_remove(at);
+        }
+    }
+
+    /// Runs those of `actions` that come before all transactions whose records may still be linked; the others wait for the next run.
+    fn run_actions(&self, mut actions: BTreeMap<u64, Vec<DeferredAction>>, stats: &mut GcStats) {
+        if actions.is_empty() {
+            return;
+        }
+        // The queue first: what leaves it is in hand then.
+        let queued = self.incoming.lock().iter().map(|(ts, _)| *ts).min();
+        let in_hand = self.in_hand.lock().iter().copied().min();
+        let unfinished = queued.into_iter().chain(in_hand).min().unwrap_or(u64::MAX);
+        for (timestamp, mut early) in actions.split_off(&unfinished) {
+            let mut deferred = self.deferred.lock();
+            let actions = deferred.entry(timestamp).or_default();
+            early.append(actions);
+            *actions = early;
+        }
+        for DeferredAction(action) in actions.into_values().flatten() {
+            action();
+            stats.deferred_run += 1;
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

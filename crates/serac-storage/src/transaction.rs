@@ -396,11 +396,12 @@ impl Transaction {
         };
         self.finished = true;
         manager.commits.fetch_add(1, Ordering::Relaxed);
-        for action in obsolete {
-            manager.gc.defer(timestamp, action);
-        }
         if let Some(undo) = self.undo.take() {
             manager.gc.submit(undo);
+        }
+        // After the records, as the collector relies on.
+        for action in obsolete {
+            manager.gc.defer(timestamp, action);
         }
         if manager.gc.is_overrun(&manager) {
             manager.gc.lend_a_hand(&manager);
