@@ -81,13 +81,14 @@ struct Cell {
 
 impl Cell {
     fn of(block: Option<&Block>, slots: u64) -> Self {
-        let (state, rows) = match block {
-            None => (State::Empty, 0),
-            Some(Block::Frozen(block)) => (State::Frozen, block.rows()),
+        let rows = block.map_or(0, Block::rows);
+        let state = match block {
+            None => State::Empty,
+            Some(Block::Frozen(_)) => State::Frozen,
             Some(Block::Hot(block)) => match block.temperature() {
-                Temperature::Hot => (State::Hot, block.rows()),
-                Temperature::Cooling => (State::Cooling, block.rows()),
-                Temperature::Freezing => (State::Freezing, block.rows()),
+                Temperature::Hot => State::Hot,
+                Temperature::Cooling => State::Cooling,
+                Temperature::Freezing => State::Freezing,
             },
         };
         Self { state: if rows == 0 { State::Empty } else { state }, rows: rows.into(), slots }

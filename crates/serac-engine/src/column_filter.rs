@@ -138,10 +138,6 @@ impl BoundFilter {
                 positions_of(outcome.values(), outcome.nulls())
             }
         };
-        Ok(match selection {
-            _ if positions.len() == selection.len() => selection,
-            Selection::All(_) => Selection::Positions(positions),
-            Selection::Positions(old) => Selection::Positions(positions.into_iter().map(|i| old[i as usize]).collect()),
-        })
+        Ok(if positions.len() == selection.len() { selection } else { selection.narrow(&positions) })
     }
 }

@@ -81,6 +81,13 @@ impl Block {
             Self::Frozen(block) => columns.iter().try_for_each(|&column| block.check(column)),
         }
     }
+    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
+    pub fn rows(&self) -> u32 {
+        match self {
+            Self::Hot(block) => block.rows(),
+            Self::Frozen(block) => block.rows(),
+        }
+    }
     /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
@@ -296,13 +303,9 @@ impl HotBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         self.bit(self.layout.allocation_offset(), slot)
     }
-    /// Slots that hold rows, in their newest states.
+    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
     pub fn rows(&self) -> u32 {
-        let words = (0..self.slot_limit()).step_by(64);
-        // Relaxed: an estimate while somebody writes.
-        words
-            .map(|slot| self.bit_word(self.layout.allocation_offset(), Slot(slot)).load(Ordering::Relaxed).count_ones())
-            .sum()
+        self.presence_words().iter().map(|word| word.count_ones()).sum()
     }
     /// Sets the allocation bit.
     #[inline]

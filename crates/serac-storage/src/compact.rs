@@ -99,11 +99,7 @@ fn candidates(table: &DataTable, is_cold: &dyn Fn(&HotBlock) -> bool) -> Vec<Can
     let slots = table.layout().slot_count();
     let candidate = |no: BlockNo| {
         let block = table.blocks().get(no, &guard)?;
-        let is_full = match block {
-            Block::Hot(_) => false,
-            Block::Frozen(frozen) => frozen.rows() == slots,
-        };
-        if is_full || !takes_part(table, no, block, is_cold) {
+        if !takes_part(table, no, block, is_cold) {
             return None;
         }
         let (rows, closes_holes) = match block {
@@ -183,7 +179,7 @@ fn move_rows(
 ) -> Result<CompactionReport> {
     txn.undo().set_unobserved();
     let snapshot = txn.snapshot().clone();
-    let columns: Vec<ColumnId> = (0..table.schema().columns.len() as u16).map(ColumnId).collect();
+    let columns: Vec<ColumnId> = table.layout().column_ids().collect();
     let mut buffer = RowBuffer::default();
     let mut copies: Vec<(RowId, RowId)> = Vec::with_capacity(moves.len());
     for &(row, copy) in moves {

@@ -794,15 +794,8 @@ impl DataTable {
                 None => {
                     self.free_numbers.lock().insert(no);
                 }
-                Some(block) => {
-                    let is_empty = match block {
-                        Block::Hot(block) => block.rows() == 0,
-                        Block::Frozen(block) => block.rows() == 0,
-                    };
-                    if is_empty {
-                        self.recycle(no, block);
-                    }
-                }
+                Some(block) if block.rows() == 0 => self.recycle(no, block),
+                Some(_) => {}
             }
         }
         drop(guard);
@@ -842,9 +835,7 @@ impl DataTable {
         }
         assert_eq!(rows, self.rows.load(Ordering::Relaxed), "rows of table {}", self.name);
     }
-}
 
-impl DataTable {
     /// Without versions, slots alone name what is live in the heap.
     fn verify_heap(&self, block: &HotBlock) {
         let latch = block.heap().latch();

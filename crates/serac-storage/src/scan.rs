@@ -69,6 +69,13 @@ impl Selection {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Those of the selected slots that stand at `positions` of the selection.
+    pub fn narrow(&self, positions: &[u32]) -> Self {
+        Self::Positions(match self {
+            Self::All(_) => positions.to_vec(),
+            Self::Positions(slots) => positions.iter().map(|&at| slots[at as usize]).collect(),
+        })
+    }
 }
 
 /// How a block was read.

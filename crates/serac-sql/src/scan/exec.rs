@@ -213,10 +213,7 @@ fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &mut [Conjunct]) -> Res
         for (_, array) in &mut loaded {
             *array = take(array, &indices, None)?;
         }
-        selection = Selection::Positions(match &selection {
-            Selection::All(_) => indices.values().to_vec(),
-            Selection::Positions(old) => indices.values().iter().map(|&i| old[i as usize]).collect(),
-        });
+        selection = selection.narrow(indices.values());
     }
     Ok((selection, loaded))
 }
