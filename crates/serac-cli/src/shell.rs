@@ -321,7 +321,7 @@ impl Shell {
                 out.add_rows(catalog.schemas.keys().map(|name| [name]));
             }
             "\\di" => {
-                out.set_header(["index", "table", "columns", "unique"]);
+                out.set_header(["index", "table", "method", "columns", "unique"]);
                 for table in catalog.tables() {
                     for key in &table.definition.keys {
                         let columns: Vec<_> =
@@ -329,9 +329,14 @@ impl Shell {
                         out.add_row([
                             key.name.as_str(),
                             table.name(),
+                            "btree",
                             &columns.join(", "),
                             if key.unique { "yes" } else { "no" },
                         ]);
+                    }
+                    for bitmap in &table.definition.bitmaps {
+                        let column = &table.definition.columns[bitmap.column].name;
+                        out.add_row([&bitmap.name, table.name(), "bitmap", column, "no"]);
                     }
                 }
             }
@@ -374,6 +379,10 @@ impl Shell {
                         _ => "index",
                     };
                     text.push_str(&format!("  \"{}\" {kind} ({})\n", key.name, names(&key.columns, definition)));
+                }
+                for bitmap in &definition.bitmaps {
+                    let column = &definition.columns[bitmap.column].name;
+                    text.push_str(&format!("  \"{}\" index USING bitmap ({column})\n", bitmap.name));
                 }
                 for check in &definition.checks {
                     text.push_str(&format!("  \"{}\" CHECK ({})\n", check.name, check.expression));

@@ -118,7 +118,8 @@ impl Catalog {
                     Some(data) => data,
                     None => storage.create_table(definition.id, &definition.name, definition.storage_schema())?,
                 };
-                made.tables.insert(definition.name.clone(), Arc::new(Table::new(definition.clone(), data)));
+                made.tables
+                    .insert(definition.name.clone(), Arc::new(Table::new(definition.clone(), data, storage.manager())));
             }
             for view in &schema.views {
                 made.views.insert(view.name.clone(), Arc::new(view.clone()));

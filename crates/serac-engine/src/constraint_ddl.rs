@@ -1,6 +1,7 @@
 //! DDL of constraints and indexes: what is added to a table with rows is checked against all of them.
 
-use crate::definition::{CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
+use crate::bitmap::can_be_indexed;
+use crate::definition::{BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
@@ -22,7 +23,7 @@ pub(crate) fn index_foreign_keys(definition: &mut TableDefinition) {
 fn check_constraint_name(definition: &TableDefinition, name: &str) -> Result<()> {
     let checks = definition.checks.iter().map(|c| &c.name);
     let foreign_keys = definition.foreign_keys.iter().map(|k| &k.name);
-    let mut taken = checks.chain(foreign_keys).chain(definition.keys.iter().map(|k| &k.name));
+    let mut taken = checks.chain(foreign_keys).chain(definition.index_names());
     if taken.any(|n| n == name) { exists("constraint", name) } else { Ok(()) }
 }
 
@@ -200,11 +201,7 @@ impl Transaction {
     pub fn create_index(&mut self, schema: &str, table: &str, key: KeyDefinition) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
         self.lock_rows_for_ddl(&old)?;
-        let taken =
-            self.catalog.schema(schema)?.tables.values().any(|t| t.definition.keys.iter().any(|k| k.name == key.name));
-        if taken {
-            return exists("relation", key.name);
-        }
+        self.check_index_name(schema, &key.name)?;
         let mut definition = old.definition.clone();
         definition.keys.push(key.clone());
         let index = Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() });
@@ -215,6 +212,30 @@ impl Transaction {
         if key.unique {
             self.check_all_unique(&new, &index)?;
         }
+        self.put_table(new)
+    }
+
+    fn check_index_name(&self, schema: &str, name: &str) -> Result<()> {
+        let taken = self.catalog.schema(schema)?.tables.values().any(|t| t.definition.index_names().any(|n| n == name));
+        if taken { exists("relation", name) } else { Ok(()) }
+    }
+
+    /// CREATE INDEX … USING bitmap.
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`]; [`EngineError::NotIndexable`] when the column's type has no exact equality.
+    pub fn create_bitmap_index(&mut self, schema: &str, table: &str, bitmap: BitmapDefinition) -> Result<()> {
+        let old = self.catalog.table(schema, table)?.clone();
+        let sql_type = old.definition.columns[bitmap.column].sql_type;
+        if !can_be_indexed(sql_type.column_type) {
+            return Err(EngineError::NotIndexable { sql_type: sql_type.to_string() });
+        }
+        self.lock_rows_for_ddl(&old)?;
+        self.check_index_name(schema, &bitmap.name)?;
+        let mut definition = old.definition.clone();
+        definition.bitmaps.push(bitmap);
+        let new = Arc::new(old.redefined(definition));
+        new.bitmaps.last().expect("one was added").fill(&new.data, self.snapshot())?;
         self.put_table(new)
     }
 
@@ -240,6 +261,13 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Missing`]; [`EngineError::Dependent`] for a constraint's index.
     pub fn drop_index(&mut self, schema: &str, name: &str) -> Result<()> {
+        let mut tables = self.catalog.schema(schema)?.tables.values();
+        if let Some(table) = tables.find(|t| t.definition.bitmaps.iter().any(|b| b.name == name)).cloned() {
+            self.lock_for_ddl(&table)?;
+            let mut definition = table.definition.clone();
+            definition.bitmaps.retain(|b| b.name != name);
+            return self.put_table(Arc::new(table.redefined(definition)));
+        }
         let found = self
             .catalog
             .schema(schema)?

@@ -1,5 +1,6 @@
 //! `Database`: one open database, in a folder or in memory.
 
+use crate::bitmap::{BitmapIndex, BitmapMerger};
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
 use crate::error::Result;
 use crate::lock::TableLock;
@@ -27,6 +28,7 @@ pub(crate) struct DatabaseInner {
     pub(crate) next_id: AtomicU32,
     pub(crate) next_owner: AtomicU64,
     recovery: RecoveryReport,
+    merger: BitmapMerger,
 }
 
 /// An open database. Cheap to clone; the last clone to go closes it.
@@ -104,7 +106,9 @@ impl Database {
             next_id: AtomicU32::new(recovering.next_id),
             next_owner: AtomicU64::new(1),
             recovery,
+            merger: BitmapMerger::default(),
         });
+        inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))));
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         Ok(Self(inner))
@@ -208,6 +212,7 @@ impl DatabaseInner {
     }
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
+        self.merger.watch(bitmaps(&catalog));
         let mut catalogs = self.catalogs.lock();
         if catalogs.len() == CATALOG_VERSIONS {
             catalogs.remove(0);
@@ -223,16 +228,26 @@ impl DatabaseInner {
     }
 }
 
+fn bitmaps(catalog: &Catalog) -> impl Iterator<Item = &Arc<BitmapIndex>> {
+    catalog.tables().flat_map(|table| &table.bitmaps)
+}
+
 /// Indexes are not logged: they are filled from the recovered rows, in parallel.
 fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
     let snapshot = storage.begin().snapshot().clone();
-    let jobs: Vec<_> = catalog.tables().flat_map(|t| t.indexes.iter().map(move |i| (t, i))).collect();
+    type Job<'a> = Box<dyn Fn() -> Result<()> + Sync + 'a>;
+    let snapshot = &snapshot;
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for table in catalog.tables() {
+        jobs.extend(table.bitmaps.iter().map(|i| Box::new(move || i.fill(&table.data, snapshot)) as Job<'_>));
+        jobs.extend(table.indexes.iter().map(|i| Box::new(move || table.fill_index(i, snapshot)) as Job<'_>));
+    }
     let next = std::sync::atomic::AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {
         let work = || -> Result<()> {
-            while let Some((table, index)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                table.fill_index(index, &snapshot)?;
+            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                job()?;
             }
             Ok(())
         };

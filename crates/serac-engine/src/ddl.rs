@@ -76,7 +76,7 @@ impl Transaction {
     pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.catalog.schema(&definition.schema)?.check_free(&definition.name)?;
         check_unique_names("column", definition.columns.iter().map(|c| &c.name))?;
-        check_unique_names("relation", definition.keys.iter().map(|k| &k.name))?;
+        check_unique_names("relation", definition.index_names())?;
         if definition.keys.iter().filter(|k| k.primary).count() > 1 {
             return Err(EngineError::InvalidDefinition(format!(
                 "multiple primary keys for table \"{}\" are not allowed",
@@ -97,7 +97,8 @@ impl Transaction {
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
-        let table = Arc::new(Table::new(definition, data));
+        let table = Arc::new(Table::new(definition, data, self.db.storage.manager()));
+        table.fill_bitmaps(self.snapshot())?;
         self.put_table(table.clone())?;
         Ok(table)
     }
@@ -277,7 +278,8 @@ impl Transaction {
         let arrow = schema.arrow();
         let data = self.db.storage.create_table(definition.id, &definition.name, schema)?;
         self.drop_data_on_abort(definition.id);
-        let new = Arc::new(Table::new(definition, data));
+        let new = Arc::new(Table::new(definition, data, self.db.storage.manager()));
+        new.fill_bitmaps(self.snapshot())?;
         self.put_table(new.clone())?;
         let columns: Vec<ScanColumn> =
             (0..table.definition.columns.len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
@@ -343,9 +345,11 @@ impl Transaction {
         let mut definition = table.definition.clone();
         definition.columns.remove(at);
         definition.keys.retain(|k| !k.columns.contains(&at));
+        definition.bitmaps.retain(|b| b.column != at);
         definition.foreign_keys.retain(|k| !k.columns.contains(&at));
         let shift = |columns: &mut Vec<usize>| columns.iter_mut().for_each(|c| *c -= usize::from(*c > at));
         definition.keys.iter_mut().for_each(|k| shift(&mut k.columns));
+        definition.bitmaps.iter_mut().for_each(|b| b.column -= usize::from(b.column > at));
         definition.foreign_keys.iter_mut().for_each(|k| shift(&mut k.columns));
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
@@ -383,7 +387,9 @@ impl Transaction {
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
-        self.put_table(Arc::new(Table::new(definition, data)))
+        let table = Table::new(definition, data, self.db.storage.manager());
+        table.fill_bitmaps(self.snapshot())?;
+        self.put_table(Arc::new(table))
     }
 
     /// CREATE [OR REPLACE] VIEW.

@@ -75,6 +75,15 @@ pub struct KeyDefinition {
     pub constraint: bool,
 }
 
+/// A bitmap index: CREATE INDEX … USING bitmap.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BitmapDefinition {
+    /// Name.
+    pub name: String,
+    /// Position of the column.
+    pub column: usize,
+}
+
 /// CHECK (expression).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CheckDefinition {
@@ -146,6 +155,9 @@ pub struct TableDefinition {
     pub columns: Vec<ColumnDefinition>,
     /// Primary key, unique constraints and indexes.
     pub keys: Vec<KeyDefinition>,
+    /// Bitmap indexes.
+    #[serde(default)]
+    pub bitmaps: Vec<BitmapDefinition>,
     /// CHECK constraints.
     pub checks: Vec<CheckDefinition>,
     /// Foreign keys.
@@ -164,6 +176,7 @@ impl TableDefinition {
             name: name.into(),
             columns,
             keys: Vec::new(),
+            bitmaps: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             freeze_format: FreezeFormat::default(),
@@ -186,6 +199,10 @@ impl TableDefinition {
     /// The position of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == name)
+    }
+    /// The names of all indexes, those of constraints included.
+    pub fn index_names(&self) -> impl Iterator<Item = &String> {
+        self.keys.iter().map(|k| &k.name).chain(self.bitmaps.iter().map(|b| &b.name))
     }
     /// The primary key.
     pub fn primary_key(&self) -> Option<&KeyDefinition> {

@@ -3,6 +3,7 @@
 //! A [`Database`] is a folder or memory. A [`Transaction`] reads and writes rows of the tables in its [`Catalog`], through all constraints and
 //! indexes, and changes the catalog. Knows no SQL: defaults, checks and views are texts that it keeps.
 
+pub mod bitmap;
 pub mod catalog;
 mod column_filter;
 mod constraint_ddl;

@@ -1,13 +1,15 @@
 //! What follows rows that compaction moves: the entries of their table's indexes, and the pins of parents.
 //!
 //! The entries of a copy are added before its row is deleted, those of the row are removed once no snapshot sees it there (as after any delete), and those of a
-//! copy that did not stay likewise. No unique key and no foreign key is checked: no value changes. A parent row that a child's transaction has pinned
+//! copy that did not stay likewise. Bitmap indexes learn of the rows that have moved when the transaction is about to commit. No unique key and no foreign key is checked: no value changes. A parent row that a child's transaction has pinned
 //! stays where it is. Every kind of index that names rows has its part in [`FollowMoves::copied`] and [`FollowMoves::finish`].
 
+use crate::bitmap::BitmapChanges;
 use crate::database::DatabaseInner;
 use crate::table::{Table, TableIndex};
 use crate::write::remove_if_unused;
 use parking_lot::Mutex;
+use serac_index::cubit::Key;
 use serac_storage::compact::{FollowMoves, RowFollower};
 use serac_storage::{DataTable, RowId, Timestamp, Transaction, Value};
 use std::sync::atomic::Ordering;
@@ -22,11 +24,12 @@ impl IndexFollower {
     }
 }
 
-/// A row, its copy, and their key in each index.
+/// A row, its copy, and their key in each index (and in each bitmap index).
 struct Copied {
     row: RowId,
     copy: RowId,
     keys: Vec<Vec<u8>>,
+    bitmap_keys: Vec<Key>,
 }
 
 struct IndexMoves {
@@ -77,7 +80,8 @@ impl FollowMoves for IndexMoves {
     fn copied(&mut self, _: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]) {
         let keys: Vec<Vec<u8>> = self.table.indexes.iter().map(|index| index.key_of(values).0).collect();
         for_each_key(&self.table, &keys, |index, key| index.entries.insert(key, copy));
-        self.copied.lock().push(Copied { row, copy, keys });
+        let bitmap_keys = self.table.bitmaps.iter().map(|index| index.key_of(values)).collect();
+        self.copied.lock().push(Copied { row, copy, keys, bitmap_keys });
     }
 
     fn may_leave(&mut self, txn: &Transaction, row: RowId) -> bool {
@@ -85,9 +89,18 @@ impl FollowMoves for IndexMoves {
     }
 
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]) {
+        let mut bitmaps = BitmapChanges::default();
+        for (Copied { row, copy, bitmap_keys, .. }, _) in
+            self.copied.lock().iter().zip(moved).filter(|(_, moved)| **moved)
+        {
+            for (index, key) in self.table.bitmaps.iter().zip(bitmap_keys) {
+                bitmaps.of(index).move_row(*row, *copy, key.clone());
+            }
+        }
+        bitmaps.publish(txn);
         let (copied, table, moved) = (self.copied.clone(), self.table.clone(), moved.to_vec());
         txn.on_obsolete(Box::new(move || {
-            for (Copied { row, copy, keys }, moved) in std::mem::take(&mut *copied.lock()).iter().zip(moved) {
+            for (Copied { row, copy, keys, .. }, moved) in std::mem::take(&mut *copied.lock()).iter().zip(moved) {
                 let gone = if moved { *row } else { *copy };
                 for_each_key(&table, keys, |index, key| remove_if_unused(&table, index, gone, key));
             }

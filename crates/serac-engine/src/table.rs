@@ -1,14 +1,18 @@
 //! A table of the catalog: its definition, its data and its indexes.
 
+use crate::bitmap::BitmapIndex;
 use crate::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;
 use crate::lock::TableLock;
 use crate::statistics::{StatisticsCache, TableStatistics};
 use parking_lot::Mutex;
+use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key;
+use serac_storage::transaction::TransactionManager;
 use serac_storage::{BlockNo, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// An ordered index of a table, and the rule it enforces.
@@ -123,30 +127,42 @@ pub struct Table {
     pub data: Arc<DataTable>,
     /// The indexes, in the order of the definition's keys.
     pub indexes: Vec<Arc<TableIndex>>,
+    /// The bitmap indexes, in the order of the definition's.
+    pub bitmaps: Vec<Arc<BitmapIndex>>,
+    manager: Arc<TransactionManager>,
     pub(crate) lock: Arc<TableLock>,
     pub(crate) parent_pins: Arc<ParentPins>,
     statistics: Arc<StatisticsCache>,
 }
 
 impl Table {
-    /// A table over `data`, with empty indexes.
-    pub(crate) fn new(definition: TableDefinition, data: Arc<DataTable>) -> Self {
+    /// A table over `data`, with empty ordered indexes, and bitmap indexes that are to be filled.
+    pub(crate) fn new(definition: TableDefinition, data: Arc<DataTable>, manager: &Arc<TransactionManager>) -> Self {
         data.set_freeze_format(definition.freeze_format);
         let indexes = definition
             .keys
             .iter()
             .map(|key| Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() }))
             .collect();
+        let bitmaps = definition
+            .bitmaps
+            .iter()
+            .map(|bitmap| {
+                BitmapIndex::new(bitmap.clone(), definition.columns[bitmap.column].sql_type.column_type, manager)
+            })
+            .collect();
         Self {
             definition,
             data,
             indexes,
+            bitmaps,
+            manager: manager.clone(),
             lock: Arc::default(),
             parent_pins: Arc::default(),
             statistics: Arc::default(),
         }
     }
-    /// The same table under a changed definition whose columns and keys are where they were.
+    /// The same table under a changed definition whose columns and keys are where they were. New bitmap indexes are to be filled.
     pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
         Self {
             indexes: definition
@@ -158,6 +174,16 @@ impl Table {
                     Arc::new(TableIndex { definition: key.clone(), entries })
                 })
                 .collect(),
+            bitmaps: definition
+                .bitmaps
+                .iter()
+                .map(|bitmap| {
+                    let column_type = definition.columns[bitmap.column].sql_type.column_type;
+                    let old = self.bitmaps.iter().find(|b| b.definition == *bitmap && b.column_type == column_type);
+                    old.cloned().unwrap_or_else(|| BitmapIndex::new(bitmap.clone(), column_type, &self.manager))
+                })
+                .collect(),
+            manager: self.manager.clone(),
             definition,
             data: self.data.clone(),
             lock: self.lock.clone(),
@@ -209,11 +235,20 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that every row that `snapshot` sees is in every index.
+    /// Fills the bitmap indexes of a table that was just made.
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
+    pub(crate) fn fill_bitmaps(&self, snapshot: &Snapshot) -> Result<()> {
+        self.bitmaps.iter().try_for_each(|index| index.fill(&self.data, snapshot))
+    }
+
+    /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have no other.
     ///
     /// # Panics
     /// When one is missing.
     pub fn verify(&self, snapshot: &Snapshot) {
+        self.verify_bitmaps(snapshot);
         for index in &self.indexes {
             let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
             let mut rows = 0;
@@ -232,6 +267,28 @@ impl Table {
                 }
             }
             assert!(index.entries.len() >= rows, "index {} has fewer entries than rows", index.definition.name);
+        }
+    }
+
+    fn verify_bitmaps(&self, snapshot: &Snapshot) {
+        for index in &self.bitmaps {
+            let (column, mut buffer) = (ColumnId(index.definition.column as u16), RowBuffer::default());
+            let mut expected: BTreeMap<_, Vec<RowId>> = BTreeMap::new();
+            for no in 0..self.data.block_count() {
+                let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
+                for &row in reader.row_ids(reader.visible()).values() {
+                    let row = RowId::from_u64(row);
+                    assert!(self.data.read(snapshot, row, &[column], &mut buffer).expect("no file is damaged"));
+                    expected.entry(index.key(buffer.value(0))).or_default().push(row);
+                }
+            }
+            let all = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
+            let counts: Vec<_> = expected.iter().map(|(key, rows)| (key.clone(), rows.len() as u64)).collect();
+            assert_eq!(index.entries.counts(all, snapshot, None), counts, "bitmap index {}", index.definition.name);
+            for (key, rows) in expected {
+                let found = index.entries.query(Predicate::Equals(&key), snapshot, None);
+                assert_eq!(found.rows(), rows, "{key:?} of bitmap index {}", index.definition.name);
+            }
         }
     }
 }

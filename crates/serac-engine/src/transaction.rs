@@ -1,5 +1,6 @@
 //! `Transaction`: statements that happen wholly or not at all, over one snapshot and one version of the catalog.
 
+use crate::bitmap::OwnChanges;
 use crate::catalog::{Catalog, MetaRecord};
 use crate::database::{Database, DatabaseInner};
 use crate::error::{EngineError, Result};
@@ -19,6 +20,7 @@ pub struct Savepoint {
     catalog: Arc<Catalog>,
     catalog_changed: bool,
     own_pins: HashSet<(TableId, RowId)>,
+    bitmaps: Vec<usize>,
 }
 
 /// A transaction. Dropping it rolls it back.
@@ -37,6 +39,7 @@ pub struct Transaction {
     pub(crate) expressions: Option<Arc<dyn Expressions>>,
     /// Parent rows that this transaction has pinned.
     pub(crate) own_pins: HashSet<(TableId, RowId)>,
+    pub(crate) bitmaps: OwnChanges,
 }
 
 impl Transaction {
@@ -58,6 +61,7 @@ impl Transaction {
             actions: Vec::new(),
             expressions: None,
             own_pins: HashSet::new(),
+            bitmaps: OwnChanges::default(),
         }
     }
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
@@ -66,6 +70,10 @@ impl Transaction {
     /// What the transaction sees.
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
+    }
+    /// What the transaction has changed in bitmap indexes, for its queries.
+    pub fn own_bitmap_changes(&self) -> OwnChanges {
+        self.bitmaps.clone()
     }
     /// The catalog as the transaction sees it, its own DDL included.
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -90,6 +98,7 @@ impl Transaction {
             catalog: self.catalog.clone(),
             catalog_changed: self.catalog_changed,
             own_pins: self.own_pins.clone(),
+            bitmaps: self.bitmaps.lock().mark(),
         }
     }
     /// Undoes everything since `savepoint`.
@@ -98,6 +107,7 @@ impl Transaction {
         self.catalog = savepoint.catalog.clone();
         self.catalog_changed = savepoint.catalog_changed;
         self.own_pins = savepoint.own_pins.clone();
+        self.bitmaps.lock().rollback_to(&savepoint.bitmaps);
         self.pending.clear();
         self.actions.clear();
     }
@@ -122,6 +132,7 @@ impl Transaction {
                 }
             }));
         }
+        self.bitmaps.lock().publish(&mut txn);
         let writes = txn.has_writes();
         let ticket = txn.commit();
         self.release();
@@ -156,6 +167,7 @@ impl Transaction {
         self.pending.clear();
         self.actions.clear();
         self.own_pins.clear();
+        self.bitmaps.lock().clear();
         let txn = self.db.storage.begin();
         self.catalog = self.db.catalog_at(txn.snapshot().start());
         self.catalog_changed = false;

@@ -4,6 +4,7 @@
 //! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. Index entries are added before the
 //! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
+use crate::bitmap::BitmapIndex;
 use crate::definition::{ColumnDefinition, TableDefinition};
 use crate::error::{EngineError, Result};
 use crate::table::{NewestHolder, Table, TableIndex};
@@ -67,6 +68,7 @@ pub(crate) struct RowsUpdate<'t> {
     ids: Vec<ColumnId>,
     /// Indexes over a changed column.
     touched: Vec<Arc<TableIndex>>,
+    touched_bitmaps: Vec<Arc<BitmapIndex>>,
     /// Whether a changed column is part of a foreign key.
     references: bool,
     /// Whether other rows may reference the table's.
@@ -117,7 +119,8 @@ impl Transaction {
                 .map(|(column, array)| value_at(array, row, column.sql_type.column_type))
                 .collect()
         };
-        let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
+        let watched =
+            !table.indexes.is_empty() || !table.bitmaps.is_empty() || !table.definition.foreign_keys.is_empty();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         if batch.num_rows() >= BULK_ROWS {
             ranges = table.data.append(self.storage(), &batch)?;
@@ -180,6 +183,7 @@ impl Transaction {
             columns,
             ids: storage_ids(columns),
             touched: table.indexes.iter().filter(|index| is_touched(&index.definition.columns)).cloned().collect(),
+            touched_bitmaps: table.bitmaps.iter().filter(|b| columns.contains(&b.definition.column)).cloned().collect(),
             references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
             referenced: self.is_referenced(table),
             old: RowBuffer::default(),
@@ -190,7 +194,7 @@ impl Transaction {
     /// Updates one row. The values' types and lengths are the columns'.
     pub(crate) fn update_row(&mut self, update: &mut RowsUpdate<'_>, row: RowId, values: &[Value<'_>]) -> Result<()> {
         let (table, snapshot) = (update.table, self.snapshot().clone());
-        let watched = !update.touched.is_empty() || update.references;
+        let watched = !update.touched.is_empty() || !update.touched_bitmaps.is_empty() || update.references;
         if watched {
             table.data.read(&snapshot, row, &all_columns(table), &mut update.old)?;
         }
@@ -209,6 +213,9 @@ impl Transaction {
                 self.add_entry(table, index, row, new_key);
                 self.drop_entry_later(table, index, row, old_key);
             }
+        }
+        for index in &update.touched_bitmaps {
+            self.bitmaps.lock().of(index).update(row, index.key_of(&before), index.key_of(&after));
         }
         if update.references {
             self.note_new_child(table, &after);
@@ -240,7 +247,7 @@ impl Transaction {
     pub fn delete_batch(&mut self, table: &Arc<Table>, rows: &[RowId]) -> Result<()> {
         self.lock_for_write(table)?;
         let referenced = self.is_referenced(table);
-        let watched = referenced || !table.indexes.is_empty();
+        let watched = referenced || !table.indexes.is_empty() || !table.bitmaps.is_empty();
         let all = all_columns(table);
         let mut old = RowBuffer::default();
         for &row in rows {
@@ -253,6 +260,9 @@ impl Transaction {
                 let before = old.values();
                 for index in &table.indexes {
                     self.drop_entry_later(table, index, row, index.key_of(&before).0);
+                }
+                for index in &table.bitmaps {
+                    self.bitmaps.lock().of(index).delete(row, index.key_of(&before));
                 }
                 if referenced {
                     self.note_gone_parent(table, row, &before, None)?;
@@ -268,6 +278,9 @@ impl Transaction {
         for index in &table.indexes {
             let (key, _) = index.key_of(values);
             self.add_entry(table, index, row, key);
+        }
+        for index in &table.bitmaps {
+            self.bitmaps.lock().of(index).insert(row, index.key_of(values));
         }
     }
     fn add_entry(&mut self, table: &Arc<Table>, index: &Arc<TableIndex>, row: RowId, key: Vec<u8>) {

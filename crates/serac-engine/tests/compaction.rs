@@ -21,6 +21,10 @@ fn key(name: &str, column: usize, unique: bool) -> KeyDefinition {
     KeyDefinition { name: name.into(), columns: vec![column], unique, primary: false, constraint: false }
 }
 
+fn bitmap(name: &str, column: usize) -> BitmapDefinition {
+    BitmapDefinition { name: name.into(), column }
+}
+
 fn table_of(name: &str, columns: [&str; 3]) -> TableDefinition {
     let column = |name: &str| ColumnDefinition {
         name: name.into(),
@@ -36,6 +40,7 @@ fn open() -> Database {
     let db = Database::in_memory().unwrap();
     let mut parent = table_of("parent", ["id", "class", "changes"]);
     parent.keys = vec![key("parent_id", 0, true), key("parent_class", 1, false)];
+    parent.bitmaps = vec![bitmap("parent_classes", 1), bitmap("parent_changes", 2)];
     let mut child = table_of("child", ["id", "parent", "x"]);
     child.keys = vec![key("child_id", 0, true)];
     child.foreign_keys.push(ForeignKeyDefinition {
@@ -186,6 +191,14 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                     Err(error) if passes => assert!(["23503", "40001"].contains(&error.sqlstate()), "{error}"),
                     Err(error) => assert_eq!(error.sqlstate(), "40001", "{error}"),
                 }
+            }
+        }));
+        // Bitmap indexes say what scans find, in every snapshot.
+        workers.push(scope.spawn(move || {
+            while running() {
+                let txn = db.begin();
+                std::thread::sleep(Duration::from_millis(5));
+                table(&txn, "parent").verify(txn.snapshot());
             }
         }));
         // Who holds a snapshot goes on seeing what it saw.

@@ -1,7 +1,7 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::error::SqlError;
-use crate::maintenance::{BLOCKS_VIEW, blocks_view};
+use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::scan::SeracTable;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
@@ -120,7 +120,7 @@ impl SchemaProvider for TransactionSchema {
             return Ok(Some(Arc::new(SeracTable::new(table.clone(), snapshot, false))));
         }
         let Some(definition) = schema.views.get(name).cloned() else {
-            return if name == BLOCKS_VIEW { blocks_view(&view).map(Some) } else { Ok(None) };
+            return system_view(name, &view);
         };
         let state = self.shared.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
@@ -138,7 +138,7 @@ impl SchemaProvider for TransactionSchema {
     fn table_exist(&self, name: &str) -> bool {
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
-        name == BLOCKS_VIEW
+        SYSTEM_VIEWS.contains(&name)
             || self.shared.lent.read().contains_key(name)
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }

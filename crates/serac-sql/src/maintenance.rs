@@ -1,4 +1,4 @@
-//! `FREEZE TABLE t` and `CHECKPOINT`, which the parser does not know, and the system view `serac_blocks`.
+//! `FREEZE TABLE t` and `CHECKPOINT`, which the parser does not know, and the system views `serac_blocks` and `serac_indexes`.
 
 use crate::catalog::View;
 use crate::error::{Result, SqlError};
@@ -11,14 +11,15 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_engine::{Database, Table};
+use serac_index::cubit::Statistics;
 use serac_storage::block::Block;
 use serac_storage::ids::BLOCK_BYTES;
 use serac_storage::{BlockNo, FreezeFormat};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The view with a row for every block.
-pub(crate) const BLOCKS_VIEW: &str = "serac_blocks";
+/// The view with a row for every block, and that with a row for every index.
+pub(crate) const SYSTEM_VIEWS: [&str; 2] = ["serac_blocks", "serac_indexes"];
 
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
@@ -106,8 +107,79 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// The rows of [`BLOCKS_VIEW`]: every block of every table, as it is now.
-pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+/// One of [`SYSTEM_VIEWS`], if it has the name.
+pub(crate) fn system_view(name: &str, view: &View) -> datafusion::error::Result<Option<Arc<dyn TableProvider>>> {
+    match name {
+        "serac_blocks" => blocks_view(view).map(Some),
+        "serac_indexes" => indexes_view(view).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn text(values: Vec<String>) -> ArrayRef {
+    Arc::new(StringArray::from(values))
+}
+
+/// Every index of every table, with the figures of the bitmap indexes as they are now.
+fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
+    let mut texts: [Vec<String>; 5] = Default::default();
+    let mut numbers: [Vec<Option<i64>>; 10] = Default::default();
+    let mut row = |names: [&str; 5], figures: [Option<u64>; 10]| {
+        texts.iter_mut().zip(names).for_each(|(column, name)| column.push(name.to_owned()));
+        numbers.iter_mut().zip(figures).for_each(|(column, figure)| column.push(figure.map(|n| n as i64)));
+    };
+    for (schema, entry) in &view.catalog.schemas {
+        for (name, table) in &entry.tables {
+            let columns = &table.definition.columns;
+            for index in &table.indexes {
+                let names: Vec<_> = index.definition.columns.iter().map(|&c| columns[c].name.as_str()).collect();
+                let mut figures = [None; 10];
+                figures[1] = Some(index.entries.len() as u64);
+                row([schema, name, &index.definition.name, "btree", &names.join(", ")], figures);
+            }
+            for index in &table.bitmaps {
+                let Statistics {
+                    values,
+                    rows,
+                    bytes,
+                    log_entries,
+                    log_bits,
+                    publications,
+                    merges,
+                    helps,
+                    longest_chain,
+                    versions,
+                    ..
+                } = index.entries.statistics();
+                let names = [schema, name, &index.definition.name, "bitmap", &columns[index.definition.column].name];
+                let figures =
+                    [values, rows, bytes, log_entries, log_bits, publications, merges, helps, longest_chain, versions];
+                row(names, figures.map(Some));
+            }
+        }
+    }
+    let names = ["schema_name", "table_name", "index_name", "method", "columns"];
+    let texts = names.into_iter().zip(texts).map(|(name, values)| (name, text(values), false));
+    let names = [
+        "values",
+        "entries",
+        "bytes",
+        "log_entries",
+        "log_bits",
+        "publications",
+        "merges",
+        "helps",
+        "longest_chain",
+        "versions",
+    ];
+    let numbers =
+        names.into_iter().zip(numbers).map(|(name, values)| (name, Arc::new(Int64Array::from(values)) as _, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(texts.chain(numbers))?;
+    Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+}
+
+/// Every block of every table, as it is now.
+fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
     let (mut schemas, mut tables, mut states, mut touched) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut numbers: [Vec<i64>; 8] = Default::default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -141,7 +213,6 @@ pub(crate) fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn Tabl
             }
         }
     }
-    let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
     let [block, rows, empty, versions, heap, garbage, bytes, pins] =
         numbers.map(|values| Arc::new(Int64Array::from(values)) as ArrayRef);
     let touched = TimestampMicrosecondArray::from(touched).with_timezone("UTC");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     main: Savepoint,
-    temporary: Option<Savepoint>,
+    temporary: Option<Box<Savepoint>>,
 }
 
 /// The running transaction.
@@ -33,7 +33,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn mark(&mut self) -> Mark {
-        Mark { main: self.txn.savepoint(), temporary: self.temporary.as_mut().map(Transaction::savepoint) }
+        Mark { main: self.txn.savepoint(), temporary: self.temporary.as_mut().map(|txn| Box::new(txn.savepoint())) }
     }
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);

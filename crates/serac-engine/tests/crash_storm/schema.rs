@@ -151,6 +151,9 @@ pub fn describe(txn: &Transaction) -> String {
             let kind = if key.unique { "unique" } else { "index" };
             write!(out, " {} {kind} {:?}", key.name, key.columns).expect("a string takes all");
         }
+        for bitmap in &definition.bitmaps {
+            write!(out, " {} bitmap {}", bitmap.name, bitmap.column).expect("a string takes all");
+        }
         for key in &definition.foreign_keys {
             write!(out, " {} {:?} to {}", key.name, key.columns, key.parent_table).expect("a string takes all");
         }

@@ -7,6 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use serac_engine::definition::BitmapDefinition;
 use serac_engine::{Database, EngineError, Result, Table, Transaction};
 use serac_storage::{ColumnType, RowId, StorageOptions, Value};
 use std::io::Write;
@@ -254,6 +255,13 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
                 txn.add_column(SCHEMA, table.name(), column(&format!("extra{name}"), ColumnType::Int64), fill)?;
             }
         }
+        4 if rng.random() => match definition.bitmaps.first() {
+            Some(bitmap) => txn.drop_index(SCHEMA, &bitmap.name)?,
+            None => {
+                let bitmap = BitmapDefinition { name: format!("bitmap{name}"), column: rng.random_range(0..2) };
+                txn.create_bitmap_index(SCHEMA, table.name(), bitmap)?;
+            }
+        },
         4 | 5 => match definition.keys.iter().find(|key| !key.constraint && key.name.starts_with("idx")) {
             Some(index) => txn.drop_index(SCHEMA, &index.name)?,
             None => {

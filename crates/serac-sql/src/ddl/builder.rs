@@ -160,8 +160,7 @@ impl TableBuilder {
         let definition = &self.definition;
         let checks = definition.checks.iter().map(|c| &c.name);
         let foreign_keys = definition.foreign_keys.iter().map(|k| &k.name);
-        let taken: HashSet<&String> =
-            checks.chain(foreign_keys).chain(definition.keys.iter().map(|k| &k.name)).collect();
+        let taken: HashSet<&String> = checks.chain(foreign_keys).chain(definition.index_names()).collect();
         let numbered = (1..).map(|n| format!("{base}{n}"));
         std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains(name)).expect("numbers do not end")
     }

@@ -16,7 +16,9 @@ use datafusion::sql::sqlparser::ast::{
     Statement, visit_relations,
 };
 use serac_engine::EngineError;
-use serac_engine::definition::{ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition};
+use serac_engine::definition::{
+    BitmapDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
+};
 use std::ops::ControlFlow;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
@@ -136,7 +138,7 @@ impl Session {
     fn has_temporary_index(&self, name: &str) -> bool {
         let view = self.shared.view().expect("a statement is running");
         let mut tables = view.temporary.iter().flat_map(|(catalog, _)| catalog.tables());
-        tables.any(|table| table.definition.keys.iter().any(|key| key.name == name))
+        tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 
     async fn create_table(&mut self, create: CreateTable) -> Result<StatementResult> {
@@ -254,8 +256,9 @@ impl Session {
 
     fn create_index(&mut self, index: CreateIndex) -> Result<StatementResult> {
         let (schema, table) = self.locate(&index.table_name)?;
-        if let Some(kind) = index.using.as_ref().filter(|k| !k.to_string().eq_ignore_ascii_case("btree")) {
-            return Err(SqlError::unsupported(format!("an index of type {kind}")));
+        let method = index.using.as_ref().map_or("btree".into(), |method| method.to_string().to_lowercase());
+        if !["btree", "bitmap"].contains(&method.as_str()) {
+            return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
         }
         if index.predicate.is_some() || !index.include.is_empty() {
             return Err(SqlError::unsupported("a partial or covering index"));
@@ -267,8 +270,22 @@ impl Session {
             Some(name) => resolve(name)?.1,
             None => format!("{table}_{}_idx", names.join("_")),
         };
-        let key = KeyDefinition { name, columns, unique: index.unique, primary: false, constraint: false };
-        match self.txn_for(&schema)?.create_index(&schema, &table, key) {
+        let lacks = |what: &str| {
+            Err(SqlError::new("0A000", format!("access method \"bitmap\" does not support {what} indexes")))
+        };
+        let created = match columns[..] {
+            _ if method == "btree" => {
+                let key = KeyDefinition { name, columns, unique: index.unique, primary: false, constraint: false };
+                self.txn_for(&schema)?.create_index(&schema, &table, key)
+            }
+            _ if index.unique => return lacks("unique"),
+            [column] => {
+                let bitmap = BitmapDefinition { name, column };
+                self.txn_for(&schema)?.create_bitmap_index(&schema, &table, bitmap)
+            }
+            _ => return lacks("multicolumn"),
+        };
+        match created {
             Err(EngineError::Exists { .. }) if index.if_not_exists => {}
             result => result?,
         }

@@ -1,0 +1,308 @@
+//! Bitmap indexes of tables ([`serac_index::cubit`]), kept by every write.
+//!
+//! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the lengths of these lists. Just before the storage commits,
+//! one [`TransactionCell`] is made and all lists are published with it, so that table and indexes appear at one instant; an abort drops the lists.
+//! Moves of compaction are published the same way ([`crate::moves`]). An index is built from the rows that the snapshot of CREATE INDEX sees, while the
+//! table's lock keeps writers out and says that there is no newer row; own uncommitted rows are among them, which is right because nobody sees the index before
+//! they are committed, and a rollback to before them drops the index, too. Recovery builds all indexes anew.
+//!
+//! Queries get a [`BitmapReader`]: the index, the snapshot, and the transaction's own changes.
+
+use crate::definition::BitmapDefinition;
+use crate::error::Result;
+use crate::values::{OwnedValue, value_at};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, TransactionCell};
+use serac_index::ordered::key;
+use serac_storage::transaction::TransactionManager;
+use serac_storage::types::PhysicalType;
+use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Snapshot, Transaction, Value};
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A transaction with more changes than this in an index reads the table in its place: each query would go through all of them.
+const MOST_OWN_CHANGES: usize = 1024;
+/// How often the background looks for what can be merged.
+const MERGE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A bitmap index of a table.
+#[derive(Debug)]
+pub struct BitmapIndex {
+    /// Name and column.
+    pub definition: BitmapDefinition,
+    /// Type of the column.
+    pub column_type: ColumnType,
+    /// The index.
+    pub entries: Arc<Cubit>,
+}
+
+/// Whether a column can have a bitmap index: its values must be equal exactly when their keys are, and in the same order.
+pub fn can_be_indexed(column_type: ColumnType) -> bool {
+    !matches!(column_type, ColumnType::Float32 | ColumnType::Float64 | ColumnType::Interval)
+}
+
+impl BitmapIndex {
+    /// An index that is to be filled.
+    pub(crate) fn new(
+        definition: BitmapDefinition,
+        column_type: ColumnType,
+        manager: &Arc<TransactionManager>,
+    ) -> Arc<Self> {
+        let entries = Arc::new(Cubit::building(manager.clone(), Options::default()));
+        Arc::new(Self { definition, column_type, entries })
+    }
+
+    /// The key of a value of the column.
+    pub fn key(&self, value: Value<'_>) -> Key {
+        fn fixed<const N: usize>(bytes: [u8; N]) -> Key {
+            let mut key = [1; 17];
+            key[1..=N].copy_from_slice(&bytes);
+            Key::new(&key[..=N])
+        }
+        match value {
+            // As `key::encode` has them, without a vector in between.
+            Value::Int16(v) => fixed((v as u16 ^ 1 << 15).to_be_bytes()),
+            Value::Int32(v) => fixed((v as u32 ^ 1 << 31).to_be_bytes()),
+            Value::Int64(v) => fixed((v as u64 ^ 1 << 63).to_be_bytes()),
+            // A UUID is kept as its bytes, which compare from the first on.
+            Value::Int128(v) if self.column_type == ColumnType::Uuid => fixed(v.to_le_bytes()),
+            value => Key::new(&key::encode(&[value]).0),
+        }
+    }
+    /// The value of a key.
+    pub fn value(&self, key: &Key) -> OwnedValue {
+        key.with_bytes(|bytes| {
+            fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
+                bytes[1..].try_into().expect("the key of a value of this type")
+            }
+            OwnedValue::Fixed(match (bytes[0], self.column_type.physical()) {
+                (1, PhysicalType::Bit) => Value::Bool(bytes[1] != 0),
+                (1, PhysicalType::Fixed(2)) => Value::Int16((u16::from_be_bytes(fixed(bytes)) ^ 1 << 15) as i16),
+                (1, PhysicalType::Fixed(4)) => Value::Int32((u32::from_be_bytes(fixed(bytes)) ^ 1 << 31) as i32),
+                (1, PhysicalType::Fixed(8)) => Value::Int64((u64::from_be_bytes(fixed(bytes)) ^ 1 << 63) as i64),
+                (1, PhysicalType::Fixed(16)) if self.column_type == ColumnType::Uuid => {
+                    Value::Int128(i128::from_le_bytes(fixed(bytes)))
+                }
+                (1, PhysicalType::Fixed(16)) => Value::Int128((u128::from_be_bytes(fixed(bytes)) ^ 1 << 127) as i128),
+                (1, PhysicalType::View) => {
+                    let escaped = &bytes[1..bytes.len() - 2];
+                    let mut value = Vec::with_capacity(escaped.len());
+                    let mut rest = escaped.iter();
+                    while let Some(&byte) = rest.next() {
+                        value.push(byte);
+                        if byte == 0 {
+                            rest.next();
+                        }
+                    }
+                    return OwnedValue::Bytes(value.into());
+                }
+                _ => Value::Null,
+            })
+        })
+    }
+    /// The key of a row, given the values of all columns.
+    pub(crate) fn key_of(&self, row: &[Value<'_>]) -> Key {
+        self.key(row[self.definition.column])
+    }
+
+    /// Gives the index its rows: those that `snapshot` sees.
+    ///
+    /// # Errors
+    /// When a row lies in a damaged file.
+    pub(crate) fn fill(&self, data: &DataTable, snapshot: &Snapshot) -> Result<()> {
+        let column = ScanColumn::arrow(ColumnId(self.definition.column as u16));
+        let mut builder = Builder::default();
+        for no in 0..data.block_count() {
+            let Some(mut reader) = data.read_block(snapshot, BlockNo(no)) else { continue };
+            let visible = reader.visible().clone();
+            let values = reader.columns(&[column], &visible)?.remove(0);
+            for (i, &row) in reader.row_ids(&visible).values().iter().enumerate() {
+                builder.push(&self.key(value_at(&values, i, self.column_type)), RowId::from_u64(row));
+            }
+        }
+        self.entries.load(builder, snapshot.start());
+        Ok(())
+    }
+}
+
+/// What a running transaction has changed in bitmap indexes, in the order in which they were first touched.
+#[derive(Debug, Default)]
+pub(crate) struct BitmapChanges(Vec<(Arc<Cubit>, Arc<Changes>)>);
+
+impl BitmapChanges {
+    /// The changes of one index.
+    pub(crate) fn of(&mut self, index: &BitmapIndex) -> &mut Changes {
+        let at = self.0.iter().position(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
+        let at = at.unwrap_or_else(|| {
+            self.0.push((index.entries.clone(), Arc::default()));
+            self.0.len() - 1
+        });
+        // Copied if a query still has it: then it is short.
+        Arc::make_mut(&mut self.0[at].1)
+    }
+    pub(crate) fn mark(&self) -> Vec<usize> {
+        self.0.iter().map(|(_, changes)| changes.len()).collect()
+    }
+    pub(crate) fn rollback_to(&mut self, mark: &[usize]) {
+        self.0.truncate(mark.len());
+        for ((_, changes), &length) in self.0.iter_mut().zip(mark) {
+            if changes.len() > length {
+                Arc::make_mut(changes).rollback_to(length);
+            }
+        }
+    }
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last thing before that.
+    pub(crate) fn publish(&mut self, txn: &mut Transaction) {
+        self.0.retain(|(_, changes)| !changes.is_empty());
+        if self.0.is_empty() {
+            return;
+        }
+        let cell = TransactionCell::of(txn);
+        for (entries, changes) in self.0.drain(..) {
+            entries.publish(Arc::unwrap_or_clone(changes), &cell);
+        }
+    }
+}
+
+/// What a transaction has changed in bitmap indexes, shared with its queries.
+#[derive(Clone, Debug, Default)]
+pub struct OwnChanges(Arc<Mutex<BitmapChanges>>);
+
+impl OwnChanges {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BitmapChanges> {
+        self.0.lock()
+    }
+    /// The index as `snapshot`, the transaction's, sees it now; none if it cannot be asked.
+    pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
+        let changes = self.0.lock();
+        let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
+        let own = known.map(|(_, own)| own).filter(|own| !own.is_empty());
+        let valid =
+            index.entries.valid_from() <= snapshot.start() && own.is_none_or(|own| own.len() <= MOST_OWN_CHANGES);
+        valid.then(|| BitmapReader { index: index.clone(), snapshot: snapshot.clone(), own: own.cloned() })
+    }
+}
+
+/// A bitmap index in a snapshot, own changes included: what it says is what a scan of the snapshot finds.
+#[derive(Clone, Debug)]
+pub struct BitmapReader {
+    index: Arc<BitmapIndex>,
+    snapshot: Snapshot,
+    own: Option<Arc<Changes>>,
+}
+
+impl BitmapReader {
+    /// The index.
+    pub fn index(&self) -> &Arc<BitmapIndex> {
+        &self.index
+    }
+    /// All rows that the snapshot sees.
+    pub fn row_count(&self) -> u64 {
+        self.count(Predicate::Range(Bound::Unbounded, Bound::Unbounded))
+    }
+    /// See [`Cubit::query`].
+    pub fn query(&self, predicate: Predicate<'_>) -> Bitvector {
+        self.index.entries.query(predicate, &self.snapshot, self.own.as_deref())
+    }
+    /// See [`Cubit::count`].
+    pub fn count(&self, predicate: Predicate<'_>) -> u64 {
+        self.index.entries.count(predicate, &self.snapshot, self.own.as_deref())
+    }
+    /// See [`Cubit::counts`].
+    pub fn counts(&self, predicate: Predicate<'_>) -> Vec<(Key, u64)> {
+        self.index.entries.counts(predicate, &self.snapshot, self.own.as_deref())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    indexes: Vec<Weak<Cubit>>,
+    thread: Option<JoinHandle<()>>,
+    stop: bool,
+}
+
+/// Merges the logs of a database's bitmap indexes in the background; a thread, once there is an index. It knows indexes and no database, so that
+/// a database closes when its last owner goes.
+#[derive(Debug, Default)]
+pub(crate) struct BitmapMerger(Arc<(Mutex<Watched>, Condvar)>);
+
+impl BitmapMerger {
+    /// From now on these are the indexes.
+    pub(crate) fn watch<'a>(&self, indexes: impl Iterator<Item = &'a Arc<BitmapIndex>>) {
+        let mut watched = self.0.0.lock();
+        watched.indexes = indexes.map(|index| Arc::downgrade(&index.entries)).collect();
+        if !watched.indexes.is_empty() && watched.thread.is_none() {
+            let shared = self.0.clone();
+            // Without the thread, those who write merge.
+            let thread = std::thread::Builder::new().name("serac-index-merge".into()).spawn(move || merge(&shared));
+            watched.thread = thread.ok();
+        }
+    }
+}
+
+fn merge((watched, wakeup): &(Mutex<Watched>, Condvar)) {
+    loop {
+        let indexes = {
+            let mut watched = watched.lock();
+            if !watched.stop {
+                wakeup.wait_for(&mut watched, MERGE_INTERVAL);
+            }
+            if watched.stop {
+                return;
+            }
+            watched.indexes.clone()
+        };
+        for index in indexes.iter().filter_map(Weak::upgrade) {
+            index.merge();
+        }
+    }
+}
+
+impl Drop for BitmapMerger {
+    fn drop(&mut self) {
+        let thread = {
+            let mut watched = self.0.0.lock();
+            watched.stop = true;
+            watched.thread.take()
+        };
+        self.0.1.notify_all();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_give_back_their_values(number: i128, bytes in prop::collection::vec(0u8..3, 0..20)) {
+            let manager = TransactionManager::new(serac_storage::Timestamp(1), None);
+            let check = |column_type: ColumnType, value: Value<'_>| {
+                let definition = BitmapDefinition { name: "i".into(), column: 0 };
+                let index = BitmapIndex::new(definition, column_type, &manager);
+                for value in [value, Value::Null] {
+                    assert_eq!(index.value(&index.key(value)).as_value(), value);
+                }
+                if column_type != ColumnType::Uuid {
+                    assert_eq!(index.key(value), Key::new(&key::encode(&[value]).0));
+                }
+            };
+            check(ColumnType::Boolean, Value::Bool(number > 0));
+            check(ColumnType::Int16, Value::Int16(number as i16));
+            check(ColumnType::Date, Value::Int32(number as i32));
+            check(ColumnType::Decimal { precision: 15, scale: 2 }, Value::Int64(number as i64));
+            check(ColumnType::Decimal { precision: 30, scale: 2 }, Value::Int128(number));
+            check(ColumnType::Uuid, Value::Int128(number));
+            check(ColumnType::Binary, Value::Bytes(&bytes));
+        }
+    }
+}
