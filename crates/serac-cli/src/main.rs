@@ -4,7 +4,6 @@ mod blocks;
 mod demo;
 mod output;
 mod script;
-#[cfg(feature = "flight")]
 mod serve;
 mod shell;
 
@@ -70,7 +69,6 @@ enum Command {
         files: Vec<PathBuf>,
     },
     /// Serves a database to clients on the network until it is interrupted.
-    #[cfg(feature = "flight")]
     Serve {
         #[command(flatten)]
         open: OpenArguments,
@@ -216,7 +214,6 @@ fn main() -> ExitCode {
             let result = runtime.block_on(load(&db, table, *header, files));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
-        #[cfg(feature = "flight")]
         Some(Command::Serve { open, serve }) => serve.check().and_then(|()| open.open()).and_then(|db| {
             let result = runtime.block_on(serve::run(&db, open.path.as_deref(), serve));
             result.and(db.database().close().map_err(|e| e.to_string()))

@@ -10,12 +10,15 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long streams may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a client may take to close a connection that has ended.
+const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -69,7 +72,8 @@ impl FlightServer {
     }
 }
 
-async fn serve(socket: tokio::net::TcpStream, flights: Flights, mut stopped: watch::Receiver<bool>) {
+async fn serve(socket: TcpStream, flights: Flights, mut stopped: watch::Receiver<bool>) {
+    let Ok((socket, second)) = twice(socket) else { return };
     let answer = service_fn(move |request| {
         let flights = flights.clone();
         async move { Ok::<_, Infallible>(flights.answer(request).await) }
@@ -86,6 +90,26 @@ async fn serve(socket: tokio::net::TcpStream, flights: Flights, mut stopped: wat
         () = stop => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
+            linger(second).await;
         }
     }
+}
+
+/// The socket, and a second handle that keeps it open.
+fn twice(socket: TcpStream) -> io::Result<(TcpStream, std::net::TcpStream)> {
+    let socket = socket.into_std()?;
+    let second = socket.try_clone()?;
+    Ok((TcpStream::from_std(socket)?, second))
+}
+
+/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread (a window update is enough) resets the connection,
+/// and the client loses what it has not read yet.
+async fn linger(socket: std::net::TcpStream) {
+    let Ok(mut socket) = TcpStream::from_std(socket) else { return };
+    let _ = socket.shutdown().await;
+    let drained = async {
+        let mut bytes = [0; 4096];
+        while socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    };
+    let _ = tokio::time::timeout(LINGER, drained).await;
 }
