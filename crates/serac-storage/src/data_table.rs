@@ -341,7 +341,7 @@ impl DataTable {
         let Some(block) = self.writable(id.block())?.filter(|block| id.slot().0 < block.slot_limit()) else {
             return Ok(false);
         };
-        let record = txn.undo().push(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
+        let record = txn.push_undo(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
         // AcqRel: raised before the head is there, as every bulk reader relies on.
         block.versioned().fetch_add(1, Ordering::AcqRel);
         // Release: pairs with the readers' Acquire. Acquire: pairs with the collector's, so that an older row of the slot is wholly gone.
@@ -411,7 +411,7 @@ impl DataTable {
                 return Err(StorageError::InvalidInput(format!("{row:?} of table \"{}\" was deleted", self.name)));
             }
             let before = columns.iter().map(|&column| BeforeCell::new(column, block.read_cell(column, row.slot())));
-            let record = txn.undo().push(self, row, kind, seen, before);
+            let record = txn.push_undo(self, row, kind, seen, before);
             if seen.is_null() {
                 // AcqRel: as in `insert`.
                 block.versioned().fetch_add(1, Ordering::AcqRel);
@@ -680,8 +680,7 @@ impl DataTable {
         let added = self.add_block(&mut free, |no| {
             // Marked before anybody can reach it; the record's row names the block.
             let block = HotBlock::new(self.layout.clone(), no);
-            made =
-                txn.undo().push(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
+            made = txn.push_undo(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
             // Release: pairs with the readers' Acquire.
             block.append_marker().store(made, Ordering::Release);
             block

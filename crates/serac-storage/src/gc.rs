@@ -1,12 +1,12 @@
 //! Garbage collection: version chains are pruned, then their memory is freed (§3.3).
 //!
 //! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction (the clock if none runs), and never
-//! newer than what is durable. A record committed at or before it undoes something that every snapshot sees: it and all older ones of
+//! newer than what may be acknowledged (what is durable; with a relaxed log, or none, everything). A record committed at or before it undoes something that every snapshot sees: it and all older ones of
 //! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
 //! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
 //! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
 //! the whole history since it began. Two kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
-//! meanwhile (A-B-A), and what is not durable, so that a reader always meets the timestamp of the version it reads and waits for that.
+//! meanwhile (A-B-A), and what may not be acknowledged, so that a reader always meets the timestamp of the version it reads and waits for that.
 //!
 //! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
 //! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
@@ -35,7 +35,7 @@ use crate::heap::is_in_heap;
 use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
 use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
-use crate::undo::{UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::undo::{ContextPtr, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{GARBAGE_FLOOR, vacuum};
 use crossbeam_epoch as epoch;
 use parking_lot::{Condvar, Mutex};
@@ -77,12 +77,6 @@ impl Parking {
 /// Blocks of a table that cool together.
 type CoolingGroup = (Arc<DataTable>, Vec<BlockNo>);
 
-/// A context that the collector owns.
-#[derive(Debug, Clone, Copy)]
-struct ContextPtr(*const UndoContext);
-// SAFETY: contexts are Send and Sync; the pointer is an owned box, given up in `retire`.
-unsafe impl Send for ContextPtr {}
-
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcStats {
@@ -102,11 +96,19 @@ pub struct GcStats {
     pub frozen: usize,
 }
 
+/// A run under way.
+struct Run {
+    stats: GcStats,
+    /// Contexts that no chain reaches any more.
+    retired: Vec<ContextPtr>,
+}
+
 /// The collector's queues. Runs are made by [`run_once`](Self::run_once), from any thread.
 #[derive(Debug)]
 pub struct GarbageCollector {
     /// Finished transactions with their timestamps, in about the order of these.
     incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
+    pool: Arc<UndoPool>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
     /// The lowest timestamps of what runs have taken from the two above and not yet worked through. Entered under the latch of the queue.
     in_hand: Mutex<Vec<u64>>,
@@ -138,6 +140,7 @@ impl Default for GarbageCollector {
     fn default() -> Self {
         Self {
             incoming: Mutex::default(),
+            pool: Arc::default(),
             waiting: Mutex::default(),
             in_hand: Mutex::default(),
             deferred: Mutex::default(),
@@ -173,8 +176,13 @@ impl GarbageCollector {
     pub(crate) fn submit(&self, context: Box<UndoContext>) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         let timestamp = context.timestamp().0;
-        self.incoming.lock().push_back((timestamp, ContextPtr(Box::into_raw(context))));
-        self.unprocessed.fetch_add(1, Ordering::Relaxed);
+        let mut incoming = self.incoming.lock();
+        incoming.push_back((timestamp, ContextPtr(Box::into_raw(context))));
+        self.unprocessed.store(incoming.len(), Ordering::Relaxed);
+    }
+    /// Undo segments.
+    pub(crate) fn undo_pool(&self) -> &UndoPool {
+        &self.pool
     }
     /// Runs `action` once no snapshot older than `timestamp` is alive.
     pub(crate) fn defer(&self, timestamp: Timestamp, action: Action) {
@@ -192,7 +200,7 @@ impl GarbageCollector {
     /// Whether there is work for `collectors` threads. What waits for the log is none.
     pub(crate) fn has_work_for(&self, collectors: usize, manager: &TransactionManager) -> bool {
         let blocks = self.cooled_count.load(Ordering::Relaxed);
-        let stalled = self.stalled_at.load(Ordering::Relaxed) > manager.durable().0;
+        let stalled = self.stalled_at.load(Ordering::Relaxed) > manager.acknowledged().0;
         let transactions = if stalled { 0 } else { self.unprocessed.load(Ordering::Relaxed) };
         transactions + blocks * BLOCK_WORK >= (collectors - 1) * HELP_FROM
     }
@@ -210,7 +218,7 @@ impl GarbageCollector {
     /// the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) > OVERRUN
-            && self.stalled_at.load(Ordering::Relaxed) <= manager.durable().0
+            && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
     }
     /// Records unlinked since the start.
     pub fn unlinked_total(&self) -> u64 {
@@ -231,7 +239,7 @@ impl GarbageCollector {
 
     fn collect(&self, horizon: &Horizon) -> GcStats {
         let watermark = horizon.watermark;
-        let mut stats = GcStats { watermark, ..GcStats::default() };
+        let mut run = Run { stats: GcStats { watermark, ..GcStats::default() }, retired: Vec::new() };
         let actions = {
             let mut deferred = self.deferred.lock();
             let later = deferred.split_off(&(watermark + 1));
@@ -245,20 +253,22 @@ impl GarbageCollector {
                 let take = incoming.iter().take(BATCH).take_while(|(ts, _)| *ts <= horizon.settled).count();
                 self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
                 self.take_in_hand(incoming.range(..take).map(|(ts, _)| *ts));
-                incoming.drain(..take).collect()
+                let batch = incoming.drain(..take).collect();
+                self.unprocessed.store(incoming.len(), Ordering::Relaxed);
+                batch
             };
             if batch.is_empty() {
                 break;
             }
-            self.unprocessed.fetch_sub(batch.len(), Ordering::Relaxed);
             let guard = epoch::pin();
             for (i, (_, context)) in batch.iter().enumerate() {
                 prefetch_ahead(&batch[i..], &guard);
-                self.process(*context, horizon, &mut stats, true);
+                self.process(*context, horizon, &mut run, true);
             }
             self.put_down(batch.iter().map(|(ts, _)| *ts));
+            self.give_up(&mut run, &guard);
             drop(guard);
-            self.vacuum_heaps(&mut stats);
+            self.vacuum_heaps(&mut run.stats);
         }
         let reached = {
             let mut waiting = self.waiting.lock();
@@ -270,9 +280,11 @@ impl GarbageCollector {
             reached
         };
         for context in reached.values() {
-            self.process(*context, horizon, &mut stats, false);
+            self.process(*context, horizon, &mut run, false);
         }
         self.put_down(reached.keys().copied());
+        self.give_up(&mut run, &epoch::pin());
+        let mut stats = run.stats;
         self.vacuum_heaps(&mut stats);
         self.run_actions(actions, &mut stats);
         stats.waiting = self.waiting.lock().len();
@@ -387,31 +399,31 @@ impl GarbageCollector {
     }
 
     /// Prunes the chains of all rows that `context` changed. The caller holds one count of the context.
-    fn process(&self, context: ContextPtr, horizon: &Horizon, stats: &mut GcStats, first_time: bool) {
+    fn process(&self, context: ContextPtr, horizon: &Horizon, run: &mut Run, first_time: bool) {
         // SAFETY: the held count keeps the context alive.
         let undo = unsafe { &*context.0 };
         let _guard = epoch::pin();
         for record in undo.records_from(0) {
             if !record.is_unlinked() {
                 let observed = (!undo.is_unobserved()).then_some(horizon.now);
-                self.prune(record.table(), record.row(), record.kind(), observed, horizon, stats);
+                self.prune(record.table(), record.row(), record.kind(), observed, horizon, run);
             }
         }
         if first_time {
             if undo.is_unreachable() {
                 // The common case: pruned at once, so nobody else has heard of it.
-                self.give_up(context, stats);
+                run.retired.push(context);
                 return;
             }
             self.waiting.lock().insert(undo.timestamp().0, context);
         }
         if undo.release() {
-            self.retire(context, stats);
+            self.retire(context, run);
         }
     }
 
     /// Step two for a context that nothing links. The caller has pinned an epoch since before the count fell to zero.
-    fn retire(&self, context: ContextPtr, stats: &mut GcStats) {
+    fn retire(&self, context: ContextPtr, run: &mut Run) {
         // SAFETY: the count was taken to zero by the caller, who is the only one to retire it.
         let timestamp = unsafe { &*context.0 }.timestamp().0;
         {
@@ -423,16 +435,19 @@ impl GarbageCollector {
             }
             waiting.remove(&timestamp);
         }
-        self.give_up(context, stats);
+        run.retired.push(context);
     }
 
-    /// Sends a context that nothing reaches back to the pool, an epoch from now.
-    fn give_up(&self, context: ContextPtr, stats: &mut GcStats) {
-        stats.retired += 1;
-        self.backlog.fetch_sub(1, Ordering::Relaxed);
-        let guard = epoch::pin();
-        // SAFETY: no chain reaches the context's records any more; readers that are still in the middle of one have pinned an epoch.
-        unsafe { guard.defer_unchecked(move || UndoPool::recycle(Box::from_raw({ context }.0.cast_mut()))) };
+    /// Sends contexts that nothing reaches back to the pool, an epoch from now.
+    fn give_up(&self, run: &mut Run, guard: &epoch::Guard) {
+        if !run.retired.is_empty() {
+            run.stats.retired += run.retired.len();
+            self.backlog.fetch_sub(run.retired.len(), Ordering::Relaxed);
+            let (pool, batch) = (self.pool.clone(), std::mem::take(&mut run.retired));
+            // SAFETY: no chain reaches the contexts' records any more; readers that are still in the middle of one have pinned an epoch.
+            unsafe { guard.defer_unchecked(move || pool.expire(batch)) };
+        }
+        self.pool.recycle_expired();
     }
 
     fn prune(
@@ -442,7 +457,7 @@ impl GarbageCollector {
         kind: UndoKind,
         observed: Option<u64>,
         horizon: &Horizon,
-        stats: &mut GcStats,
+        run: &mut Run,
     ) {
         let guard = epoch::pin();
         let Some(block) = table.blocks().get(row.block(), &guard).and_then(Block::hot) else { return };
@@ -469,11 +484,11 @@ impl GarbageCollector {
                 block.versioned().fetch_sub(1, Ordering::Release);
             });
         }
-        stats.unlinked += gone.len();
+        run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
         for record in gone {
             if let Some(context) = record.mark_unlinked() {
-                self.retire(ContextPtr(context), stats);
+                self.retire(ContextPtr(context), run);
             }
         }
     }
@@ -520,7 +535,7 @@ pub(crate) fn now_ms() -> u64 {
 /// Who was running when the pass began.
 struct Horizon {
     starts: Vec<u64>,
-    /// Published and durable up to here.
+    /// Published up to here, and nobody has to wait for it.
     settled: u64,
     watermark: u64,
     /// Milliseconds, as the access observer counts.
@@ -529,11 +544,11 @@ struct Horizon {
 
 impl Horizon {
     fn of(manager: &TransactionManager) -> Self {
-        // The durable timestamp first: what it covers was published before, so the clock below is not older.
-        let durable = manager.durable().0;
+        // First: what it covers was published before, so the clock below is not older.
+        let acknowledged = manager.acknowledged().0;
         let (starts, clock) = manager.active_starts();
-        let watermark = starts.first().copied().unwrap_or(clock).min(durable);
-        Self { starts, settled: clock.min(durable), watermark, now: now_ms() }
+        let watermark = starts.first().copied().unwrap_or(clock).min(acknowledged);
+        Self { starts, settled: clock.min(acknowledged), watermark, now: now_ms() }
     }
     fn everyone_sees(&self, timestamp: Timestamp) -> bool {
         timestamp.0 <= self.watermark

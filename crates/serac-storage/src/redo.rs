@@ -94,45 +94,34 @@ impl RedoBuffer {
         head[5..].copy_from_slice(&row.as_u64().to_le_bytes());
         self.bytes.extend_from_slice(&head);
     }
-    /// Appends `column`, if one is given, and `value`.
+    /// Appends `value`.
     #[inline]
-    fn value(&mut self, column: Option<ColumnId>, value: &Value<'_>) {
-        // Put together on the stack: one append a value.
-        let mut head = [0u8; 2 + 1 + 16];
-        let mut at = 0;
-        if let Some(column) = column {
-            head[..2].copy_from_slice(&column.0.to_le_bytes());
-            at = 2;
-        }
-        macro_rules! put {
-            ($tag:literal, $bytes:expr) => {{
-                let bytes = $bytes;
-                head[at] = $tag;
-                head[at + 1..at + 1 + bytes.len()].copy_from_slice(&bytes);
-                at += 1 + bytes.len();
-            }};
-        }
+    fn value(&mut self, value: &Value<'_>) {
         match value {
-            Value::Null => put!(0, []),
-            Value::Bool(v) => put!(1, [*v as u8]),
-            Value::Int16(v) => put!(2, v.to_le_bytes()),
-            Value::Int32(v) => put!(3, v.to_le_bytes()),
-            Value::Int64(v) => put!(4, v.to_le_bytes()),
-            Value::Int128(v) => put!(5, v.to_le_bytes()),
-            Value::Float32(v) => put!(6, v.to_le_bytes()),
-            Value::Float64(v) => put!(7, v.to_le_bytes()),
-            Value::Bytes(v) => put!(8, (v.len() as u32).to_le_bytes()),
+            Value::Null => self.tagged(0, []),
+            Value::Bool(v) => self.tagged(1, [*v as u8]),
+            Value::Int16(v) => self.tagged(2, v.to_le_bytes()),
+            Value::Int32(v) => self.tagged(3, v.to_le_bytes()),
+            Value::Int64(v) => self.tagged(4, v.to_le_bytes()),
+            Value::Int128(v) => self.tagged(5, v.to_le_bytes()),
+            Value::Float32(v) => self.tagged(6, v.to_le_bytes()),
+            Value::Float64(v) => self.tagged(7, v.to_le_bytes()),
+            Value::Bytes(v) => {
+                self.tagged(8, (v.len() as u32).to_le_bytes());
+                self.bytes.extend_from_slice(v);
+            }
         }
-        self.bytes.extend_from_slice(&head[..at]);
-        if let Value::Bytes(v) = value {
-            self.bytes.extend_from_slice(v);
-        }
+    }
+    #[inline]
+    fn tagged<const N: usize>(&mut self, tag: u8, bytes: [u8; N]) {
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(&bytes);
     }
     pub(crate) fn insert(&mut self, table: TableId, row: RowId, values: &[Value<'_>]) {
         if self.enabled {
             self.row_head(INSERT, table, row);
             self.bytes.extend_from_slice(&(values.len() as u16).to_le_bytes());
-            values.iter().for_each(|value| self.value(None, value));
+            values.iter().for_each(|value| self.value(value));
         }
     }
     pub(crate) fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) {
@@ -140,7 +129,8 @@ impl RedoBuffer {
             self.row_head(UPDATE, table, row);
             self.bytes.extend_from_slice(&(values.len() as u16).to_le_bytes());
             for (column, value) in columns.iter().zip(values) {
-                self.value(Some(*column), value);
+                self.bytes.extend_from_slice(&column.0.to_le_bytes());
+                self.value(value);
             }
         }
     }

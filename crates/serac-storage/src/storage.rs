@@ -621,6 +621,9 @@ impl Drop for Storage {
     }
 }
 
+/// Transactions retired in one run of the collector from which on the next one follows soon.
+const BUSY: usize = 512;
+
 /// A collector thread.
 struct Collector {
     /// From one; all but the first help only.
@@ -662,13 +665,15 @@ impl Collector {
 
     fn lead(&self) {
         let mut idle_runs = 0u32;
+        let mut busy = false;
         let mut looked = Instant::now();
         loop {
             {
                 let mut stop = self.parking.stop.lock();
                 if !*stop {
                     // With nothing to do, look less and less often, down to once a second.
-                    let pause = self.interval * 2u32.pow(idle_runs.min(7));
+                    // With much to do, come back before what was written leaves the caches.
+                    let pause = if busy { self.interval / 10 } else { self.interval * 2u32.pow(idle_runs.min(7)) };
                     self.parking.work.wait_for(&mut stop, pause.min(Duration::from_secs(1)));
                 }
                 if *stop {
@@ -684,11 +689,12 @@ impl Collector {
             }
             if manager.gc().backlog() == 0 {
                 idle_runs = idle_runs.saturating_add(1);
+                busy = false;
                 continue;
             }
             idle_runs = 0;
             manager.gc().call_for_help(&manager);
-            manager.gc().run_once(&manager);
+            busy = manager.gc().run_once(&manager).retired >= BUSY;
         }
     }
 }

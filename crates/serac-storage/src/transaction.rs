@@ -8,7 +8,7 @@
 //! computes its watermark under the same latch, so it can never pass a transaction that is just beginning.
 //!
 //! **Commit**, in the critical section of the commit latch:
-//! 1. reserve log space; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
+//! 1. reserve log space, and keep the log latched; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
 //! 3. store it into the timestamp cell, which all undo records of the transaction point to: every version is stamped at once, whatever
 //!    their number (the paper loops over the records here; the effect is the same);
@@ -22,16 +22,16 @@
 //! takes them off: unlinking them here would let a reader that had copied the dirty value find no record and believe it.
 //!
 //! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A read-only transaction waits only for
-//! the newest commit it actually read from a version chain: the collector never unlinks what is not durable, so rows without versions
-//! are durable.
+//! the newest commit it actually read from a version chain: the collector never unlinks what may not be acknowledged yet, so for rows without versions
+//! there is nothing to wait for.
 
 use crate::data_table::DataTable;
 use crate::error::Result;
 use crate::gc::GarbageCollector;
-use crate::ids::{BlockNo, TableId, Timestamp};
+use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
-use crate::undo::{UndoContext, UndoPool};
-use crate::wal::LogManager;
+use crate::undo::{BeforeCell, UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::wal::{Durability, LogManager};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,10 +42,20 @@ pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
 /// Runs at an abort or when the past that it cares for is gone.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
-/// The start timestamps of running transactions, oldest first, with how many share each.
+/// Who is running.
 #[derive(Debug, Default)]
 struct ActiveTransactions {
+    /// The start timestamps, oldest first, with how many share each.
     starts: VecDeque<(u64, u32)>,
+    /// Transactions begun so far.
+    begun: u64,
+}
+
+/// Transactions ended so far.
+#[derive(Debug, Default)]
+struct Ended {
+    commits: u64,
+    aborts: u64,
 }
 
 impl ActiveTransactions {
@@ -68,14 +78,11 @@ impl ActiveTransactions {
 #[derive(Debug)]
 pub struct TransactionManager {
     clock: AtomicU64,
-    next_txn_no: AtomicU64,
     active: Mutex<ActiveTransactions>,
-    commit_latch: Mutex<()>,
-    pool: Arc<UndoPool>,
+
+    commit_latch: Mutex<Ended>,
     log: Option<Arc<LogManager>>,
     gc: GarbageCollector,
-    commits: AtomicU64,
-    aborts: AtomicU64,
 }
 
 impl TransactionManager {
@@ -83,27 +90,22 @@ impl TransactionManager {
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(last.0),
-            next_txn_no: AtomicU64::new(1),
             active: Mutex::default(),
-            commit_latch: Mutex::new(()),
-            pool: Arc::default(),
+            commit_latch: Mutex::default(),
             log,
             gc: GarbageCollector::default(),
-            commits: AtomicU64::new(0),
-            aborts: AtomicU64::new(0),
         })
     }
 
     /// Begins a transaction.
     pub fn begin(self: &Arc<Self>) -> Transaction {
-        // Relaxed: numbers need only differ.
-        let txn_no = self.next_txn_no.fetch_add(1, Ordering::Relaxed);
-        let start = {
+        let (txn_no, start) = {
             let mut active = self.active.lock();
-            // Acquire: pairs with the Release of `publish`; every commit up to `start` is wholly seen.
+            active.begun += 1;
+            // Acquire: pairs with the Release of a commit; every commit up to `start` is wholly seen.
             let start = self.clock.load(Ordering::Acquire);
             active.enter(start);
-            start
+            (active.begun, start)
         };
         Transaction {
             snapshot: Snapshot(Arc::new(SnapshotInner {
@@ -144,11 +146,11 @@ impl TransactionManager {
         (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
     }
 
-    /// The newest timestamp whose log is durable; the clock itself where there is no log to wait for.
-    pub fn durable(&self) -> Timestamp {
+    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must wait for.
+    pub fn acknowledged(&self) -> Timestamp {
         match &self.log {
-            Some(log) => log.durable_ts(),
-            None => self.now(),
+            Some(log) if log.durability() == Durability::Full => log.durable_ts(),
+            _ => self.now(),
         }
     }
     /// The log, if there is one.
@@ -160,12 +162,13 @@ impl TransactionManager {
         &self.gc
     }
     /// Undo segments.
-    pub fn undo_pool(&self) -> &Arc<UndoPool> {
-        &self.pool
+    pub fn undo_pool(&self) -> &UndoPool {
+        self.gc.undo_pool()
     }
     /// Transactions committed and aborted so far.
     pub fn counts(&self) -> (u64, u64) {
-        (self.commits.load(Ordering::Relaxed), self.aborts.load(Ordering::Relaxed))
+        let ended = self.commit_latch.lock();
+        (ended.commits, ended.aborts)
     }
     /// Running transactions and held snapshots.
     pub fn active_count(&self) -> usize {
@@ -270,13 +273,24 @@ impl Transaction {
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
-    fn manager(&self) -> &Arc<TransactionManager> {
-        &self.snapshot.0.manager
-    }
     #[inline]
     pub(crate) fn undo(&mut self) -> &mut UndoContext {
-        let (manager, txn_no) = (&self.snapshot.0.manager, self.txn_no);
-        self.undo.get_or_insert_with(|| UndoContext::new(manager.pool.clone(), txn_no))
+        let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
+        self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no))
+    }
+    /// Makes an undo record, see [`UndoContext::push`].
+    #[inline]
+    pub(crate) fn push_undo(
+        &mut self,
+        table: &Arc<DataTable>,
+        row: RowId,
+        kind: UndoKind,
+        next: *mut UndoRecord,
+        before: impl ExactSizeIterator<Item = BeforeCell>,
+    ) -> *mut UndoRecord {
+        let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
+        let undo = self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no));
+        undo.push(pool, table, row, kind, next, before)
     }
     #[inline]
     pub(crate) fn redo(&mut self) -> &mut RedoBuffer {
@@ -359,7 +373,7 @@ impl Transaction {
     /// # Errors
     /// When the log cannot take the transaction; it is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
-        let manager = self.manager().clone();
+        let manager = &*self.snapshot.0.manager;
         let log = manager.log.clone();
         if !self.has_writes() {
             self.finished = true;
@@ -368,14 +382,16 @@ impl Transaction {
         }
         let mut obsolete = Vec::new();
         let timestamp = {
-            let _latch = manager.commit_latch.lock();
-            if let Some(log) = &log
-                && let Err(error) = log.reserve(self.redo.pending_bytes())
-            {
-                drop(_latch);
-                self.rollback();
-                return Err(error);
-            }
+            let mut latch = manager.commit_latch.lock();
+            let reserved = log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose();
+            let reservation = match reserved {
+                Ok(reservation) => reservation,
+                Err(error) => {
+                    drop(latch);
+                    self.rollback();
+                    return Err(error);
+                }
+            };
             let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
             for hook in self.hooks.drain(..) {
                 match hook {
@@ -387,15 +403,15 @@ impl Transaction {
             if let Some(undo) = &self.undo {
                 undo.stamp(timestamp);
             }
-            if let Some(log) = &log {
-                log.enqueue(self.txn_no, timestamp, self.redo.pending());
+            if let Some(reservation) = reservation {
+                reservation.enqueue(self.txn_no, timestamp, self.redo.pending());
             }
             // Release: pairs with the Acquire in `begin`.
             manager.clock.store(timestamp.0, Ordering::Release);
+            latch.commits += 1;
             timestamp
         };
         self.finished = true;
-        manager.commits.fetch_add(1, Ordering::Relaxed);
         if let Some(undo) = self.undo.take() {
             manager.gc.submit(undo);
         }
@@ -403,8 +419,8 @@ impl Transaction {
         for action in obsolete {
             manager.gc.defer(timestamp, action);
         }
-        if manager.gc.is_overrun(&manager) {
-            manager.gc.lend_a_hand(&manager);
+        if manager.gc.is_overrun(manager) {
+            manager.gc.lend_a_hand(manager);
         }
         Ok(CommitTicket { timestamp, log })
     }
@@ -418,19 +434,19 @@ impl Transaction {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
-        let manager = self.manager().clone();
         self.undo_from(0);
         if let Some(undo) = self.undo.take() {
+            let manager = &*self.snapshot.0.manager;
             {
-                let _latch = manager.commit_latch.lock();
+                let mut latch = manager.commit_latch.lock();
                 let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
                 undo.stamp(Timestamp(timestamp));
                 if let Some(log) = &manager.log {
                     log.skip(Some(self.txn_no), Timestamp(timestamp));
                 }
                 manager.clock.store(timestamp, Ordering::Release);
+                latch.aborts += 1;
             }
-            manager.aborts.fetch_add(1, Ordering::Relaxed);
             manager.gc.submit(undo);
         }
         for hook in self.hooks.drain(..).rev() {

@@ -7,8 +7,9 @@
 //!
 //! Lifetime of a context: the running [`Transaction`](crate::transaction::Transaction) owns it; at the end it is handed to the garbage
 //! collector. `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
-//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, it goes
-//! back to the pool with its first segment, and the others on their own.
+//! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, it has
+//! *expired*, and a collector puts it back into the pool with its first segment, and the others on their own. Contexts expire in batches: the epoch's
+//! garbage may fall to a committing thread, which must not find much to do.
 
 use crate::data_table::DataTable;
 use crate::ids::{ColumnId, RowId, Timestamp};
@@ -190,11 +191,19 @@ impl Drop for Segment {
     }
 }
 
+/// A context that the collector owns: a box, made a pointer because readers may still look at the timestamp cell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ContextPtr(pub(crate) *const UndoContext);
+// SAFETY: contexts are Send and Sync; the box is given up in `UndoPool::recycle_expired` alone.
+unsafe impl Send for ContextPtr {}
+
 /// Undo contexts, each with its first segment, and later segments that wait to be used again.
 #[derive(Debug, Default)]
 pub struct UndoPool {
     #[expect(clippy::vec_box, reason = "a context keeps its address when it is used again")]
     contexts: Mutex<Vec<Box<UndoContext>>>,
+    /// Batches of contexts that nothing can reach any more.
+    expired: Mutex<Vec<Vec<ContextPtr>>>,
     segments: Mutex<Vec<Segment>>,
     outstanding_bytes: AtomicUsize,
 }
@@ -219,22 +228,39 @@ impl UndoPool {
             }
         }
     }
-    /// Takes back a context that nothing can reach any more.
-    pub(crate) fn recycle(mut context: Box<UndoContext>) {
-        let Some(pool) = context.pool.take() else { return };
-        for segment in context.segments.drain(1..) {
-            pool.give_back(segment);
-        }
-        pool.outstanding_bytes.fetch_sub(FIRST_SEGMENT_BYTES, Ordering::Relaxed);
-        context.tables.clear();
-        let mut contexts = pool.contexts.lock();
-        if contexts.len() < POOLED_CONTEXTS {
-            contexts.push(context);
+    /// Takes a batch of contexts that nothing can reach any more.
+    ///
+    /// # Safety
+    /// They are boxes that the caller owns, and nobody has a reference to one or to one of its records, nor can get any.
+    pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
+        self.expired.lock().push(batch);
+    }
+    /// Makes expired contexts ready to be used again.
+    pub(crate) fn recycle_expired(&self) {
+        let batches = std::mem::take(&mut *self.expired.lock());
+        for batch in batches {
+            self.outstanding_bytes.fetch_sub(batch.len() * FIRST_SEGMENT_BYTES, Ordering::Relaxed);
+            // SAFETY: as `expire` was promised.
+            let mut batch: Vec<_> =
+                batch.iter().map(|context| unsafe { Box::from_raw(context.0.cast_mut()) }).collect();
+            for context in &mut batch {
+                context.segments.drain(1..).for_each(|segment| self.give_back(segment));
+                context.tables.clear();
+            }
+            let mut contexts = self.contexts.lock();
+            let room = POOLED_CONTEXTS.saturating_sub(contexts.len());
+            contexts.extend(batch.into_iter().take(room));
         }
     }
     /// Bytes of undo segments in use.
     pub fn outstanding_bytes(&self) -> usize {
         self.outstanding_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for UndoPool {
+    fn drop(&mut self) {
+        self.recycle_expired();
     }
 }
 
@@ -249,8 +275,6 @@ pub struct UndoContext {
     tables: Vec<Arc<DataTable>>,
     /// Whether the access observer overlooks the transaction: it changes where rows lie, not what they are.
     unobserved: bool,
-    /// None while the context waits in the pool.
-    pool: Option<Arc<UndoPool>>,
 }
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
@@ -260,7 +284,7 @@ unsafe impl Sync for UndoContext {}
 
 impl UndoContext {
     /// An empty context for the running transaction numbered `txn_no`. Boxed: records point to it.
-    pub fn new(pool: Arc<UndoPool>, txn_no: u64) -> Box<Self> {
+    pub fn new(pool: &UndoPool, txn_no: u64) -> Box<Self> {
         pool.outstanding_bytes.fetch_add(FIRST_SEGMENT_BYTES, Ordering::Relaxed);
         let pooled = pool.contexts.lock().pop();
         let mut context = pooled.unwrap_or_else(|| {
@@ -272,7 +296,6 @@ impl UndoContext {
                 records: 0,
                 tables: Vec::new(),
                 unobserved: false,
-                pool: None,
             })
         });
         *context.cell.get_mut() = Timestamp::uncommitted(txn_no).0;
@@ -281,7 +304,6 @@ impl UndoContext {
         context.segments[0].used = 0;
         context.records = 0;
         context.unobserved = false;
-        context.pool = Some(pool);
         context
     }
     /// Makes the access observer overlook the transaction.
@@ -310,9 +332,10 @@ impl UndoContext {
         self.records == 0
     }
 
-    /// Appends a record that no chain reaches yet. Counted as linked: the caller installs it or calls [`pop_last`](Self::pop_last).
+    /// Appends a record that no chain reaches yet, with later segments from `pool`. Counted as linked: the caller installs it or calls [`pop_last`](Self::pop_last).
     pub(crate) fn push(
         &mut self,
+        pool: &UndoPool,
         table: &Arc<DataTable>,
         row: RowId,
         kind: UndoKind,
@@ -327,7 +350,6 @@ impl UndoContext {
         let columns = before.len();
         let bytes = UndoRecord::bytes(columns);
         if self.segments.last().is_none_or(|s| s.capacity - s.used < bytes) {
-            let pool = self.pool.as_ref().expect("a context in use has its pool");
             self.segments.push(pool.take(bytes));
         }
         let context = ptr::from_ref::<Self>(self);

@@ -1,7 +1,7 @@
 //! Writes the log: commits queue up, a thread writes and syncs what has gathered (group commit), then acknowledges.
 //!
 //! ```text
-//! commit (in its critical section): reserve(bytes) -> enqueue(ts, redo)        log thread: take the queue -> write -> sync -> durable := ts
+//! commit (in its critical section): reserve(bytes).enqueue(ts, redo)           log thread: take the queue -> write -> sync -> durable := ts
 //! ```
 //! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a full disk fails a commit *before* it is
 //! visible, and nothing after that can run out of space. A failed write or sync is different: nobody knows what is on the disk, so the log is
@@ -103,7 +103,7 @@ impl Queue {
 
 struct State {
     /// Segments of this process that still hold something, and their index from the start.
-    segments: VecDeque<Arc<Mutex<Segment>>>,
+    segments: VecDeque<Segment>,
     first_index: usize,
     /// Segments before this process, by number, with the newest commit in each.
     old_segments: Vec<(u64, u64)>,
@@ -118,6 +118,62 @@ struct State {
     callbacks: BTreeMap<u64, Vec<Callback>>,
     failed: Option<String>,
     shutdown: bool,
+}
+
+impl State {
+    /// Queues a frame, for which there is room in the last segment.
+    fn push(&mut self, kind: FrameKind, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
+        let segment = self.first_index + self.segments.len() - 1;
+        let last = self.segments.back_mut().expect("there is always a segment");
+        let offset = last.assigned;
+        last.assigned += frame_bytes(redo.len()) as u64;
+        last.newest_commit = last.newest_commit.max(commit_ts.0);
+        if kind == FrameKind::Part {
+            self.open_parts.entry(txn_no).or_insert(last.number);
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let queue = &mut self.queue;
+        queue.bytes += redo.len();
+        let redo = if redo.len() > LARGEST_COMMON_PAYLOAD {
+            Redo::Own(std::mem::take(redo))
+        } else {
+            let from = queue.common.len();
+            queue.common.extend_from_slice(redo);
+            Redo::Common(from..queue.common.len())
+        };
+        queue.frames.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
+    }
+
+    fn finish_parts(&mut self, txn_no: u64) {
+        if !self.open_parts.is_empty() {
+            self.open_parts.remove(&txn_no);
+        }
+    }
+}
+
+/// Space in the log for a commit. The log is latched meanwhile.
+pub struct Reservation<'a> {
+    log: &'a LogManager,
+    state: MutexGuard<'a, State>,
+}
+
+impl std::fmt::Debug for Reservation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reservation").finish_non_exhaustive()
+    }
+}
+
+impl Reservation<'_> {
+    /// Takes the commit's redo, of no more bytes than reserved; a long one leaves an empty vector behind.
+    pub fn enqueue(mut self, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
+        let state = &mut *self.state;
+        state.newest = commit_ts;
+        state.finish_parts(txn_no);
+        state.push(FrameKind::Commit, txn_no, commit_ts, redo);
+        drop(self.state);
+        self.log.work.notify_one();
+    }
 }
 
 /// The log of an open database.
@@ -178,7 +234,7 @@ impl LogManager {
         {
             let mut state = log.state.lock();
             log.add_segment(&mut state, next_segment, 0)?;
-            log.push(&mut state, FrameKind::Open, 0, Timestamp::ZERO, &mut Vec::new())?;
+            log.push(&mut state, FrameKind::Open, 0, &mut Vec::new())?;
         }
         let thread = {
             let log = log.clone();
@@ -209,13 +265,8 @@ impl LogManager {
                 StorageError::io(format!("cannot make log segment {}", path.display()), error)
             }
         })?;
-        state.segments.push_back(Arc::new(Mutex::new(Segment {
-            number,
-            file,
-            capacity,
-            assigned: SEGMENT_HEADER_BYTES as u64,
-            newest_commit: 0,
-        })));
+        let assigned = SEGMENT_HEADER_BYTES as u64;
+        state.segments.push_back(Segment { number, file, capacity, assigned, newest_commit: 0 });
         Ok(())
     }
 
@@ -232,57 +283,28 @@ impl LogManager {
             return Err(StorageError::Limit("a log record can have at most 2 GiB".into()));
         }
         let need = frame_bytes(payload) as u64;
-        let (number, room) = {
-            let last = state.segments.back().expect("there is always a segment").lock();
-            (last.number, last.capacity - last.assigned)
-        };
-        if room < need {
-            self.add_segment(state, number + 1, need)?;
+        let last = state.segments.back().expect("there is always a segment");
+        if last.capacity - last.assigned < need {
+            self.add_segment(state, last.number + 1, need)?;
         }
         Ok(())
     }
 
-    fn push(
-        &self,
-        state: &mut State,
-        kind: FrameKind,
-        txn_no: u64,
-        commit_ts: Timestamp,
-        redo: &mut Vec<u8>,
-    ) -> Result<()> {
+    /// Makes room for a frame and queues it.
+    fn push(&self, state: &mut State, kind: FrameKind, txn_no: u64, redo: &mut Vec<u8>) -> Result<()> {
         self.make_room(state, redo.len())?;
-        let mut last = state.segments.back().expect("there is always a segment").lock();
-        let offset = last.assigned;
-        last.assigned += frame_bytes(redo.len()) as u64;
-        last.newest_commit = last.newest_commit.max(commit_ts.0);
-        let number = last.number;
-        drop(last);
-        let segment = state.first_index + state.segments.len() - 1;
-        let sequence = state.next_sequence;
-        state.next_sequence += 1;
-        if kind == FrameKind::Part {
-            state.open_parts.entry(txn_no).or_insert(number);
-        }
-        let queue = &mut state.queue;
-        queue.bytes += redo.len();
-        let redo = if redo.len() > LARGEST_COMMON_PAYLOAD {
-            Redo::Own(std::mem::take(redo))
-        } else {
-            let from = queue.common.len();
-            queue.common.extend_from_slice(redo);
-            Redo::Common(from..queue.common.len())
-        };
-        queue.frames.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
+        state.push(kind, txn_no, Timestamp::ZERO, redo);
         Ok(())
     }
 
-    /// Makes sure that a commit of `bytes` of redo will find its space. Called in the commit critical section, right before
-    /// [`enqueue`](Self::enqueue).
+    /// Makes sure that a commit of `bytes` of redo finds its space. Called in the commit critical section.
     ///
     /// # Errors
     /// [`StorageError::DiskFull`], or [`StorageError::LogFailed`] once the log is poisoned.
-    pub fn reserve(&self, bytes: usize) -> Result<()> {
-        self.make_room(&mut self.state_with_room(), bytes)
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation<'_>> {
+        let mut state = self.state_with_room();
+        self.make_room(&mut state, bytes)?;
+        Ok(Reservation { log: self, state })
     }
 
     /// The latched state, once the log thread is not too far behind.
@@ -294,23 +316,12 @@ impl LogManager {
         state
     }
 
-    /// Takes a commit, whose space was reserved, and its redo; a long one leaves an empty vector behind.
-    pub fn enqueue(&self, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
-        let mut state = self.state.lock();
-        state.newest = commit_ts;
-        state.open_parts.remove(&txn_no);
-        // A log that failed since the reservation never acknowledges; the frame is not written.
-        let _ = self.push(&mut state, FrameKind::Commit, txn_no, commit_ts, redo);
-        drop(state);
-        self.work.notify_one();
-    }
-
     /// Takes a part of a running transaction's redo.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn append_part(&self, txn_no: u64, mut redo: Vec<u8>) -> Result<()> {
-        self.push(&mut self.state_with_room(), FrameKind::Part, txn_no, Timestamp::ZERO, &mut redo)?;
+        self.push(&mut self.state_with_room(), FrameKind::Part, txn_no, &mut redo)?;
         self.work.notify_one();
         Ok(())
     }
@@ -320,7 +331,7 @@ impl LogManager {
         let mut state = self.state.lock();
         state.newest = timestamp;
         if let Some(txn_no) = aborted {
-            state.open_parts.remove(&txn_no);
+            state.finish_parts(txn_no);
         }
         if state.queue.frames.is_empty() && !state.writing && state.failed.is_none() {
             // Release: pairs with `durable_ts`.
@@ -328,6 +339,10 @@ impl LogManager {
         }
     }
 
+    /// When commits are acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.options.durability
+    }
     /// The newest timestamp up to which everything is durable.
     pub fn durable_ts(&self) -> Timestamp {
         // Acquire: pairs with the log thread's Release.
@@ -401,12 +416,11 @@ impl LogManager {
         if state.old_segments.is_empty() {
             let oldest_queued = state.queue.frames.first().map_or(usize::MAX, |q| q.segment);
             while state.segments.len() > 1 && !state.writing && state.first_index < oldest_queued {
-                let front = state.segments.front().expect("there are two").lock();
+                let front = state.segments.front().expect("there are two");
                 if front.newest_commit > checkpoint.0 || front.number >= oldest_part {
                     break;
                 }
                 dropped.push(front.number);
-                drop(front);
                 state.segments.pop_front();
                 state.first_index += 1;
             }
@@ -425,7 +439,7 @@ impl LogManager {
     /// Bytes of log that a restart would have to read, roughly.
     pub fn live_bytes(&self) -> u64 {
         let state = self.state.lock();
-        state.segments.iter().map(|s| s.lock().assigned).sum::<u64>()
+        state.segments.iter().map(|s| s.assigned).sum::<u64>()
             + state.old_segments.len() as u64 * self.options.segment_bytes
     }
 
@@ -437,7 +451,7 @@ impl LogManager {
     fn run(&self) {
         let mut bytes = Vec::new();
         loop {
-            let (mut batch, newest, segments) = {
+            let (mut batch, newest, files) = {
                 let mut state = self.state.lock();
                 while state.queue.frames.is_empty() && !state.shutdown {
                     self.work.wait(&mut state);
@@ -453,13 +467,13 @@ impl LogManager {
                 state.writing = true;
                 let spare = std::mem::take(&mut state.spare);
                 let batch = std::mem::replace(&mut state.queue, spare);
-                let segments: Vec<(usize, Arc<Mutex<Segment>>)> =
-                    state.segments.iter().enumerate().map(|(i, s)| (state.first_index + i, s.clone())).collect();
-                (batch, state.newest, segments)
+                let files: Vec<(usize, Arc<dyn StorageFile>)> =
+                    state.segments.iter().enumerate().map(|(i, s)| (state.first_index + i, s.file.clone())).collect();
+                (batch, state.newest, files)
             };
             let newest_commit = batch.frames.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
             let newest_sequence = batch.frames.last().expect("not empty").sequence;
-            let result = self.write(&batch, &segments, &mut bytes);
+            let result = self.write(&batch, &files, &mut bytes);
             let mut state = self.state.lock();
             state.writing = false;
             batch.clear();
@@ -499,7 +513,7 @@ impl LogManager {
     fn write(
         &self,
         batch: &Queue,
-        segments: &[(usize, Arc<Mutex<Segment>>)],
+        files: &[(usize, Arc<dyn StorageFile>)],
         bytes: &mut Vec<u8>,
     ) -> std::io::Result<()> {
         let synced = self.synced_sequence.load(Ordering::Relaxed);
@@ -526,7 +540,7 @@ impl LogManager {
                     },
                 );
             }
-            let file = segments.iter().find(|(i, _)| *i == index).expect("the frame's segment").1.lock().file.clone();
+            let (_, file) = files.iter().find(|(i, _)| *i == index).expect("the frame's segment");
             file.write_all_at(bytes, frames[at].offset)?;
             file.sync()?;
             self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
