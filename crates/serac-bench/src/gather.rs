@@ -1,17 +1,20 @@
-//! Transformation of hot blocks into Arrow, with more and more empty slots (figure 12 of the paper): the gather in each format, Snapshot, In-Place.
+//! Transformation of hot blocks into Arrow, with more and more empty slots (figure 12 of the paper): Hybrid-Gather in `view` and `utf8` format,
+//! Hybrid-Compress (`dictionary`), Snapshot, In-Place, all on one thread.
 //!
-//! Blocks are filled by transactional inserts, then random rows are deleted. *Gather* is `freeze_table`, from hot to frozen, published. *Snapshot* reads
-//! each block row by row in a transaction and appends to Arrow builders. *In-Place* writes every variable-length value (every value, if there are none)
-//! anew by transactional updates, a transaction per block.
+//! Blocks are filled by transactional inserts, then random rows are deleted. The hybrid algorithm is *compaction*, which moves rows together,
+//! *collection* of the versions that the moves leave, and the *gather* of the blocks that are left, from hot to frozen, published. *Snapshot* reads each
+//! block row by row in a transaction and appends to Arrow builders. *In-Place* writes every variable-length value (every value, if there are none) anew by
+//! transactional updates, a transaction per block. Milliseconds are per block of the table before compaction.
 
-use crate::report::Report;
-use crate::setup::{open, text};
+use crate::report::{Report, median};
+use crate::setup::{OneTable, text};
 use arrow::array::{ArrayRef, Int64Builder, RecordBatch, StringBuilder};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serac_storage::compact::NobodyFollows;
 use serac_storage::{
-    BlockNo, ColumnId, ColumnSchema, ColumnType, DataTable, Durability, FreezeFormat, RowBuffer, RowId, Slot, Storage,
-    TableSchema, Value,
+    BlockNo, ColumnId, ColumnSchema, ColumnType, CompactionGroups, DataTable, FreezeFormat, RowBuffer, RowId, Slot,
+    Storage, StorageOptions, TableId, TableSchema, Value,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -31,6 +34,22 @@ pub struct GatherArguments {
     /// Different texts; 0 for all different.
     #[arg(long, default_value_t = 0)]
     words: u32,
+    /// Gather blocks as they are.
+    #[arg(long)]
+    without_compaction: bool,
+}
+
+/// The phases of the hybrid algorithm, in milliseconds per block.
+struct Phases {
+    compaction: f64,
+    collection: f64,
+    gather: f64,
+}
+
+impl Phases {
+    fn total(&self) -> f64 {
+        self.compaction + self.collection + self.gather
+    }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
@@ -65,7 +84,11 @@ impl GatherArguments {
     }
 
     fn fill(&self, empty: u32) -> Result<(Arc<Storage>, Arc<DataTable>), String> {
-        let (storage, table) = open(None, Durability::Off, &self.schema())?;
+        let compaction = if self.without_compaction { CompactionGroups::Off } else { CompactionGroups::Adaptive };
+        let options = StorageOptions { freeze_after: None, gc_threads: 0, compaction, ..Default::default() };
+        let (storage, _) = Storage::open(options, &mut OneTable(self.schema())).map_err(text)?;
+        storage.set_follower(Arc::new(NobodyFollows));
+        let table = storage.create_table(TableId(1), "t", self.schema()).map_err(text)?;
         let rows = u64::from(self.blocks) * u64::from(table.layout().slot_count());
         let mut rng = StdRng::seed_from_u64(7);
         let (mut first, mut second) = (String::new(), String::new());
@@ -96,6 +119,32 @@ impl GatherArguments {
         settle(&storage);
         Ok((storage, table))
     }
+
+    fn hybrid(&self, storage: &Storage, table: &Arc<DataTable>, format: FreezeFormat) -> Result<Phases, String> {
+        let blocks = f64::from(table.block_count());
+        let rows = table.approximate_rows();
+        table.set_freeze_format(format);
+        let mut times = Vec::new();
+        let mut timed = |phase: &dyn Fn() -> Result<(), String>| {
+            let started = Instant::now();
+            phase()?;
+            times.push(started.elapsed().as_secs_f64() * 1e3 / blocks);
+            Ok::<_, String>(())
+        };
+        timed(&|| storage.compact_table(table).map(drop).map_err(text))?;
+        timed(&|| {
+            settle(storage);
+            Ok(())
+        })?;
+        timed(&|| match storage.freeze_table(table, Duration::from_secs(60)) {
+            (frozen, blocks) if frozen < blocks => Err(format!("{frozen} of {blocks} blocks froze")),
+            _ => Ok(()),
+        })?;
+        if table.approximate_rows() != rows {
+            return Err("rows were lost".into());
+        }
+        Ok(Phases { compaction: times[0], collection: times[1], gather: times[2] })
+    }
 }
 
 /// Collects all versions.
@@ -104,15 +153,6 @@ fn settle(storage: &Storage) {
     while storage.metrics().gc_backlog > 0 && started.elapsed() < Duration::from_secs(30) {
         storage.run_gc();
     }
-}
-
-/// Milliseconds per block.
-fn gather(storage: &Storage, table: &Arc<DataTable>, format: FreezeFormat) -> Result<f64, String> {
-    table.set_freeze_format(format);
-    let started = Instant::now();
-    let (frozen, blocks) = storage.freeze_table(table, Duration::from_secs(60));
-    let time = started.elapsed().as_secs_f64() * 1e3;
-    if frozen < blocks { Err(format!("{frozen} of {blocks} blocks froze")) } else { Ok(time / f64::from(blocks)) }
 }
 
 /// Milliseconds per block.
@@ -186,24 +226,33 @@ fn in_place(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
 
 pub fn run(arguments: &GatherArguments, report: &mut Report) -> Result<(), String> {
     report.note(format!("{arguments:?}; milliseconds per block"));
+    // What the process does for the first time is not measured.
+    let warm_up = GatherArguments { blocks: 8, words: 0, empty: Vec::new(), ..*arguments };
+    let (storage, table) = warm_up.fill(20)?;
+    warm_up.hybrid(&storage, &table, FreezeFormat::View)?;
+    drop((storage, table));
     for &empty in &arguments.empty {
+        let hybrid = |format| {
+            let (storage, table) = arguments.fill(empty)?;
+            arguments.hybrid(&storage, &table, format)
+        };
+        let view = hybrid(FreezeFormat::View)?;
+        let utf8 = hybrid(FreezeFormat::Utf8)?;
+        let dictionary = hybrid(FreezeFormat::Dictionary)?;
         let (storage, table) = arguments.fill(empty)?;
         let snapshot = snapshot(&storage, &table)?;
-        let view = gather(&storage, &table, FreezeFormat::View)?;
-        drop((storage, table));
-        let (storage, table) = arguments.fill(empty)?;
-        let utf8 = gather(&storage, &table, FreezeFormat::Utf8)?;
-        drop((storage, table));
-        let (storage, table) = arguments.fill(empty)?;
-        let dictionary = gather(&storage, &table, FreezeFormat::Dictionary)?;
-        drop((storage, table));
-        let (storage, table) = arguments.fill(empty)?;
         let in_place = in_place(&storage, &table)?;
+        let of_three = |phase: fn(&Phases) -> f64| median([&view, &utf8, &dictionary].map(phase).to_vec());
         report.row(&[
             ("empty %", json!(empty)),
-            ("gather, view", json!(view)),
-            ("gather, utf8", json!(utf8)),
-            ("compress, dictionary", json!(dictionary)),
+            ("compaction", json!(of_three(|phases| phases.compaction))),
+            ("collection", json!(of_three(|phases| phases.collection))),
+            ("gather, view", json!(view.gather)),
+            ("gather, utf8", json!(utf8.gather)),
+            ("compress, dictionary", json!(dictionary.gather)),
+            ("hybrid, view", json!(view.total())),
+            ("hybrid, utf8", json!(utf8.total())),
+            ("hybrid, dictionary", json!(dictionary.total())),
             ("snapshot", json!(snapshot)),
             ("in place", json!(in_place)),
         ]);

@@ -1,6 +1,8 @@
 //! One block: a writer, the freezer and a reader. No write is lost, whether the writer comes before cooling, pre-empts it, waits for the gather, or thaws.
+//! And the block's memory, which its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any more.
 #![cfg(loom)]
 
+use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -145,5 +147,74 @@ fn no_write_is_lost_to_freezing() {
         assert!(start < committed || seen == NEW, "started at {start}, committed at {committed}");
         freezer.join().unwrap();
         assert_eq!(table.read(), NEW);
+    });
+}
+
+/// The memory of a block with one slot, whose row was deleted: one version, and a value in the heap.
+struct Memory {
+    temperature: AtomicUsize,
+    versioned: AtomicUsize,
+    latch: Mutex<()>,
+    /// The view in the slot: written under the latch; who has the frozen block reads it like any memory.
+    view: UnsafeCell<usize>,
+}
+
+// SAFETY: loom checks every access to the cell.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// `GarbageCollector::prune`: the version has been taken off the chain.
+    fn collect(&self) {
+        {
+            let _latch = self.latch.lock().unwrap();
+            // SAFETY: checked by loom.
+            self.view.with_mut(|view| unsafe { *view = 0 });
+        }
+        self.versioned.fetch_sub(1, Release);
+    }
+    /// A step of `vacuum::run`.
+    fn vacuum(&self) {
+        let _latch = self.latch.lock().unwrap();
+        if self.temperature.load(Acquire) != FREEZING {
+            // SAFETY: checked by loom.
+            self.view.with_mut(|view| unsafe { *view += 1 });
+        }
+    }
+    /// `DataTable::freeze_cooled`, and a reader of the frozen block.
+    fn freeze(&self) {
+        self.temperature.compare_exchange(HOT, FREEZING, AcqRel, Acquire).expect("no writer is about");
+        drop(self.latch.lock().unwrap());
+        if self.versioned.load(Acquire) > 0 {
+            self.temperature.compare_exchange(FREEZING, HOT, AcqRel, Acquire).expect("nobody else changes it");
+            return;
+        }
+        // SAFETY: checked by loom.
+        let first = self.view.with(|view| unsafe { *view });
+        thread::yield_now();
+        // SAFETY: checked by loom.
+        assert_eq!(first, self.view.with(|view| unsafe { *view }));
+    }
+}
+
+#[test]
+fn nobody_writes_to_the_memory_of_a_block_that_froze_in_place() {
+    loom::model(|| {
+        let memory = Arc::new(Memory {
+            temperature: AtomicUsize::new(HOT),
+            versioned: AtomicUsize::new(1),
+            latch: Mutex::new(()),
+            view: UnsafeCell::new(5),
+        });
+        let collector = {
+            let memory = memory.clone();
+            thread::spawn(move || memory.collect())
+        };
+        let vacuum = {
+            let memory = memory.clone();
+            thread::spawn(move || memory.vacuum())
+        };
+        memory.freeze();
+        collector.join().unwrap();
+        vacuum.join().unwrap();
     });
 }

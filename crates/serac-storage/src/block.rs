@@ -5,7 +5,7 @@
 //! seen torn. Which values are true for whom is the version column's business, described in [`crate::data_table`]; this module only
 //! promises that no access is undefined.
 
-use crate::block_memory::BlockMemory;
+use crate::block_memory::{BlockMemory, SparePages};
 use crate::error::Result;
 use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, HeapLatch, View};
@@ -15,9 +15,10 @@ use crate::racy::{prefetch, racy_copy};
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
-use arrow_buffer::{ArrowNativeType, MutableBuffer};
-use std::sync::Arc;
+use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn cell is possible; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,7 +131,12 @@ pub enum Temperature {
 /// A block that can be changed.
 #[derive(Debug)]
 pub struct HotBlock {
-    memory: BlockMemory,
+    /// Shared with the frozen form that the block has got, if it has.
+    memory: Arc<BlockMemory>,
+    /// Of the memory.
+    start: NonNull<u8>,
+    /// What the frozen form does not share.
+    spare: OnceLock<SparePages>,
     layout: Arc<BlockLayout>,
     heap: Arc<BlockHeap>,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
@@ -151,6 +157,17 @@ unsafe impl Send for HotBlock {}
 // SAFETY: as above.
 unsafe impl Sync for HotBlock {}
 
+impl Drop for HotBlock {
+    fn drop(&mut self) {
+        if let Some(spare) = self.spare.get()
+            && Arc::strong_count(&self.memory) > 1
+        {
+            // SAFETY: readers of the hot block are gone, and the frozen one uses other pages. Done once, as a block is dropped once.
+            unsafe { self.memory.give_back(spare) };
+        }
+    }
+}
+
 impl HotBlock {
     /// An empty block, to become number `no` of its table. All values count as valid until a NULL is written, so that rows without NULLs never touch a validity bitmap.
     pub fn new(layout: Arc<BlockLayout>, no: BlockNo) -> Self {
@@ -165,7 +182,9 @@ impl HotBlock {
             unsafe { memory.start().as_ptr().add(column.validity_offset).write_bytes(u8::MAX, layout.bitmap_bytes()) };
         }
         Self {
-            memory,
+            start: memory.start(),
+            memory: Arc::new(memory),
+            spare: OnceLock::new(),
             layout,
             heap: Arc::default(),
             versioned: AtomicU32::new(0),
@@ -255,7 +274,7 @@ impl HotBlock {
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < BLOCK_BYTES);
         // SAFETY: offsets come from the layout, which fits the block.
-        unsafe { self.memory.start().as_ptr().add(offset) }
+        unsafe { self.start.as_ptr().add(offset) }
     }
 
     #[inline]
@@ -526,6 +545,24 @@ impl HotBlock {
         assert!(offset + len <= BLOCK_BYTES);
         // SAFETY: in bounds; unchanged by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.at(offset), len) }
+    }
+
+    /// The memory at `offset`, of a block that nobody writes to any more, as a buffer of its own. It outlives the block.
+    ///
+    /// # Safety
+    /// Nobody writes to the range from now on.
+    pub(crate) unsafe fn lend(&self, offset: usize, len: usize) -> Buffer {
+        assert!(offset + len <= BLOCK_BYTES);
+        // SAFETY: in bounds, and alive as long as the buffer, which holds the memory; unchanged by the caller's promise.
+        unsafe { Buffer::from_custom_allocation(self.start.add(offset), len, self.memory.clone()) }
+    }
+    /// The block's memory.
+    pub(crate) fn memory(&self) -> &Arc<BlockMemory> {
+        &self.memory
+    }
+    /// Says, once, which pages nobody needs when the block is gone.
+    pub(crate) fn leave(&self, spare: SparePages) {
+        self.spare.set(spare).expect("a block freezes once");
     }
 
     /// The memory at `offset`, for filling a block that nobody else can reach yet.

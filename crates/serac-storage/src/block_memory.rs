@@ -3,10 +3,15 @@
 //! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The others come in pairs, each pair a *huge page* of
 //! the machine where the system has them: a tenth of the page faults while loading, and far fewer misses in the translation of addresses when
 //! rows are read or written here and there.
+//!
+//! A block that freezes lends parts of its memory to its frozen form, which outlive it ([`crate::frozen`]); the whole pages between them are given back to
+//! the system when the hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on the system is told to leave that
+//! huge page split: it would fill it up again.
 
 use crate::ids::BLOCK_BYTES;
 use parking_lot::Mutex;
 use std::alloc;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
 
+/// A block's memory is kept whole if at most this part of it could be given back: it can stay in a huge page then.
+pub const SPARE_PART: usize = 16;
 /// Alignment of a block's memory on ordinary pages.
 const PAGE_BYTES: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -23,7 +30,8 @@ const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a p
 static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of hot blocks' memory in this process: what is in use, and what is held but idle, as the half of a huge page whose other half is in use.
+/// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former selves; and what is held but idle, as the second half of a
+/// huge page before its first use.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -34,6 +42,8 @@ pub fn block_memory_bytes() -> (usize, usize) {
 struct Region {
     memory: NonNull<u8>,
     kind: RegionKind,
+    /// Bytes given back to the system. Relaxed: figures.
+    returned: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +69,7 @@ impl Region {
         let memory = unsafe { alloc::alloc_zeroed(single_layout()) };
         let memory = NonNull::new(memory).unwrap_or_else(|| alloc::handle_alloc_error(single_layout()));
         REGION_BYTES.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
-        Self { memory, kind: RegionKind::Single }
+        Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
     #[cfg(target_os = "linux")]
@@ -82,19 +92,43 @@ impl Region {
             libc::munmap(memory.add(HUGE_PAGE_BYTES).cast(), bytes - head - HUGE_PAGE_BYTES);
             libc::madvise(memory.cast(), HUGE_PAGE_BYTES, libc::MADV_HUGEPAGE);
             REGION_BYTES.fetch_add(HUGE_PAGE_BYTES, Ordering::Relaxed);
-            Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage })
+            Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage, returned: AtomicUsize::new(0) })
         }
     }
     #[cfg(not(target_os = "linux"))]
     fn huge_page() -> Option<Self> {
         None
     }
+
+    /// Gives whole pages back to the system; true if it took them. They read as zeros from now on.
+    ///
+    /// # Safety
+    /// The pages lie in the region, and nobody relies on what they hold.
+    #[cfg(target_os = "linux")]
+    unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a region that we have mapped.
+        let taken = unsafe {
+            if self.kind == RegionKind::HugePage {
+                libc::madvise(self.memory.as_ptr().cast(), HUGE_PAGE_BYTES, libc::MADV_NOHUGEPAGE);
+            }
+            libc::madvise(pages.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0
+        };
+        if taken {
+            self.returned.fetch_add(bytes, Ordering::Relaxed);
+            REGION_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+    #[cfg(not(target_os = "linux"))]
+    unsafe fn give_back(&self, _: NonNull<u8>, _: usize) -> bool {
+        false
+    }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         let bytes = if self.kind == RegionKind::Single { BLOCK_BYTES } else { HUGE_PAGE_BYTES };
-        REGION_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+        REGION_BYTES.fetch_sub(bytes - *self.returned.get_mut(), Ordering::Relaxed);
         // SAFETY: made in `single` or `huge_page`; the last block in it is gone.
         unsafe {
             match self.kind {
@@ -110,18 +144,21 @@ impl Drop for Region {
     }
 }
 
-/// The zeroed memory of one block.
+/// The memory of one block, zeroed at first.
 #[derive(Debug)]
 pub struct BlockMemory {
     start: NonNull<u8>,
     /// Keeps the memory alive.
-    _region: Arc<Region>,
+    region: Arc<Region>,
+    /// Bytes given back to the system.
+    returned: AtomicUsize,
 }
 
 // SAFETY: as for regions.
 unsafe impl Send for BlockMemory {}
 // SAFETY: as for regions.
 unsafe impl Sync for BlockMemory {}
+impl std::panic::RefUnwindSafe for BlockMemory {}
 
 /// The second halves of huge pages whose first half was given out.
 static SPARE_HALVES: Mutex<Vec<BlockMemory>> = Mutex::new(Vec::new());
@@ -143,12 +180,15 @@ impl BlockMemory {
                 let region = Arc::new(region);
                 // SAFETY: the region holds two blocks.
                 let second = unsafe { region.memory.add(BLOCK_BYTES) };
-                spares.push(Self { start: second, _region: region.clone() });
-                return Self { start: region.memory, _region: region };
+                spares.push(Self::part(second, region.clone()));
+                return Self::part(region.memory, region);
             }
         }
         let region = Arc::new(Region::single());
-        Self { start: region.memory, _region: region }
+        Self::part(region.memory, region)
+    }
+    fn part(start: NonNull<u8>, region: Arc<Region>) -> Self {
+        Self { start, region, returned: AtomicUsize::new(0) }
     }
 
     /// The first byte: 4096-byte aligned, with `BLOCK_BYTES` behind it.
@@ -156,11 +196,61 @@ impl BlockMemory {
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
+
+    /// Gives pages back to the system.
+    ///
+    /// # Safety
+    /// Nobody uses what `pages` hold any more, and they were not given back before.
+    pub unsafe fn give_back(&self, pages: &SparePages) {
+        for range in &pages.ranges {
+            // SAFETY: whole pages of this block's, by the construction of `SparePages`; unused by the caller's promise.
+            if unsafe { self.region.give_back(self.start.add(range.start), range.len()) } {
+                self.returned.fetch_add(range.len(), Ordering::Relaxed);
+                USED_BYTES.fetch_sub(range.len(), Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 impl Drop for BlockMemory {
     fn drop(&mut self) {
-        USED_BYTES.fetch_sub(BLOCK_BYTES, Ordering::Relaxed);
+        let held = BLOCK_BYTES - *self.returned.get_mut();
+        USED_BYTES.fetch_sub(held, Ordering::Relaxed);
+        if Arc::strong_count(&self.region) > 1 {
+            // SAFETY: the block's own half of the region, which nobody has any more.
+            if unsafe { self.region.give_back(self.start, BLOCK_BYTES) } {
+                // What had been given back before counts once.
+                let twice = BLOCK_BYTES - held;
+                self.region.returned.fetch_sub(twice, Ordering::Relaxed);
+                REGION_BYTES.fetch_add(twice, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The whole pages of a block's memory between the parts of it that are kept.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SparePages {
+    ranges: Vec<Range<usize>>,
+}
+
+impl SparePages {
+    /// The pages that no range of `kept` (offsets from the block's start) touches; none if they are too few to be worth it.
+    pub fn between(mut kept: Vec<Range<usize>>) -> Self {
+        kept.sort_unstable_by_key(|range| range.start);
+        kept.push(BLOCK_BYTES..BLOCK_BYTES);
+        let (mut end, mut ranges) = (0usize, Vec::new());
+        for range in kept {
+            let pages = end.next_multiple_of(PAGE_BYTES)..range.start / PAGE_BYTES * PAGE_BYTES;
+            end = end.max(range.end);
+            ranges.extend((!pages.is_empty()).then_some(pages));
+        }
+        let spare = Self { ranges };
+        if spare.bytes() <= BLOCK_BYTES / SPARE_PART { Self::default() } else { spare }
+    }
+    /// Bytes of the pages.
+    pub fn bytes(&self) -> usize {
+        self.ranges.iter().map(Range::len).sum()
     }
 }
 
@@ -182,6 +272,38 @@ mod tests {
             // SAFETY: as above.
             let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), BLOCK_BYTES) };
             assert!(bytes.iter().all(|byte| *byte == i as u8 + 1), "block {i}");
+        }
+    }
+
+    #[test]
+    fn spare_pages_lie_between_what_is_kept() {
+        let pages = |kept: &[(usize, usize)]| {
+            let spare = SparePages::between(kept.iter().map(|&(from, to)| from..to).collect());
+            spare.ranges.into_iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(pages(&[]), [(0, BLOCK_BYTES)]);
+        assert_eq!(pages(&[(300_000, 300_001), (10, 20)]), [(4096, 299_008), (303_104, BLOCK_BYTES)]);
+        assert_eq!(pages(&[(0, 4096), (4096, 8193)]), [(12_288, BLOCK_BYTES)]);
+        // A sixteenth is not worth it.
+        let sixteenth = BLOCK_BYTES / 16;
+        assert_eq!(pages(&[(sixteenth, BLOCK_BYTES)]), []);
+        assert_eq!(pages(&[(sixteenth + 4096, BLOCK_BYTES)]), [(0, sixteenth + 4096)]);
+    }
+
+    #[test]
+    fn pages_that_are_given_back_leave_the_others_as_they_are() {
+        for no in [0, SMALL_TABLE_BLOCKS] {
+            let block = BlockMemory::new(no);
+            // SAFETY: the block's own memory.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(block.start().as_ptr(), BLOCK_BYTES) };
+            bytes.fill(7);
+            let kept = [100..5_000, 700_000..800_000];
+            // SAFETY: nobody else has the memory.
+            unsafe { block.give_back(&SparePages::between(kept.to_vec())) };
+            assert!(kept.into_iter().all(|range| bytes[range].iter().all(|byte| *byte == 7)));
+            if cfg!(target_os = "linux") {
+                assert!(bytes[8_192..696_320].iter().chain(&bytes[802_816..]).all(|byte| *byte == 0));
+            }
         }
     }
 }

@@ -6,10 +6,11 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
-//! **What a frozen block is.** Not the hot block's memory in another state, as in the text, but a block of its own ([`FrozenBlock`]) that takes
-//! the hot one's place in the block table. So nothing that anybody holds ever changes: readers of the hot block go on reading what they have, and
-//! Arrow arrays lent out by a frozen block stay what they are when it is thawed; no writer waits for a reader, and there is no count of readers.
-//! It also gives back what only a hot block needs (version column, spare heap). The price is a copy of a block when it freezes and when it thaws.
+//! **What a frozen block is.** Not the hot block in another state, as in the text, but a block of its own ([`FrozenBlock`]) that takes the hot one's place in
+//! the block table. Its values lie where they lay, in memory that both share and that nobody writes to any more; a thaw copies them to new memory. So
+//! nothing that anybody holds ever changes: readers of the hot block go on reading what they have, and Arrow arrays lent out by a frozen block stay
+//! what they are when it is thawed; no writer waits for a reader, and there is no count of readers. What only a hot block needs (version column, spare
+//! heap) is given back when its last reader is gone.
 //!
 //! **Writers** look at the temperature before they touch a block, within their transaction:
 //! - hot: go on;
@@ -20,7 +21,8 @@
 //! **The freezer** sets cooling, then moves the clock and waits until every transaction that started before that has ended. A writer that looked while
 //! the block was still hot, and has been stalled since (the race of the text's figure 9), is one of those; one that started later has read the clock,
 //! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling to freezing, which fails if a writer has pre-empted it, and from
-//! then on nobody writes. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
+//! then on no transaction writes. A vacuum's step looks at the temperature under the heap's latch; a collector lets go of values before it takes the last
+//! version off. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
 //! gathered and published, or recycled if there is no row. Otherwise it is hot again.
 //!
 //! **Readers** pin an epoch, find the block in the table and copy from it (or keep an `Arc` of it). A reader that still holds the hot block after the

@@ -467,25 +467,24 @@ impl GarbageCollector {
         }
         let _latch = self.latch_of(row).lock();
         let mut gone: Vec<&UndoRecord> = Vec::new();
+        let mut emptied = false;
         if kind == UndoKind::Append {
-            let marker = block.append_marker().load(Ordering::Acquire);
-            // SAFETY: linked records are alive.
-            if let Some(record) = unsafe { marker.as_ref() }
-                && horizon.everyone_sees(record.timestamp())
-            {
-                // Release: pairs with the readers' Acquire. Only the collector clears the marker, under the latch.
-                block.append_marker().store(ptr::null_mut(), Ordering::Release);
-                gone.push(record);
-            }
+            // SAFETY: linked records are alive. Acquire: pairs with the Release that set the marker.
+            let record = unsafe { block.append_marker().load(Ordering::Acquire).as_ref() };
+            gone.extend(record.filter(|record| horizon.everyone_sees(record.timestamp())));
         } else {
-            let head = block.version_head(row.slot());
-            horizon.prune_chain(head, &mut gone, || {
-                // Release: pairs with the Acquire fence of a bulk reader; lowered only after the head is null.
-                block.versioned().fetch_sub(1, Ordering::Release);
-            });
+            horizon.prune_chain(block.version_head(row.slot()), &mut gone, || emptied = true);
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
+        // Last: a block that is calm by these two may freeze in place, so nobody writes to it from here on. Release: pairs with the freezer's Acquire and
+        // the readers'; the count is lowered only after the head is null, and only the collector clears the marker, under the latch.
+        if emptied {
+            block.versioned().fetch_sub(1, Ordering::Release);
+        }
+        if kind == UndoKind::Append && !gone.is_empty() {
+            block.append_marker().store(ptr::null_mut(), Ordering::Release);
+        }
         for record in gone {
             if let Some(context) = record.mark_unlinked() {
                 self.retire(ContextPtr(context), run);

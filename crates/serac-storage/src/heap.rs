@@ -150,8 +150,9 @@ fn heap_view(value: &[u8], chunk: usize, offset: usize) -> View {
 pub(crate) const fn is_in_heap(view: View) -> bool {
     view_len(view) > INLINE_BYTES
 }
+/// The number of the heap buffer that a view of a long value names.
 #[inline]
-const fn chunk_of(view: View) -> usize {
+pub(crate) const fn chunk_of(view: View) -> usize {
     (view >> 64) as u32 as usize
 }
 #[inline]
@@ -391,6 +392,22 @@ impl HeapLatch<'_> {
         let copy = self.append(chunk.slice(offset_of(view), view_len(view)));
         self.release(view);
         copy
+    }
+
+    /// Copies the values that `views` name, each given with the number of its slot, to chunks of their own, and says the view of each copy, which names it in
+    /// place of the other.
+    pub fn gather(&mut self, views: &[(u32, View)], mut redirect: impl FnMut(u32, View)) {
+        self.seal();
+        let chunks: Vec<_> = self.state.chunks.iter().map(|entry| entry.chunk.clone()).collect();
+        let mut rest: usize = views.iter().map(|(_, view)| view_len(*view)).sum();
+        for &(slot, view) in views {
+            let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
+            let value = chunk.slice(offset_of(view), view_len(view));
+            redirect(slot, self.append_expecting(value, rest));
+            rest -= value.len();
+        }
+        views.iter().for_each(|(_, view)| self.release(*view));
+        self.seal();
     }
 
     /// Live bytes of every chunk, for checks.

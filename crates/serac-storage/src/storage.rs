@@ -137,9 +137,9 @@ pub struct StorageMetrics {
     pub log_bytes_written: u64,
     /// Syncs of the log.
     pub log_syncs: u64,
-    /// Bytes of hot blocks' memory in this process.
+    /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their former selves.
     pub block_memory_bytes: usize,
-    /// Bytes held besides, as halves of huge pages whose other half is in use.
+    /// Bytes held besides, as halves of huge pages that are not used yet.
     pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.
     pub tables: Vec<(TableId, String, TableMetrics)>,

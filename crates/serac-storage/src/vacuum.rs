@@ -18,7 +18,7 @@
 //! emptied. Since no version tells of the change, bulk copies, which may be torn, are checked against the heap's count of redirections.
 //!
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the freezer takes the latch once before it gathers, so that no
-//! step is under way.
+//! step is under way. The gather redirects views in the same way ([`crate::frozen`]).
 
 use crate::block::{Block, HotBlock, Temperature};
 use crate::heap::{BlockHeap, HeapLatch};
@@ -93,13 +93,13 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
 }
 
 /// The latch, while views are redirected.
-struct Step<'h> {
+pub(crate) struct Step<'h> {
     heap: &'h BlockHeap,
-    latch: HeapLatch<'h>,
+    pub(crate) latch: HeapLatch<'h>,
 }
 
 impl<'h> Step<'h> {
-    fn new(heap: &'h Arc<BlockHeap>) -> Self {
+    pub(crate) fn new(heap: &'h Arc<BlockHeap>) -> Self {
         let latch = heap.latch();
         // Relaxed: changed under the latch only; the fence keeps the redirections behind it. Pairs with the Acquire fence behind a bulk copy.
         heap.redirections().fetch_add(1, Ordering::Relaxed);

@@ -85,6 +85,20 @@ impl FrozenColumn {
         values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
     }
 
+    /// Values of a fixed width or views: what may lie in the hot block's memory.
+    pub(super) fn values_buffer(&self) -> Option<&Buffer> {
+        match &self.encoding {
+            Encoding::Plain(values) | Encoding::Views { views: values, .. } => Some(values),
+            Encoding::Offsets(_) | Encoding::Dictionary(_) => None,
+        }
+    }
+    /// Copies that.
+    pub(super) fn detach(&mut self) {
+        if let Encoding::Plain(values) | Encoding::Views { views: values, .. } = &mut self.encoding {
+            *values = Buffer::from_slice_ref(values.as_slice());
+        }
+    }
+
     /// All of the column's memory.
     pub(super) fn buffers(&self) -> Vec<&Buffer> {
         let mut buffers = match &self.encoding {

@@ -1,26 +1,25 @@
-//! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one.
+//! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one, in place.
 //!
-//! Values of a fixed width, validity and views are copied into one allocation. The bytes of long values are copied only where that gains something: a heap
-//! chunk of the hot block that is nearly full of one column's living values is taken over as it is, since chunks never change and live as long as
-//! anybody holds them. What lies in other chunks goes, without the garbage, to a heap of the column's own.
+//! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's memory, which nobody writes to any more (see
+//! [`crate::freeze`]). Bitmaps are copied. The bytes of long values are copied only where that gains something: a heap chunk that is nearly full of one
+//! column's living values is taken over as it is, since chunks never change and live as long as anybody holds them. What lies in other chunks goes,
+//! without the garbage, to a chunk of the column's own, and the views are redirected to that as a vacuum redirects them ([`crate::vacuum`]): readers of the
+//! hot block may still be copying. Numbers of chunks that a column does not name are empty buffers of its heap.
 
 use super::column::{Encoding, FrozenColumn};
-use super::strings::Viewed;
-use super::{FreezeFormat, FrozenBlock, zone_of};
-use crate::block::HotBlock;
-use crate::heap::{INLINE_BYTES, View, view_len};
-use crate::layout::{REGION_ALIGNMENT, bitmap_bytes, value_bytes};
+use super::strings::{Viewed, views_of};
+use super::{FreezeFormat, FrozenBlock, KeptMemory, zone_of};
+use crate::block::{Cell, HotBlock};
+use crate::block_memory::SparePages;
+use crate::heap::{View, chunk_of, is_in_heap, view_len, view_of};
+use crate::ids::{ColumnId, Slot};
+use crate::layout::{bitmap_bytes, value_bytes};
 use crate::types::{PhysicalType, TableSchema};
-use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use crate::vacuum::Step;
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
-/// Bytes after which a gathered heap goes on in another buffer: a view's offset has 32 bits.
-const HEAP_BUFFER_BYTES: usize = 1 << 30;
-/// A chunk is taken over if at most this part of it would be garbage for the column.
+/// A heap buffer is taken over if at most this part of it would be garbage for the column.
 const CHUNK_GARBAGE: usize = 16;
-
-fn align(bytes: usize) -> usize {
-    bytes.next_multiple_of(REGION_ALIGNMENT)
-}
 
 /// The bits of `bitmap` as a buffer of its own.
 fn bits_of(bitmap: &[u8], len: usize) -> BooleanBuffer {
@@ -30,7 +29,7 @@ fn bits_of(bitmap: &[u8], len: usize) -> BooleanBuffer {
 impl FrozenBlock {
     /// Gathers what `block` holds into the target format.
     ///
-    /// The caller has made sure that nobody writes and that no row has a version (see [`crate::freeze`]).
+    /// The caller has made sure that nobody writes, now or later, and that no row has a version (see [`crate::freeze`]).
     pub(crate) fn gather(block: &HotBlock, schema: &TableSchema, format: FreezeFormat) -> Self {
         let layout = block.layout();
         // Empty slots behind the last row are not kept; a thaw makes them free.
@@ -38,7 +37,7 @@ impl FrozenBlock {
         let last = words.iter().rposition(|word| *word != 0);
         let limit = last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros());
         let rows = limit as usize;
-        // SAFETY: nobody writes to a block that is freezing.
+        // SAFETY: nobody writes to a block that is freezing, but `gather_views`, which has no such slice.
         let settled = |offset: usize, bytes: usize| unsafe { block.settled(offset, bytes) };
         let presence = bits_of(settled(layout.allocation_offset(), bitmap_bytes(rows)), rows);
         let presence = (presence.count_set_bits() < rows).then_some(presence);
@@ -51,42 +50,32 @@ impl FrozenBlock {
             });
             (nulls.null_count() > 0).then_some(nulls)
         };
-        let nulls: Vec<Option<NullBuffer>> = layout.columns().iter().map(|c| nulls_of(c.validity_offset)).collect();
-        let (heap, capacities) = (block.heap().buffers(), block.heap().capacities());
-
-        // What keeps its physical form goes into one allocation.
-        let total = layout.columns().iter().map(|c| align(value_bytes(c.physical, rows))).sum();
-        let mut values = MutableBuffer::with_capacity(total);
-        let mut places = Vec::with_capacity(layout.columns().len());
-        for (column, nulls) in layout.columns().iter().zip(&nulls) {
-            let bytes = settled(column.value_offset, value_bytes(column.physical, rows));
-            let from = values.len();
-            let encoding = if column.physical == PhysicalType::View {
-                let holds = held(presence.as_ref(), nulls.as_ref());
-                let heap_bytes = heap.iter().map(|buffer| buffer.as_slice()).collect();
-                let viewed = Viewed { views: bytes.as_chunks().0, heap: heap_bytes, holds: holds.as_ref() };
-                encode(&viewed, format).map_err(|()| gather_views(&viewed, &heap, &capacities, &mut values))
-            } else {
-                values.extend_from_slice(bytes);
-                Err((Vec::new(), 0))
-            };
-            let len = values.len() - from;
-            values.resize(align(values.len()), 0);
-            places.push((from, len, encoding));
-        }
-        let values: Buffer = values.into();
-        let columns = places
-            .into_iter()
-            .zip(layout.columns().iter().zip(&schema.columns))
-            .zip(nulls)
-            .map(|(((from, len, encoding), (column, schema)), nulls)| {
-                let encoding = encoding.unwrap_or_else(|(heap, heap_bytes)| {
-                    let values = values.slice_with_length(from, len);
-                    match column.physical {
-                        PhysicalType::View => Encoding::Views { views: values, heap, heap_bytes },
-                        _ => Encoding::Plain(values),
-                    }
-                });
+        let mut kept = Vec::new();
+        let mut lend = |offset: usize, bytes: usize| {
+            kept.push(offset..offset + bytes);
+            // SAFETY: nobody writes to a block that is freezing, nor to one that was frozen.
+            unsafe { block.lend(offset, bytes) }
+        };
+        let columns = layout.column_ids().zip(layout.columns()).zip(&schema.columns);
+        let columns = columns
+            .map(|((id, column), schema)| {
+                let nulls = nulls_of(column.validity_offset);
+                let (offset, bytes) = (column.value_offset, value_bytes(column.physical, rows));
+                let encoding = if column.physical == PhysicalType::View {
+                    let holds = held(presence.as_ref(), nulls.as_ref());
+                    let encoded = {
+                        let heap = block.heap().buffers();
+                        let heap = heap.iter().map(|buffer| buffer.as_slice()).collect();
+                        let views = settled(offset, bytes).as_chunks().0;
+                        encode(&Viewed { views, heap, holds: holds.as_ref() }, format)
+                    };
+                    encoded.unwrap_or_else(|()| {
+                        let (heap, heap_bytes) = gather_views(block, id, rows, holds.as_ref());
+                        Encoding::Views { views: lend(offset, bytes), heap, heap_bytes }
+                    })
+                } else {
+                    Encoding::Plain(lend(offset, bytes))
+                };
                 let zone = match &encoding {
                     Encoding::Plain(values) => zone_of(schema.column_type, values, nulls.as_ref(), presence.as_ref()),
                     _ => None,
@@ -94,7 +83,11 @@ impl FrozenBlock {
                 FrozenColumn { physical: column.physical, encoding, nulls, zone }
             })
             .collect();
-        Self { format, limit, presence, columns, thaws: block.thaws(), source: None }
+        let kept_bytes = kept.iter().map(std::ops::Range::len).sum::<usize>();
+        let spare = SparePages::between(kept);
+        let kept = (kept_bytes > 0).then(|| KeptMemory::new(block.memory().clone(), kept_bytes, &spare));
+        block.leave(spare);
+        Self { format, limit, presence, columns, thaws: block.thaws(), source: None, kept }
     }
 
     /// The same rows in the target format; columns that have the encoding already are shared. They have been [`check`](Self::check)ed.
@@ -110,19 +103,19 @@ impl FrozenBlock {
                 heap: column.heap().iter().map(|buffer| buffer.as_slice()).collect(),
                 holds: holds.as_ref(),
             };
-            let encoding = encode(&viewed, format).unwrap_or_else(|()| {
-                if matches!(column.encoding, Encoding::Views { .. }) {
-                    return column.encoding.clone();
-                }
-                let capacities: Vec<usize> = column.heap().iter().map(Buffer::len).collect();
-                let mut views = MutableBuffer::with_capacity(views.len());
-                let (heap, heap_bytes) = gather_views(&viewed, column.heap(), &capacities, &mut views);
-                Encoding::Views { views: views.into(), heap, heap_bytes }
+            let encoding = encode(&viewed, format).unwrap_or_else(|()| match &column.encoding {
+                Encoding::Views { .. } => column.encoding.clone(),
+                _ => to_views(&viewed, column.heap()),
             });
             FrozenColumn { encoding, ..column.clone() }
         };
-        let columns = self.columns.iter().map(reencoded).collect();
-        Self { format, limit: self.limit, presence: self.presence.clone(), columns, thaws: self.thaws, source: None }
+        let mut columns: Vec<FrozenColumn> = self.columns.iter().map(reencoded).collect();
+        let kept = self.kept.as_ref().and_then(|kept| kept.after(&self.columns, &columns));
+        if self.kept.is_some() && kept.is_none() {
+            columns.iter_mut().for_each(FrozenColumn::detach);
+        }
+        let presence = self.presence.clone();
+        Self { format, limit: self.limit, presence, columns, thaws: self.thaws, source: None, kept }
     }
 }
 
@@ -145,79 +138,223 @@ fn encode(viewed: &Viewed<'_>, format: FreezeFormat) -> Result<Encoding, ()> {
     .ok_or(())
 }
 
-/// What becomes of a chunk of the hot block's heap.
-#[derive(Clone, Copy)]
-enum Chunk {
-    /// The column keeps it, under this number.
-    Taken(u32),
-    /// Its living values are copied.
-    Copied,
+/// Values whose bytes lie in one buffer, as views of them or of a copy.
+fn to_views(viewed: &Viewed<'_>, heap: &[Buffer]) -> Encoding {
+    let long = viewed.long_bytes();
+    let views = |copy: &mut Option<Vec<u8>>| {
+        let view = |i: usize| {
+            let view = View::from_le_bytes(viewed.views[i]);
+            match copy {
+                _ if !viewed.holds(i) => 0,
+                Some(copy) if is_in_heap(view) => {
+                    let copied = view_of(viewed.value(i), 0, copy.len());
+                    copy.extend_from_slice(viewed.value(i));
+                    copied
+                }
+                _ => view,
+            }
+        };
+        views_of((0..viewed.views.len()).map(view))
+    };
+    let bytes = heap.iter().map(Buffer::len).sum::<usize>();
+    if bytes.saturating_sub(long) <= bytes / CHUNK_GARBAGE {
+        return Encoding::Views { views: views(&mut None), heap: heap.to_vec(), heap_bytes: bytes };
+    }
+    let mut copy = Some(Vec::with_capacity(long));
+    let views = views(&mut copy);
+    let heap = copy.into_iter().filter(|copy| !copy.is_empty()).map(Buffer::from).collect();
+    Encoding::Views { views, heap, heap_bytes: long }
 }
 
-/// Appends the views to `out`, made to name the heap that is returned with the memory it occupies. Slots without a value get an empty view.
+/// Makes a variable-length column of a block that is freezing name chunks of its own only, which are returned with the memory they occupy. Slots without a
+/// value get an empty view.
 fn gather_views(
-    viewed: &Viewed<'_>,
-    chunks: &[Buffer],
-    capacities: &[usize],
-    out: &mut MutableBuffer,
+    block: &HotBlock,
+    column: ColumnId,
+    rows: usize,
+    holds: Option<&BooleanBuffer>,
 ) -> (Vec<Buffer>, usize) {
-    let mut living = vec![0usize; chunks.len()];
-    for i in 0..viewed.views.len() {
-        let view = View::from_le_bytes(viewed.views[i]);
-        if view_len(view) > INLINE_BYTES && viewed.holds(i) {
-            living[(view >> 64) as u32 as usize] += view_len(view);
+    let offset = block.layout().column(column).value_offset;
+    // SAFETY: nobody writes to a block that is freezing, but this function, which has no such slice then.
+    let views =
+        || unsafe { block.settled(offset, 16 * rows) }.as_chunks::<16>().0.iter().map(|v| View::from_le_bytes(*v));
+    let holds = |slot: usize| holds.is_none_or(|holds| holds.value(slot));
+    let capacities = block.heap().capacities();
+    let mut living = vec![0usize; capacities.len()];
+    let mut stale = Vec::new();
+    for (slot, view) in views().enumerate() {
+        if !holds(slot) {
+            stale.extend((view != 0).then_some(Slot(slot as u32)));
+        } else if is_in_heap(view) {
+            living[chunk_of(view)] += view_len(view);
         }
     }
-    let (mut heap, mut heap_bytes, mut copied) = (Vec::new(), 0, 0);
-    let fates: Vec<Chunk> = (0..chunks.len())
-        .map(|i| {
-            if living[i] > 0 && capacities[i].saturating_sub(living[i]) <= capacities[i] / CHUNK_GARBAGE {
-                heap.push(chunks[i].clone());
-                heap_bytes += capacities[i];
-                return Chunk::Taken(heap.len() as u32 - 1);
-            }
-            copied += living[i];
-            Chunk::Copied
-        })
-        .collect();
-    let from = out.len();
-    out.extend_from_slice(viewed.views.as_flattened());
-    let unchanged = |(i, fate): (usize, &Chunk)| match fate {
-        Chunk::Taken(no) => *no as usize == i,
-        Chunk::Copied => living[i] == 0,
+    let is_taken = |chunk: usize| {
+        living[chunk] > 0 && capacities[chunk].saturating_sub(living[chunk]) <= capacities[chunk] / CHUNK_GARBAGE
     };
-    if viewed.holds.is_none() && fates.iter().enumerate().all(unchanged) {
-        return (heap, heap_bytes);
+    let mut named: Vec<bool> = (0..living.len()).map(is_taken).collect();
+    if !stale.is_empty() || living.iter().zip(&named).any(|(living, named)| *living > 0 && !named) {
+        let scattered: Vec<(u32, View)> = views()
+            .enumerate()
+            .filter(|&(slot, view)| is_in_heap(view) && holds(slot) && !named[chunk_of(view)])
+            .map(|(slot, view)| (slot as u32, view))
+            .collect();
+        let mut step = Step::new(block.heap());
+        for slot in stale {
+            if let Some(view) = block.view(column, slot) {
+                step.latch.release(view);
+            }
+            block.write_cell(column, slot, Cell { bits: 0, ..block.read_cell(column, slot) });
+        }
+        step.latch.gather(&scattered, |slot, view| {
+            named.resize(named.len().max(chunk_of(view) + 1), false);
+            named[chunk_of(view)] = true;
+            block.redirect(column, Slot(slot), view);
+        });
     }
-    // Copied values go behind the chunks that were taken.
-    let mut full = Vec::new();
-    let mut current: Vec<u8> = Vec::with_capacity(copied.min(HEAP_BUFFER_BYTES));
-    for (i, bytes) in out.as_slice_mut()[from..].as_chunks_mut::<16>().0.iter_mut().enumerate() {
-        let view = View::from_le_bytes(*bytes);
-        if !viewed.holds(i) {
-            *bytes = [0; 16];
-        } else if view_len(view) > INLINE_BYTES {
-            // Length and prefix stay.
-            let stays = view & View::from(u64::MAX);
-            let view = match fates[(view >> 64) as u32 as usize] {
-                Chunk::Taken(no) => stays | View::from(no) << 64 | view >> 96 << 96,
-                Chunk::Copied => {
-                    if !current.is_empty() && current.len() + view_len(view) > HEAP_BUFFER_BYTES {
-                        copied -= current.len();
-                        full.push(std::mem::replace(&mut current, Vec::with_capacity(copied.min(HEAP_BUFFER_BYTES))));
-                    }
-                    let (no, offset) = (heap.len() + full.len(), current.len());
-                    current.extend_from_slice(viewed.value(i));
-                    stays | (no as View) << 64 | (offset as View) << 96
-                }
-            };
-            *bytes = view.to_le_bytes();
+    let (chunks, capacities) = (block.heap().buffers(), block.heap().capacities());
+    let last = named.iter().rposition(|named| *named).map_or(0, |last| last + 1);
+    let none = Buffer::from(&[] as &[u8]);
+    let heap = (0..last).map(|chunk| if named[chunk] { chunks[chunk].clone() } else { none.clone() }).collect();
+    (heap, (0..last).filter(|&chunk| named[chunk]).map(|chunk| capacities[chunk]).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::BlockNo;
+    use crate::layout::BlockLayout;
+    use crate::types::{ColumnSchema, ColumnType};
+    use crate::value::Value;
+    use arrow_array::Array;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    fn schema() -> TableSchema {
+        let types = [ColumnType::Int64, ColumnType::Utf8, ColumnType::Boolean, ColumnType::Utf8];
+        let column = |(i, &column_type): (usize, &ColumnType)| ColumnSchema {
+            name: format!("c{i}"),
+            column_type,
+            nullable: true,
+        };
+        TableSchema { columns: types.iter().enumerate().map(column).collect() }
+    }
+
+    /// The value of a slot and column: NULL, in the view, or in the heap.
+    fn text(slot: u32, column: u32, round: u32) -> Option<String> {
+        match (slot * 7 + column) % 10 {
+            0 => None,
+            1 | 2 => Some(format!("s{slot}")),
+            _ => Some(format!("value {round} of slot {slot} in column {column}")),
         }
     }
-    full.push(current);
-    for buffer in full.into_iter().filter(|buffer| !buffer.is_empty()) {
-        heap_bytes += buffer.capacity();
-        heap.push(buffer.into());
+
+    /// A block of `rows` slots of which `empty` of a hundred hold no row, and the values of the others. Every value of a slot is written `rounds` times.
+    fn block(rows: u32, empty: u32, rounds: u32, rng: &mut StdRng) -> (HotBlock, Vec<bool>) {
+        let block = HotBlock::new(Arc::new(BlockLayout::new(&schema()).unwrap()), BlockNo(9));
+        let present: Vec<bool> = (0..rows).map(|_| rng.random_range(0..100) >= empty).collect();
+        for round in 0..rounds {
+            for slot in 0..rows {
+                let texts = [1, 3].map(|column| text(slot, column, round));
+                let text = |i: usize| texts[i].as_ref().map_or(Value::Null, |text| Value::Bytes(text.as_bytes()));
+                let values = [Value::Int64(slot.into()), text(0), Value::Bool(slot % 3 == 0), text(1)];
+                let mut latch = block.latch_heap(block.layout().column_ids());
+                for (column, value) in values.iter().enumerate() {
+                    block.release_view(ColumnId(column as u16), Slot(slot), &mut latch);
+                    block.write_value(ColumnId(column as u16), Slot(slot), value, &mut latch);
+                }
+                block.set_present(Slot(slot), true);
+            }
+        }
+        for slot in (0..rows).filter(|slot| !present[*slot as usize]) {
+            block.set_present(Slot(slot), false);
+            block.release_row(Slot(slot));
+        }
+        block.insert_cursor().store(rows, Ordering::Release);
+        (block, present)
     }
-    (heap, heap_bytes)
+
+    fn check(frozen: &FrozenBlock, present: &[bool], round: u32) {
+        let arrays = frozen.arrays(&schema());
+        arrays.iter().for_each(|array| array.to_data().validate_full().unwrap());
+        assert_eq!(frozen.rows() as usize, present.iter().filter(|present| **present).count());
+        let mut bytes = Vec::new();
+        for slot in (0..present.len() as u32).filter(|slot| present[*slot as usize]) {
+            assert!(frozen.is_present(Slot(slot)));
+            assert_eq!(frozen.read_cell(ColumnId(0), Slot(slot)), Cell { null: false, bits: slot.into() });
+            assert_eq!(frozen.read_cell(ColumnId(2), Slot(slot)).bits, u128::from(slot % 3 == 0));
+            for column in [1, 3] {
+                let cell = frozen.read_cell(ColumnId(column), Slot(slot));
+                let wanted = text(slot, column.into(), round);
+                assert_eq!(cell.null, wanted.is_none());
+                if let Some(wanted) = wanted {
+                    bytes.clear();
+                    frozen.read_view(ColumnId(column), cell.bits, &mut bytes);
+                    assert_eq!(bytes, wanted.as_bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_stay_where_they_are_and_outlive_the_hot_block() {
+        let mut rng = StdRng::seed_from_u64(1);
+        for (rows, empty, rounds) in
+            [(1, 0, 1), (1_000, 0, 1), (20_000, 0, 1), (20_000, 3, 2), (20_000, 60, 1), (700, 95, 5)]
+        {
+            for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
+                let (hot, present) = block(rows, empty, rounds, &mut rng);
+                let present = &present[..present.iter().rposition(|present| *present).map_or(0, |last| last + 1)];
+                if present.is_empty() {
+                    continue;
+                }
+                let place = hot.layout().column(ColumnId(0)).value_offset;
+                // SAFETY: nobody writes to the block.
+                let values = unsafe { hot.settled(place, 8) }.as_ptr();
+                let frozen = FrozenBlock::gather(&hot, &schema(), format);
+                assert_eq!(frozen.columns[0].values_buffer().unwrap().as_ptr(), values, "not copied");
+                check(&frozen, present, rounds - 1);
+                // A reader of the hot block finds the same.
+                let mut bytes = Vec::new();
+                for slot in (0..present.len() as u32).filter(|slot| present[*slot as usize]) {
+                    if let (Some(view), Some(wanted)) = (hot.view(ColumnId(3), Slot(slot)), text(slot, 3, rounds - 1)) {
+                        bytes.clear();
+                        hot.read_view(view, &mut bytes);
+                        assert_eq!(bytes, wanted.as_bytes());
+                    }
+                }
+                drop(hot);
+                check(&frozen, present, rounds - 1);
+                // The other formats, and back; what is lent out stays.
+                let lent = frozen.arrays(&schema());
+                let mut again = frozen;
+                for format in [FreezeFormat::Utf8, FreezeFormat::View, FreezeFormat::Dictionary, FreezeFormat::View] {
+                    again = again.reencode(format);
+                    check(&again, present, rounds - 1);
+                }
+                lent.iter().for_each(|array| array.to_data().validate_full().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_names_little_but_its_own_values() {
+        let mut rng = StdRng::seed_from_u64(2);
+        for (empty, rounds) in [(0, 1), (5, 1), (50, 2)] {
+            let (hot, present) = block(20_000, empty, rounds, &mut rng);
+            let frozen = FrozenBlock::gather(&hot, &schema(), FreezeFormat::View);
+            for column in [1u32, 3] {
+                let slots = (0..present.len() as u32).filter(|slot| present[*slot as usize]);
+                let long = slots
+                    .filter_map(|slot| text(slot, column, rounds - 1))
+                    .map(|text| text.len())
+                    .filter(|len| *len > 12);
+                let long: usize = long.sum();
+                let held = frozen.columns[column as usize].heap_bytes();
+                assert!(held >= long && held - long <= held / CHUNK_GARBAGE, "{held} bytes for {long}");
+            }
+        }
+    }
 }

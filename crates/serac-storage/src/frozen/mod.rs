@@ -5,6 +5,9 @@
 //! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks for (see [`column`]), without garbage, or with very
 //! little. All buffers are reference-counted: what is lent out lives as long as anyone holds it, whatever becomes of the block.
 //!
+//! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie already, and the heap chunks; the pages of what a hot block
+//! alone needs, its version column first of all, are given back when the last reader of the hot block is gone ([`crate::block_memory`]).
+//!
 //! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a block where its values occur less than twice on the
 //! average, or where codes and dictionary would take no less memory than the views. So a block may hold columns of both kinds, and neighbouring blocks
 //! may differ; readers ask the column.
@@ -18,10 +21,11 @@ mod gather;
 mod strings;
 
 use crate::block::{Cell, HotBlock};
+use crate::block_memory::{BlockMemory, SPARE_PART, SparePages};
 use crate::data_file::DataFile;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View, view_len};
-use crate::ids::{BlockNo, ColumnId, Slot};
+use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::{BlockLayout, bitmap_bytes};
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::ArrayRef;
@@ -55,6 +59,34 @@ pub struct FrozenBlock {
     thaws: u32,
     /// Where the block lies, if in a file.
     source: Option<BlockSource>,
+    /// The hot block's memory, if values lie there.
+    kept: Option<KeptMemory>,
+}
+
+/// What a frozen block keeps of the hot block's memory. The buffers of its columns hold it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptMemory {
+    memory: Arc<BlockMemory>,
+    /// Bytes that are held, but hold no values.
+    slack: usize,
+}
+
+impl KeptMemory {
+    /// Of the memory, `value_bytes` hold values, and the `spare` pages are given back.
+    fn new(memory: Arc<BlockMemory>, value_bytes: usize, spare: &SparePages) -> Self {
+        Self { memory, slack: BLOCK_BYTES - value_bytes - spare.bytes() }
+    }
+    /// Bytes of the columns' values that lie in the memory.
+    fn values_of(&self, columns: &[FrozenColumn]) -> usize {
+        let start = self.memory.start().as_ptr() as usize;
+        let lies_there = |values: &&Buffer| (start..start + BLOCK_BYTES).contains(&(values.as_ptr() as usize));
+        columns.iter().filter_map(FrozenColumn::values_buffer).filter(lies_there).map(Buffer::len).sum()
+    }
+    /// What is kept when `new` columns take the place of the `old` ones; none if it is not worth it.
+    fn after(&self, old: &[FrozenColumn], new: &[FrozenColumn]) -> Option<Self> {
+        let slack = self.slack + self.values_of(old) - self.values_of(new);
+        (slack <= BLOCK_BYTES / SPARE_PART || slack == self.slack).then(|| Self { memory: self.memory.clone(), slack })
+    }
 }
 
 /// Which batch of which data file a block is.
@@ -101,7 +133,7 @@ impl FrozenBlock {
         }
         let columns = schema.columns.iter().zip(arrays).zip(zones);
         let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
-        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws, source: None })
+        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws, source: None, kept: None })
     }
     /// The block, which lies in a file.
     pub(crate) fn with_source(self, source: BlockSource) -> Self {
@@ -240,10 +272,11 @@ impl FrozenBlock {
     pub fn heap_bytes(&self) -> usize {
         self.columns.iter().map(FrozenColumn::heap_bytes).sum()
     }
-    /// Bytes of all buffers.
+    /// Bytes of all buffers, and of what is held with them.
     pub fn bytes(&self) -> usize {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
-        self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence
+        let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
+        self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence + slack
     }
 
     /// Reads a cell; the slot must lie below the limit.
