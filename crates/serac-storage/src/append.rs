@@ -6,6 +6,7 @@
 use crate::block::HotBlock;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View};
+use crate::ids::ColumnId;
 use crate::layout::BlockLayout;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::cast::AsArray;
@@ -136,24 +137,25 @@ unsafe fn fill_column(
             }
         }
         PhysicalType::View => {
+            let id = ColumnId(index as u16);
             // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { block.exclusive(column.value_offset + from * 16, rows * 16) };
             match array.data_type() {
-                DataType::Utf8 => fill_views(block, target, array.as_string::<i32>().iter()),
-                DataType::LargeUtf8 => fill_views(block, target, array.as_string::<i64>().iter()),
-                DataType::Utf8View => fill_views(block, target, array.as_string_view().iter()),
-                DataType::Binary => fill_views(block, target, array.as_binary::<i32>().iter()),
-                DataType::LargeBinary => fill_views(block, target, array.as_binary::<i64>().iter()),
-                DataType::BinaryView => fill_views(block, target, array.as_binary_view().iter()),
+                DataType::Utf8 => fill_views(block, id, target, array.as_string::<i32>().iter()),
+                DataType::LargeUtf8 => fill_views(block, id, target, array.as_string::<i64>().iter()),
+                DataType::Utf8View => fill_views(block, id, target, array.as_string_view().iter()),
+                DataType::Binary => fill_views(block, id, target, array.as_binary::<i32>().iter()),
+                DataType::LargeBinary => fill_views(block, id, target, array.as_binary::<i64>().iter()),
+                DataType::BinaryView => fill_views(block, id, target, array.as_binary_view().iter()),
                 DataType::Dictionary(_, value) if **value == DataType::Utf8 => {
                     let strings = array.as_dictionary::<Int32Type>();
                     let strings = strings.downcast_dict::<arrow_array::StringArray>().expect("checked");
-                    fill_views(block, target, strings.into_iter())
+                    fill_views(block, id, target, strings.into_iter())
                 }
                 _ => {
                     let strings = array.as_dictionary::<Int32Type>();
                     let strings = strings.downcast_dict::<arrow_array::StringViewArray>().expect("checked");
-                    fill_views(block, target, strings.into_iter())
+                    fill_views(block, id, target, strings.into_iter())
                 }
             }?;
         }
@@ -195,6 +197,7 @@ fn fill_decimals(target: &mut [u8], width: usize, precision: u8, array: &ArrayRe
 
 fn fill_views<T: AsRef<[u8]>>(
     block: &HotBlock,
+    column: ColumnId,
     target: &mut [u8],
     values: impl Iterator<Item = Option<T>>,
 ) -> Result<()> {
@@ -202,7 +205,7 @@ fn fill_views<T: AsRef<[u8]>>(
     let values = || values.iter().map(|value| value.as_ref().map(AsRef::as_ref));
     let heap_bytes = values().flatten().map(<[u8]>::len).filter(|len| *len > INLINE_BYTES).sum();
     let mut views = target.chunks_exact_mut(16);
-    block.heap().append_all(heap_bytes, values(), |view: Option<View>| {
+    block.heap().append_all(column, heap_bytes, values(), |view: Option<View>| {
         views.next().expect("a view for every value").copy_from_slice(&view.unwrap_or(0).to_le_bytes());
     })
 }

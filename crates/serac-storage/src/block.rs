@@ -481,7 +481,7 @@ impl HotBlock {
             Value::Int64(v) => v as u64 as u128,
             Value::Float64(v) => v.to_bits() as u128,
             Value::Int128(v) => v as u128,
-            Value::Bytes(v) => latch.as_mut().expect("the caller has latched the heap").append(v),
+            Value::Bytes(v) => latch.as_mut().expect("the caller has latched the heap").append(column, v),
         };
         self.write_cell(column, slot, Cell { null: false, bits });
     }

@@ -7,6 +7,7 @@
 //! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the slot named to its record without a word to the
 //! heap; an abort makes both name it ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and a row that is gone
 //! for everybody let go of it ([`release`](HeapLatch::release)). Each chunk counts the bytes in it that are named, its *live* bytes; the rest is garbage.
+//! Each chunk also knows whether the values in it are all one column's: then a gather need not look at the views to know what the column names.
 //! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
 //!
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
@@ -14,6 +15,7 @@
 //! [`crate::vacuum`].
 
 use crate::error::{Result, StorageError};
+use crate::ids::ColumnId;
 use arrow_buffer::Buffer;
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::{Mutex, MutexGuard};
@@ -78,6 +80,25 @@ struct ChunkEntry {
     live: usize,
     /// Being emptied: what it holds is moved to other chunks.
     condemned: bool,
+    owner: Owner,
+}
+
+/// Whose values a chunk holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Nobody,
+    Column(ColumnId),
+    Several,
+}
+
+impl Owner {
+    fn and(self, column: ColumnId) -> Self {
+        match self {
+            Self::Nobody => Self::Column(column),
+            Self::Column(other) if other == column => self,
+            _ => Self::Several,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -168,18 +189,19 @@ impl BlockHeap {
         HeapLatch { heap: self, state: self.state.lock(), guard }
     }
 
-    /// Appends `value` if it is longer than a view can hold and returns its view.
+    /// Appends `value` of a column if it is longer than a view can hold and returns its view.
     ///
     /// # Panics
     /// For a value over [`MAX_VALUE_BYTES`].
     #[inline]
-    pub fn append(self: &Arc<Self>, value: &[u8]) -> View {
-        if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(value) }
+    pub fn append(self: &Arc<Self>, column: ColumnId, value: &[u8]) -> View {
+        if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(column, value) }
     }
 
-    /// Appends many values under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view.
+    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view.
     pub(crate) fn append_all<'a>(
         self: &Arc<Self>,
+        column: ColumnId,
         total_bytes: usize,
         values: impl Iterator<Item = Option<&'a [u8]>>,
         mut emit: impl FnMut(Option<View>),
@@ -190,7 +212,7 @@ impl BlockHeap {
                 None => None,
                 Some(value) => {
                     check_len(value.len())?;
-                    Some(latch.append_expecting(value, total_bytes))
+                    Some(latch.append_expecting(column, value, total_bytes))
                 }
             });
         }
@@ -277,13 +299,13 @@ fn subtract(counter: &AtomicUsize, bytes: usize) {
 }
 
 impl HeapLatch<'_> {
-    /// Appends `value` if it is longer than a view can hold and returns its view.
-    pub fn append(&mut self, value: &[u8]) -> View {
-        self.append_expecting(value, 0)
+    /// Appends `value` of a column if it is longer than a view can hold and returns its view.
+    pub fn append(&mut self, column: ColumnId, value: &[u8]) -> View {
+        self.append_expecting(column, value, 0)
     }
 
     /// As [`append`](Self::append), where `expected_bytes` in all are to come.
-    fn append_expecting(&mut self, value: &[u8], expected_bytes: usize) -> View {
+    fn append_expecting(&mut self, column: ColumnId, value: &[u8], expected_bytes: usize) -> View {
         if value.len() <= INLINE_BYTES {
             return inline_view(value);
         }
@@ -300,6 +322,7 @@ impl HeapLatch<'_> {
         unsafe { chunk.bytes.as_ptr().add(offset).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
         entry.used += value.len();
         entry.live += value.len();
+        entry.owner = entry.owner.and(column);
         add(&self.heap.used, value.len());
         add(&self.heap.live, value.len());
         heap_view(value, index, offset)
@@ -311,7 +334,7 @@ impl HeapLatch<'_> {
         let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
         let chunk = Arc::new(HeapChunk::new(capacity.max(at_least)));
         self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
-        let entry = ChunkEntry { chunk: Some(chunk), used: 0, live: 0, condemned: false };
+        let entry = ChunkEntry { chunk: Some(chunk), used: 0, live: 0, condemned: false, owner: Owner::Nobody };
         let index = match self.state.free.pop() {
             Some(index) => {
                 self.state.chunks[index] = entry;
@@ -386,28 +409,64 @@ impl HeapLatch<'_> {
     pub fn is_condemned(&self, view: View) -> bool {
         is_in_heap(view) && self.state.chunks[chunk_of(view)].condemned
     }
-    /// Copies the value of `view` to another chunk and returns the view of the copy, which names it in place of `view`.
-    pub fn relocate(&mut self, view: View) -> View {
+    /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy, which names it in place of `view`.
+    pub fn relocate(&mut self, column: ColumnId, view: View) -> View {
         let chunk = self.state.chunks[chunk_of(view)].chunk.clone().expect("what a view names is kept");
-        let copy = self.append(chunk.slice(offset_of(view), view_len(view)));
+        let copy = self.append(column, chunk.slice(offset_of(view), view_len(view)));
         self.release(view);
         copy
     }
 
-    /// Copies the values that `views` name, each given with the number of its slot, to chunks of their own, and says the view of each copy, which names it in
-    /// place of the other.
-    pub fn gather(&mut self, views: &[(u32, View)], mut redirect: impl FnMut(u32, View)) {
-        self.seal();
+    /// Copies the values of `column` that `views` name, each given with the number of its slot, to chunks of their own, and says the view of each copy, which
+    /// names it in place of the other.
+    pub fn gather(&mut self, column: ColumnId, mut views: &[(u32, View)], mut redirect: impl FnMut(u32, View)) {
         let chunks: Vec<_> = self.state.chunks.iter().map(|entry| entry.chunk.clone()).collect();
-        let mut rest: usize = views.iter().map(|(_, view)| view_len(*view)).sum();
-        for &(slot, view) in views {
-            let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
-            let value = chunk.slice(offset_of(view), view_len(view));
-            redirect(slot, self.append_expecting(value, rest));
-            rest -= value.len();
+        let mut taken = vec![0; chunks.len()];
+        while !views.is_empty() {
+            // As many as a chunk may have bytes for.
+            let mut total = 0;
+            let count = views.iter().take_while(|(_, view)| {
+                total += view_len(*view);
+                total <= MAX_VALUE_BYTES
+            });
+            let (these, rest) = views.split_at(count.count());
+            views = rest;
+            let total = these.iter().map(|(_, view)| view_len(*view)).sum();
+            self.seal();
+            let index = self.add_chunk(total, total);
+            let target = self.state.chunks[index].chunk.clone().expect("just added");
+            let mut used = 0;
+            for &(slot, view) in these {
+                let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
+                let value = chunk.slice(offset_of(view), view_len(view));
+                // SAFETY: the chunk has room for all of these values, and no view names this part of it yet.
+                unsafe { target.bytes.as_ptr().add(used).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+                // Length and prefix stay.
+                redirect(slot, view & View::from(u64::MAX) | (index as View) << 64 | (used as View) << 96);
+                used += value.len();
+                taken[chunk_of(view)] += value.len();
+            }
+            let entry = &mut self.state.chunks[index];
+            (entry.used, entry.live, entry.owner) = (used, used, Owner::Column(column));
+            add(&self.heap.used, used);
+            add(&self.heap.live, used);
         }
-        views.iter().for_each(|(_, view)| self.release(*view));
         self.seal();
+        for (index, bytes) in taken.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+            self.state.chunks[index].live -= bytes;
+            subtract(&self.heap.live, bytes);
+            self.drop_if_dead(index);
+        }
+    }
+
+    /// The bytes of each chunk that `column` names, where no record names any; none if a chunk has values of several columns.
+    pub fn live_of(&self, column: ColumnId) -> Option<Vec<usize>> {
+        let live = |entry: &ChunkEntry| match entry.owner {
+            _ if entry.live == 0 => Some(0),
+            Owner::Column(owner) => Some(if owner == column { entry.live } else { 0 }),
+            _ => None,
+        };
+        self.state.chunks.iter().map(live).collect()
     }
 
     /// Live bytes of every chunk, for checks.
@@ -433,7 +492,7 @@ mod tests {
     fn values_of_every_size_come_back() {
         let heap = Arc::<BlockHeap>::default();
         let values: Vec<Vec<u8>> = (0..3_000).map(|i| vec![i as u8; i % 700]).collect();
-        let views: Vec<View> = values.iter().map(|v| heap.append(v)).collect();
+        let views: Vec<View> = values.iter().map(|v| heap.append(ColumnId(0), v)).collect();
         for (value, view) in values.iter().zip(views) {
             let mut out = vec![];
             heap.read(view, &mut out);
@@ -445,7 +504,7 @@ mod tests {
     #[test]
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
         let heap = Arc::<BlockHeap>::default();
-        heap.append(&[7; 100]);
+        heap.append(ColumnId(0), &[7; 100]);
         let lent = heap.buffers();
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
@@ -453,7 +512,7 @@ mod tests {
                 scope.spawn(move || {
                     for i in 0..500 {
                         let value = vec![thread; 13 + i % 50];
-                        let view = heap.append(&value);
+                        let view = heap.append(ColumnId(thread.into()), &value);
                         let mut out = vec![];
                         heap.read(view, &mut out);
                         assert_eq!(out, value);
@@ -472,7 +531,7 @@ mod tests {
         for i in 0..20_000u32 {
             rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let value = vec![i as u8; 10 + (rng >> 40) as usize % 200];
-            named.push((heap.append(&value), value));
+            named.push((heap.append(ColumnId(0), &value), value));
             if named.len() > 100 {
                 let (view, value) = named.swap_remove((rng >> 33) as usize % 100);
                 let mut out = vec![];
@@ -485,7 +544,7 @@ mod tests {
                 if latch.condemn(false) {
                     for (view, _) in &mut named {
                         if latch.is_condemned(*view) {
-                            *view = latch.relocate(*view);
+                            *view = latch.relocate(ColumnId(0), *view);
                         }
                     }
                     latch.pardon();

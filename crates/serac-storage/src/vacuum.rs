@@ -112,7 +112,7 @@ impl<'h> Step<'h> {
             if let Some(view) = block.view(column, slot)
                 && self.latch.is_condemned(view)
             {
-                block.redirect(column, slot, self.latch.relocate(view));
+                block.redirect(column, slot, self.latch.relocate(column, view));
             }
         }
     }
@@ -126,7 +126,7 @@ impl<'h> Step<'h> {
             for before in record.before().iter().filter(|before| block.is_view(before.column)) {
                 let cell = before.cell();
                 if !cell.null && self.latch.is_condemned(cell.bits) {
-                    before.redirect(self.latch.relocate(cell.bits));
+                    before.redirect(self.latch.relocate(before.column, cell.bits));
                 }
             }
             current = record.next();

@@ -8,7 +8,7 @@
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
-use super::{FreezeFormat, FrozenBlock, KeptMemory, zone_of};
+use super::{FreezeFormat, FrozenBlock, KeptMemory, held, zone_of};
 use crate::block::{Cell, HotBlock};
 use crate::block_memory::SparePages;
 use crate::heap::{View, chunk_of, is_in_heap, view_len, view_of};
@@ -61,8 +61,8 @@ impl FrozenBlock {
             .map(|((id, column), schema)| {
                 let nulls = nulls_of(column.validity_offset);
                 let (offset, bytes) = (column.value_offset, value_bytes(column.physical, rows));
+                let holds = held(presence.as_ref(), nulls.as_ref());
                 let encoding = if column.physical == PhysicalType::View {
-                    let holds = held(presence.as_ref(), nulls.as_ref());
                     let encoded = {
                         let heap = block.heap().buffers();
                         let heap = heap.iter().map(|buffer| buffer.as_slice()).collect();
@@ -77,7 +77,7 @@ impl FrozenBlock {
                     Encoding::Plain(lend(offset, bytes))
                 };
                 let zone = match &encoding {
-                    Encoding::Plain(values) => zone_of(schema.column_type, values, nulls.as_ref(), presence.as_ref()),
+                    Encoding::Plain(values) => zone_of(schema.column_type, values, holds.as_ref()),
                     _ => None,
                 };
                 FrozenColumn { physical: column.physical, encoding, nulls, zone }
@@ -116,15 +116,6 @@ impl FrozenBlock {
         }
         let presence = self.presence.clone();
         Self { format, limit: self.limit, presence, columns, thaws: self.thaws, source: None, kept }
-    }
-}
-
-/// Which slots have a value; none if all do.
-fn held(presence: Option<&BooleanBuffer>, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
-    match (presence, nulls) {
-        (Some(presence), Some(nulls)) => Some(presence & nulls.inner()),
-        (Some(presence), None) => Some(presence.clone()),
-        (None, nulls) => nulls.map(|nulls| nulls.inner().clone()),
     }
 }
 
@@ -178,17 +169,20 @@ fn gather_views(
     // SAFETY: nobody writes to a block that is freezing, but this function, which has no such slice then.
     let views =
         || unsafe { block.settled(offset, 16 * rows) }.as_chunks::<16>().0.iter().map(|v| View::from_le_bytes(*v));
-    let holds = |slot: usize| holds.is_none_or(|holds| holds.value(slot));
+    let is_held = |slot: usize| holds.is_none_or(|holds| holds.value(slot));
+    let count = || {
+        let mut living = vec![0; block.heap().capacities().len()];
+        let held = views().enumerate().filter(|&(slot, view)| is_in_heap(view) && is_held(slot));
+        held.for_each(|(_, view)| living[chunk_of(view)] += view_len(view));
+        living
+    };
+    let living = block.heap().latch().live_of(column);
+    debug_assert!(living.as_ref().is_none_or(|living| *living == count()), "chunks know what is named in them");
+    let living = living.unwrap_or_else(count);
+    let empty = holds.map(|holds| !holds);
+    let empty = empty.iter().flat_map(|empty| empty.set_indices()).map(|slot| Slot(slot as u32));
+    let stale: Vec<Slot> = empty.filter(|&slot| block.read_cell(column, slot).bits != 0).collect();
     let capacities = block.heap().capacities();
-    let mut living = vec![0usize; capacities.len()];
-    let mut stale = Vec::new();
-    for (slot, view) in views().enumerate() {
-        if !holds(slot) {
-            stale.extend((view != 0).then_some(Slot(slot as u32)));
-        } else if is_in_heap(view) {
-            living[chunk_of(view)] += view_len(view);
-        }
-    }
     let is_taken = |chunk: usize| {
         living[chunk] > 0 && capacities[chunk].saturating_sub(living[chunk]) <= capacities[chunk] / CHUNK_GARBAGE
     };
@@ -196,7 +190,7 @@ fn gather_views(
     if !stale.is_empty() || living.iter().zip(&named).any(|(living, named)| *living > 0 && !named) {
         let scattered: Vec<(u32, View)> = views()
             .enumerate()
-            .filter(|&(slot, view)| is_in_heap(view) && holds(slot) && !named[chunk_of(view)])
+            .filter(|&(slot, view)| is_in_heap(view) && is_held(slot) && !named[chunk_of(view)])
             .map(|(slot, view)| (slot as u32, view))
             .collect();
         let mut step = Step::new(block.heap());
@@ -206,7 +200,7 @@ fn gather_views(
             }
             block.write_cell(column, slot, Cell { bits: 0, ..block.read_cell(column, slot) });
         }
-        step.latch.gather(&scattered, |slot, view| {
+        step.latch.gather(column, &scattered, |slot, view| {
             named.resize(named.len().max(chunk_of(view) + 1), false);
             named[chunk_of(view)] = true;
             block.redirect(column, Slot(slot), view);

@@ -143,7 +143,8 @@ impl FrozenBlock {
     pub(crate) fn with_zones(mut self, schema: &TableSchema) -> Self {
         for (column, schema) in self.columns.iter_mut().zip(&schema.columns) {
             if let Encoding::Plain(values) = &column.encoding {
-                column.zone = zone_of(schema.column_type, values, column.nulls.as_ref(), self.presence.as_ref());
+                column.zone =
+                    zone_of(schema.column_type, values, held(self.presence.as_ref(), column.nulls.as_ref()).as_ref());
             }
         }
         self
@@ -197,7 +198,7 @@ impl FrozenBlock {
         let block = HotBlock::thawed(layout.clone(), no, self.thaws + 1);
         let layout = block.layout();
         let rows = self.limit as usize;
-        for (column, place) in self.columns.iter().zip(layout.columns()) {
+        for ((id, place), column) in layout.column_ids().zip(layout.columns()).zip(&self.columns) {
             let values = column.physical(rows).values;
             // SAFETY: the block is new: nobody else has it.
             let target = unsafe { block.exclusive(place.value_offset, values.len()) };
@@ -209,7 +210,7 @@ impl FrozenBlock {
                 unsafe { block.exclusive(place.validity_offset, bits.len()).copy_from_slice(bits) };
             }
             if place.physical == PhysicalType::View {
-                self.thaw_heap(&block, column, target.as_chunks_mut().0);
+                self.thaw_heap(&block, id, target.as_chunks_mut().0);
             }
         }
         match &self.presence {
@@ -222,7 +223,8 @@ impl FrozenBlock {
     }
 
     /// Copies what a column's views name into the heap of the new block, and makes the views name that.
-    fn thaw_heap(&self, block: &HotBlock, column: &FrozenColumn, views: &mut [[u8; 16]]) {
+    fn thaw_heap(&self, block: &HotBlock, id: ColumnId, views: &mut [[u8; 16]]) {
+        let column = self.column(id);
         let long = |view: &[u8; 16]| view_len(View::from_le_bytes(*view)) > INLINE_BYTES;
         let holds = |slot: usize| {
             self.is_present(Slot(slot as u32)) && column.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(slot))
@@ -232,7 +234,7 @@ impl FrozenBlock {
         let old: Vec<View> = slots.iter().map(|&slot| View::from_le_bytes(views[slot])).collect();
         let total = old.iter().map(|&view| view_len(view)).sum();
         let (mut at, values) = (slots.iter(), old.iter().map(|&view| Some(column.heap_value(view))));
-        let appended = block.heap().append_all(total, values, |view| {
+        let appended = block.heap().append_all(id, total, values, |view| {
             let slot = *at.next().expect("a view for every value");
             views[slot] = view.expect("a view for a value").to_le_bytes();
         });
@@ -296,33 +298,36 @@ impl FrozenBlock {
     }
 }
 
-fn zone_of(
-    column_type: ColumnType,
-    values: &Buffer,
-    nulls: Option<&NullBuffer>,
-    presence: Option<&BooleanBuffer>,
-) -> Option<Zone> {
-    fn of<T: Copy + Ord + Into<i64>>(
-        values: &[T],
-        nulls: Option<&NullBuffer>,
-        presence: Option<&BooleanBuffer>,
-    ) -> Option<Zone> {
-        let (min, max) = if nulls.is_none() && presence.is_none() {
-            (values.iter().min()?, values.iter().max()?)
-        } else {
-            let holds = |i: usize| nulls.is_none_or(|n| n.is_valid(i)) && presence.is_none_or(|p| p.value(i));
-            let held = || values.iter().enumerate().filter(|(i, _)| holds(*i)).map(|(_, value)| value);
-            (held().min()?, held().max()?)
+/// Which slots have a value; none if all do.
+fn held(presence: Option<&BooleanBuffer>, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
+    match (presence, nulls) {
+        (Some(presence), Some(nulls)) => Some(presence & nulls.inner()),
+        (Some(presence), None) => Some(presence.clone()),
+        (None, nulls) => nulls.map(|nulls| nulls.inner().clone()),
+    }
+}
+
+fn zone_of(column_type: ColumnType, values: &Buffer, holds: Option<&BooleanBuffer>) -> Option<Zone> {
+    fn of<T: Copy + Ord + Into<i64>>(values: &[T], holds: Option<&BooleanBuffer>) -> Option<Zone> {
+        let add = |zone: Option<(T, T)>, values: &[T]| {
+            let first = *values.first()?;
+            Some(
+                values
+                    .iter()
+                    .fold(zone.unwrap_or((first, first)), |(min, max), &value| (min.min(value), max.max(value))),
+            )
         };
-        Some(Zone { min: (*min).into(), max: (*max).into() })
+        let (min, max) = match holds {
+            None => add(None, values),
+            Some(holds) => holds.set_slices().fold(None, |zone, (from, to)| add(zone, &values[from..to])),
+        }?;
+        Some(Zone { min: min.into(), max: max.into() })
     }
     match column_type {
-        ColumnType::Int16 => of(values.typed_data::<i16>(), nulls, presence),
-        ColumnType::Int32 | ColumnType::Date => of(values.typed_data::<i32>(), nulls, presence),
-        ColumnType::Int64 | ColumnType::Time | ColumnType::Timestamp { .. } => {
-            of(values.typed_data::<i64>(), nulls, presence)
-        }
-        ColumnType::Decimal { precision, .. } if precision <= 18 => of(values.typed_data::<i64>(), nulls, presence),
+        ColumnType::Int16 => of(values.typed_data::<i16>(), holds),
+        ColumnType::Int32 | ColumnType::Date => of(values.typed_data::<i32>(), holds),
+        ColumnType::Int64 | ColumnType::Time | ColumnType::Timestamp { .. } => of(values.typed_data::<i64>(), holds),
+        ColumnType::Decimal { precision, .. } if precision <= 18 => of(values.typed_data::<i64>(), holds),
         _ => None,
     }
 }
