@@ -7,6 +7,7 @@
 use crate::block::Block;
 use crate::ids::{BlockNo, RowId, Slot};
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 /// Which slots of a block hold rows.
 #[derive(Clone, Debug)]
@@ -140,7 +141,8 @@ impl BlockSelection {
 pub enum CompactionGroups {
     /// No compaction.
     Off,
-    /// By emptiness, as large as it takes to free blocks with little left over, but no larger than a write set of some blocks' rows.
+    /// The emptiest blocks with as many of the fullest as take their rows, as large as it takes to leave little over, but no larger than a write set of some
+    /// blocks' rows.
     #[default]
     Adaptive,
     /// So many blocks at a time, in the order of their numbers.
@@ -160,8 +162,9 @@ pub struct Candidate {
 
 /// Blocks' worth of rows that an adaptive group moves at the most, unless a single block cannot be freed with less.
 const WRITE_SET_BLOCKS: u64 = 2;
-/// Blocks of an adaptive group at the most.
+/// Blocks of an adaptive group at the most, and how many of them are emptied.
 const LARGEST_GROUP: usize = 512;
+const MOST_EMPTIED: usize = 64;
 /// Blocks whose emptiness differs by less than one part in so many count as equally empty, so that neighbours stay together.
 const EMPTINESS_CLASSES: u64 = 16;
 
@@ -180,18 +183,24 @@ impl CompactionGroups {
                 candidates.chunks(size.max(1)).filter(frees).map(numbers).collect()
             }
             Self::Adaptive => {
-                let mut sorted = candidates.to_vec();
-                sorted.sort_by_key(|b| (Reverse((slots - u64::from(b.rows)) * EMPTINESS_CLASSES / slots), b.no));
-                let mut groups = Vec::new();
-                let mut rest = &sorted[..];
-                while let Some(size) = best_size(slots, rest) {
-                    groups.push(numbers(&rest[..size]));
-                    rest = &rest[size..];
+                let class = |block: &Candidate| (slots - u64::from(block.rows)) * EMPTINESS_CLASSES / slots;
+                let mut emptiest = candidates.to_vec();
+                emptiest.sort_by_key(|block| (Reverse(class(block)), block.no));
+                let mut fullest = candidates.to_vec();
+                fullest.sort_by_key(|block| (class(block), block.no));
+                let (mut emptiest, mut fullest) = (&emptiest[..], &fullest[..]);
+                let (mut groups, mut grouped) = (Vec::new(), HashSet::new());
+                while let Some(group) = emptied_and_filled(slots, emptiest, fullest, &grouped) {
+                    grouped.extend(group.iter().map(|block| block.no));
+                    groups.push(numbers(&group));
+                    for rest in [&mut emptiest, &mut fullest] {
+                        *rest = &rest[rest.iter().take_while(|block| grouped.contains(&block.no)).count()..];
+                    }
                 }
                 // No more blocks can be freed: holes are closed within groups of about that write set.
                 let mut group: Vec<Candidate> = Vec::new();
                 let mut gaps = 0;
-                for block in rest.iter().filter(|block| block.closes_holes) {
+                for block in emptiest.iter().filter(|block| block.closes_holes && !grouped.contains(&block.no)) {
                     if gaps >= slots || group.len() == LARGEST_GROUP {
                         groups.push(numbers(&std::mem::take(&mut group)));
                         gaps = 0;
@@ -208,25 +217,43 @@ impl CompactionGroups {
     }
 }
 
-/// The size of the group at the head of `sorted` that leaves the smallest share of its empty slots over; none if no block can be freed.
-fn best_size(slots: u64, sorted: &[Candidate]) -> Option<usize> {
-    let (mut best, mut empty, mut emptied, mut write_set) = (None, 0, 0, 0);
-    for (i, block) in sorted.iter().take(LARGEST_GROUP).enumerate() {
-        empty += slots - u64::from(block.rows);
-        let freed = empty / slots;
-        // The emptiest come first: they are those that are emptied.
-        while emptied < freed {
-            write_set += u64::from(sorted[emptied as usize].rows);
-            emptied += 1;
+/// A group of the first of the `emptiest` blocks, which are emptied, and of the first of the `fullest`, which take their rows: of those that are in no
+/// group yet, and so that the gaps left over are fewest for each block that is freed. None if no block can be freed.
+fn emptied_and_filled(
+    slots: u64,
+    emptiest: &[Candidate],
+    fullest: &[Candidate],
+    grouped: &HashSet<BlockNo>,
+) -> Option<Vec<Candidate>> {
+    let mut sources: Vec<Candidate> = Vec::new();
+    let (mut best, mut least, mut rows) = (None, f64::INFINITY, 0);
+    for source in emptiest.iter().filter(|block| !grouped.contains(&block.no)).take(MOST_EMPTIED) {
+        sources.push(*source);
+        rows += u64::from(source.rows);
+        if best.is_some() && rows > WRITE_SET_BLOCKS * slots {
+            break;
         }
-        if freed > 0 && (best.is_none() || write_set <= WRITE_SET_BLOCKS * slots) {
-            let share = (freed * slots) as f64 / empty as f64;
-            if best.is_none_or(|(_, highest)| share > highest) {
-                best = Some((i + 1, share));
+        let free =
+            |block: &&Candidate| !grouped.contains(&block.no) && sources.iter().all(|source| source.no != block.no);
+        let (mut targets, mut room) = (Vec::new(), 0);
+        for block in fullest.iter().filter(free).take(LARGEST_GROUP - sources.len()) {
+            targets.push(*block);
+            room += slots - u64::from(block.rows);
+            if room >= rows {
+                break;
             }
         }
+        if room < rows {
+            break;
+        }
+        let left = (room - rows) as f64 / sources.len() as f64;
+        if left < least {
+            least = left;
+            targets.extend_from_slice(&sources);
+            best = Some(targets);
+        }
     }
-    best.map(|(size, _)| size)
+    best
 }
 
 #[cfg(test)]
