@@ -105,7 +105,7 @@ fn groups_of(groups: CompactionGroups, slots: u32, blocks: &[Occupancy]) -> Vec<
     groups.form(slots, &candidates).into_iter().map(members).collect()
 }
 
-pub fn run(part: Part, blocks: u32, report: &mut Report) -> Result<(), String> {
+pub fn run(part: Part, blocks: u32, threads: &[usize], report: &mut Report) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(1);
     let slots = BlockLayout::new(&schema()).map_err(text)?.slot_count();
     report.note(format!("{blocks} blocks of {slots} slots"));
@@ -150,7 +150,9 @@ pub fn run(part: Part, blocks: u32, report: &mut Report) -> Result<(), String> {
         Part::Run => {
             for emptiness in [1, 5, 20, 60].map(Emptiness::Percent).into_iter().chain([Emptiness::Mixed]) {
                 for size in [CompactionGroups::Fixed(10), CompactionGroups::Fixed(50), CompactionGroups::Adaptive] {
-                    compact_and_freeze(emptiness, size, blocks, slots, &mut rng, report)?;
+                    for &threads in threads {
+                        compact_and_freeze(emptiness, size, threads, blocks, slots, &mut rng, report)?;
+                    }
                 }
             }
         }
@@ -161,12 +163,19 @@ pub fn run(part: Part, blocks: u32, report: &mut Report) -> Result<(), String> {
 fn compact_and_freeze(
     emptiness: Emptiness,
     compaction: CompactionGroups,
+    threads: usize,
     blocks: u32,
     slots: u32,
     rng: &mut StdRng,
     report: &mut Report,
 ) -> Result<(), String> {
-    let options = StorageOptions { freeze_after: None, gc_threads: 0, compaction, ..Default::default() };
+    let options = StorageOptions {
+        freeze_after: None,
+        gc_threads: threads.saturating_sub(1),
+        compaction,
+        compaction_threads: threads,
+        ..Default::default()
+    };
     let (storage, _) = Storage::open(options, &mut OneTable(schema())).map_err(text)?;
     storage.set_follower(Arc::new(NobodyFollows));
     let table = storage.create_table(TableId(1), "t", schema()).map_err(text)?;
@@ -203,6 +212,7 @@ fn compact_and_freeze(
     report.row(&[
         ("empty, %", emptiness.name()),
         ("group size", json!(group_name(compaction))),
+        ("threads", json!(threads)),
         ("blocks freed", json!(blocks - left)),
         ("rows moved", json!(compacted.moved)),
         ("largest write set, rows", json!(compacted.largest_write_set)),

@@ -69,6 +69,9 @@ enum Benchmark {
         /// Blocks.
         #[arg(long, default_value_t = 500)]
         blocks: u32,
+        /// Threads that compact and freeze, one table for each number.
+        #[arg(long, value_delimiter = ',', default_values_t = [1])]
+        threads: Vec<usize>,
     },
     /// Freezing lineitem: time per block, size, and the time to hand it out as Arrow.
     Freeze {
@@ -114,7 +117,7 @@ fn main() -> Result<(), String> {
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
-        Benchmark::Compaction { part, blocks } => compaction::run(part, blocks, &mut report),
+        Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),

@@ -10,6 +10,9 @@
 //! time short in which somebody who writes a moved row meets a conflict, and a conflict of ours costs one move. Only blocks that are cold and calm take part,
 //! the moves do not count as touching them, and between groups others get their turn.
 //!
+//! **Several threads** share the groups of a table when there are many: groups have no block in common, each is a transaction of its own, and where two of
+//! them meet at all (an index, the log) they meet as any transactions do. Threads are started for a backlog and end with it.
+//!
 //! **When a slot is free** is described in [`crate::data_table`]. Old row ids die with the last snapshot that sees the row there; index entries that
 //! name them are retired as after any delete, and a slot may be filled before that: readers verify an entry against the row, and an entry is
 //! removed only if no version of the row that is then in the slot has its key.
@@ -33,6 +36,7 @@ use crate::value::Value;
 use crossbeam_epoch as epoch;
 use selection::{BlockSelection, Candidate, CompactionGroups, Occupancy, Variant};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Takes what knows rows by their ids along: the engine's indexes.
 pub trait RowFollower: Send + Sync {
@@ -85,16 +89,16 @@ impl CompactionReport {
         self.groups += group.groups;
         self.moved += group.moved;
         self.stayed += group.stayed;
-        self.largest_write_set = self.largest_write_set.max(group.moved);
+        self.largest_write_set = self.largest_write_set.max(group.largest_write_set);
     }
 }
 
 /// Whether the rows of a block may be moved: it is frozen, or has no versions, takes no inserts and is cold.
-fn takes_part(table: &DataTable, no: BlockNo, block: &Block, is_cold: &dyn Fn(&HotBlock) -> bool) -> bool {
+fn takes_part(table: &DataTable, no: BlockNo, block: &Block, is_cold: &(dyn Fn(&HotBlock) -> bool + Sync)) -> bool {
     block.hot().is_none_or(|hot| table.is_idle(no, hot) && is_cold(hot))
 }
 
-fn candidates(table: &DataTable, is_cold: &dyn Fn(&HotBlock) -> bool) -> Vec<Candidate> {
+fn candidates(table: &DataTable, is_cold: &(dyn Fn(&HotBlock) -> bool + Sync)) -> Vec<Candidate> {
     let guard = epoch::pin();
     let slots = table.layout().slot_count();
     let candidate = |no: BlockNo| {
@@ -114,7 +118,19 @@ fn candidates(table: &DataTable, is_cold: &dyn Fn(&HotBlock) -> bool) -> Vec<Can
     (0..table.block_count()).map(BlockNo).filter_map(candidate).collect()
 }
 
-/// Compacts the groups that `grouping` forms of the frozen blocks of `table` and of its hot ones that `is_cold` accepts, until `stop` says so. Does
+/// Groups from which on one more thread takes part.
+const GROUPS_PER_THREAD: usize = 4;
+
+/// How a table is compacted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactionPlan {
+    /// Which blocks go together.
+    pub(crate) groups: CompactionGroups,
+    /// Threads at the most.
+    pub(crate) threads: usize,
+}
+
+/// Compacts the groups that `plan` forms of the frozen blocks of `table` and of its hot ones that `is_cold` accepts, until `stop` says so. Does
 /// nothing while another compaction of the table is running, nor to a table that never freezes: what it emptied would not be recycled.
 ///
 /// # Errors
@@ -123,23 +139,41 @@ pub(crate) fn compact_cold_blocks(
     manager: &Arc<TransactionManager>,
     table: &Arc<DataTable>,
     follower: &dyn RowFollower,
-    grouping: CompactionGroups,
-    is_cold: &dyn Fn(&HotBlock) -> bool,
+    plan: CompactionPlan,
+    is_cold: &(dyn Fn(&HotBlock) -> bool + Sync),
     stop: &dyn Fn() -> bool,
 ) -> Result<CompactionReport> {
-    let mut report = CompactionReport::default();
-    let Some(_one_at_a_time) = table.compaction_latch().try_lock() else { return Ok(report) };
-    if grouping == CompactionGroups::Off || table.freeze_format() == FreezeFormat::Never {
-        return Ok(report);
+    let Some(_one_at_a_time) = table.compaction_latch().try_lock() else { return Ok(CompactionReport::default()) };
+    if plan.groups == CompactionGroups::Off || table.freeze_format() == FreezeFormat::Never {
+        return Ok(CompactionReport::default());
     }
-    for group in grouping.form(table.layout().slot_count(), &candidates(table, is_cold)) {
-        if stop() {
-            break;
+    let groups = plan.groups.form(table.layout().slot_count(), &candidates(table, is_cold));
+    // Relaxed: each number goes to one thread.
+    let next = AtomicUsize::new(0);
+    let end = || next.store(groups.len(), Ordering::Relaxed);
+    let work = |stop: &dyn Fn() -> bool| -> Result<CompactionReport> {
+        let mut report = CompactionReport::default();
+        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if stop() {
+                end();
+                break;
+            }
+            report.add(compact_group(manager, table, follower, group, is_cold).inspect_err(|_| end())?);
+            std::thread::yield_now();
         }
-        report.add(compact_group(manager, table, follower, &group, is_cold)?);
-        std::thread::yield_now();
-    }
-    Ok(report)
+        Ok(report)
+    };
+    let threads = (groups.len() / GROUPS_PER_THREAD).clamp(1, plan.threads.max(1));
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&|| false))).collect();
+        let own = work(stop);
+        helpers.into_iter().fold(own, |all, helper| {
+            let part = helper.join().expect("compaction does not panic");
+            let mut all = all?;
+            all.add(part?);
+            Ok(all)
+        })
+    })
 }
 
 fn compact_group(
@@ -147,7 +181,7 @@ fn compact_group(
     table: &Arc<DataTable>,
     follower: &dyn RowFollower,
     group: &[BlockNo],
-    is_cold: &dyn Fn(&HotBlock) -> bool,
+    is_cold: &(dyn Fn(&HotBlock) -> bool + Sync),
 ) -> Result<CompactionReport> {
     let mut txn = manager.begin();
     let Some(mut following) = follower.follow(table, &mut txn) else { return Ok(CompactionReport::default()) };

@@ -15,7 +15,7 @@ use crate::block::HotBlock;
 use crate::block_memory::block_memory_bytes;
 use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, Mapped, write_table};
 use crate::compact::selection::CompactionGroups;
-use crate::compact::{CompactionReport, RowFollower, compact_cold_blocks};
+use crate::compact::{CompactionPlan, CompactionReport, RowFollower, compact_cold_blocks};
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, RealFileSystem};
@@ -56,6 +56,8 @@ pub struct StorageOptions {
     pub freeze_after: Option<Duration>,
     /// Which blocks are compacted together before they freeze.
     pub compaction: CompactionGroups,
+    /// Threads that compact a table at the most. All but one are started when there are many groups, and end with them.
+    pub compaction_threads: usize,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
     /// Open even if something durable is damaged: with the blocks of the checkpoint that are whole, all of which are read, and with everything in the log
@@ -63,20 +65,28 @@ pub struct StorageOptions {
     pub salvage: bool,
 }
 
+impl StorageOptions {
+    fn compaction_plan(&self) -> CompactionPlan {
+        CompactionPlan { groups: self.compaction, threads: self.compaction_threads }
+    }
+}
+
 impl Default for StorageOptions {
     fn default() -> Self {
+        // One for every two cores: with as many collectors as cores, they and the transactions that they clean up after take turns.
+        let background_threads = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
         Self {
             path: None,
             durability: Durability::Full,
             file_system: Arc::new(RealFileSystem),
-            // One for every two cores: with as many collectors as cores, they and the transactions that they clean up after take turns.
-            gc_threads: std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4)),
+            gc_threads: background_threads,
             gc_interval: Duration::from_millis(10),
             // A block freezes and thaws at most once in this time, whatever the workload. Orders that go cold for good run as fast at 10 ms as at 10 s
             // (`serac-bench transform`); updates of any row of a table are seven times slower at 10 ms, where most of them thaw a block, than from 100 ms
             // on. Larger tables move that point up, so it is set high.
             freeze_after: Some(Duration::from_secs(10)),
             compaction: CompactionGroups::default(),
+            compaction_threads: background_threads,
             log_segment_bytes: 64 << 20,
             salvage: false,
         }
@@ -344,7 +354,7 @@ impl Storage {
                 manager: Arc::downgrade(&manager),
                 tables: tables.clone(),
                 follower: follower.clone(),
-                grouping: options.compaction,
+                plan: options.compaction_plan(),
                 freeze_after,
             };
             let thread = std::thread::Builder::new().name("serac-compaction".into());
@@ -533,7 +543,7 @@ impl Storage {
     /// When the log does not take the moves: they are rolled back.
     pub fn compact_table(&self, table: &Arc<DataTable>) -> Result<CompactionReport> {
         let Some(follower) = self.follower.0.get() else { return Ok(CompactionReport::default()) };
-        compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction, &|_| true, &|| false)
+        compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction_plan(), &|_| true, &|| false)
     }
 
     /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until the transactions that run now have ended. Blocks that were
@@ -705,7 +715,7 @@ struct Compactor {
     manager: Weak<TransactionManager>,
     tables: Arc<RwLock<Tables>>,
     follower: Arc<Follower>,
-    grouping: CompactionGroups,
+    plan: CompactionPlan,
     freeze_after: Duration,
 }
 
@@ -722,7 +732,7 @@ impl Compactor {
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
                 let stop = || self.stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
                 // A log that takes no more is reported to those who commit; it is tried again next time.
-                let _ = compact_cold_blocks(&manager, &table, &**follower, self.grouping, &is_cold, &stop);
+                let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }
         }
     }

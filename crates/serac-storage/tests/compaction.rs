@@ -3,8 +3,10 @@
 use serac_storage::compact::{FollowMoves, NobodyFollows, RowFollower};
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 struct OneTable;
@@ -242,4 +244,76 @@ fn a_user_who_changes_a_row_while_it_is_copied_wins() {
     drop(now);
     storage.run_gc();
     table.verify();
+}
+
+/// Notes who moves rows.
+struct NotesThreads(Arc<Mutex<HashSet<ThreadId>>>);
+
+impl RowFollower for NotesThreads {
+    fn follow(&self, _: &DataTable, _: &mut Transaction) -> Option<Box<dyn FollowMoves>> {
+        self.0.lock().unwrap().insert(std::thread::current().id());
+        Some(Box::new(NobodyFollows))
+    }
+}
+
+#[test]
+fn several_threads_share_a_backlog_beside_users_and_lose_nothing() {
+    for compaction in [CompactionGroups::Fixed(3), CompactionGroups::Adaptive] {
+        let several = StorageOptions { compaction, compaction_threads: 3, ..options() };
+        let storage = Storage::open(several, &mut OneTable).unwrap().0;
+        let threads = Arc::<Mutex<HashSet<ThreadId>>>::default();
+        storage.set_follower(Arc::new(NotesThreads(threads.clone())));
+        let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+        let mut left = fill(&storage, &table, 40, |id| id % 2 == 1);
+        storage.run_gc();
+        let busy = AtomicUsize::new(2);
+        let user = |user: i64| {
+            let mut deleted = Vec::new();
+            for round in 0..12i64 {
+                let mut txn = storage.begin();
+                let rows = rows(&table, txn.snapshot());
+                let mut gone = Vec::new();
+                for (id, row) in rows.into_iter().filter(|(id, _)| id / 2 % 2 == user && id / 4 % 20 == round) {
+                    let text = text(id);
+                    // A row that has moved since the snapshot is a conflict.
+                    if id % 3 == 0 {
+                        gone.extend(table.delete(&mut txn, row).ok().map(|()| id));
+                    } else {
+                        let _ = table.update(&mut txn, row, &[ColumnId(1)], &[Value::Bytes(text.as_bytes())]);
+                    }
+                }
+                if round % 4 == 3 {
+                    txn.abort();
+                } else {
+                    txn.commit().unwrap();
+                    deleted.extend(gone);
+                }
+            }
+            busy.fetch_sub(1, Ordering::Relaxed);
+            deleted
+        };
+        std::thread::scope(|scope| {
+            let user = &user;
+            let users: Vec<_> = (0..2).map(|number| scope.spawn(move || user(number))).collect();
+            let mut moved = 0;
+            while busy.load(Ordering::Relaxed) > 0 {
+                moved += storage.compact_table(&table).unwrap().moved;
+                storage.freeze_table(&table, Duration::from_millis(1));
+            }
+            assert!(moved > 0);
+            for deleted in users.into_iter().flat_map(|user| user.join().unwrap()) {
+                assert!(left.remove(&deleted), "row {deleted} was deleted twice");
+            }
+        });
+        assert_eq!(rows(&table, storage.begin().snapshot()).into_keys().collect::<BTreeSet<_>>(), left);
+        table.verify();
+        assert!(threads.lock().unwrap().len() > 1, "the groups were shared, {compaction:?}");
+        let (frozen, blocks) = storage.freeze_table(&table, Duration::from_secs(20));
+        assert_eq!(frozen, blocks);
+        if compaction == CompactionGroups::Adaptive {
+            assert!(blocks <= (left.len() as u32).div_ceil(table.layout().slot_count()) + 1, "{blocks} blocks");
+        }
+        assert_eq!(rows(&table, storage.begin().snapshot()).into_keys().collect::<BTreeSet<_>>(), left);
+        table.verify();
+    }
 }

@@ -154,6 +154,7 @@ fn open(path: Option<std::path::PathBuf>) -> Arc<Storage> {
     let options = StorageOptions {
         path,
         gc_threads: 0,
+        compaction_threads: 3,
         durability: Durability::Relaxed,
         log_segment_bytes: 1 << 16,
         ..Default::default()
