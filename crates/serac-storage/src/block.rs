@@ -6,6 +6,7 @@
 //! promises that no access is undefined.
 
 use crate::block_memory::{BlockMemory, SparePages};
+use crate::data_file::DataFile;
 use crate::error::Result;
 use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, HeapLatch, View};
@@ -16,6 +17,7 @@ use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
+use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -128,6 +130,14 @@ pub enum Temperature {
     Freezing,
 }
 
+/// A hot block in a data file: what it holds for as long as its count of settled slots is the same and no slot has a version.
+#[derive(Clone, Debug)]
+pub(crate) struct FiledBlock {
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) batch: u32,
+    pub(crate) settlements: u64,
+}
+
 /// A block that can be changed.
 #[derive(Debug)]
 pub struct HotBlock {
@@ -141,6 +151,10 @@ pub struct HotBlock {
     heap: Arc<BlockHeap>,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
     versioned: AtomicU32,
+    /// How often a slot has come to have no version again: who finds the count as it was, and no version, knows that nothing was written meanwhile.
+    settlements: AtomicU64,
+    /// Where a checkpoint has written the block.
+    filed: Mutex<Option<FiledBlock>>,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
     /// Set while the block was filled by a bulk append that some snapshot may not see.
@@ -188,6 +202,8 @@ impl HotBlock {
             layout,
             heap: Arc::default(),
             versioned: AtomicU32::new(0),
+            settlements: AtomicU64::new(0),
+            filed: Mutex::default(),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
             temperature: AtomicU32::new(Temperature::Hot as u32),
@@ -242,6 +258,29 @@ impl HotBlock {
     pub fn versioned(&self) -> &AtomicU32 {
         &self.versioned
     }
+    /// Notes that the collector has let go of everything but the newest state of a slot, or of a bulk append: comes before the count of versioned slots is
+    /// lowered or the marker cleared.
+    pub(crate) fn note_settled(&self) {
+        // Relaxed: ordered by what follows it.
+        self.settlements.fetch_add(1, Ordering::Relaxed);
+    }
+    /// If every snapshot, present and future, sees the same rows until somebody writes: the count of [settled](Self::note_settled) slots, which is another
+    /// one when that has happened and the rows are settled again.
+    pub(crate) fn settlements(&self) -> Option<u64> {
+        // Acquire: pairs with the collector's lowering of the count and clearing of the marker, before which it has counted.
+        let calm = self.versioned.load(Ordering::Acquire) == 0 && self.append_marker.load(Ordering::Acquire).is_null();
+        calm.then(|| self.settlements.load(Ordering::Relaxed))
+    }
+    /// Says where the block was written as it was when its count of settled slots was that; or that no manifest will name that place any more.
+    pub(crate) fn file(&self, filed: Option<FiledBlock>) {
+        *self.filed.lock() = filed;
+    }
+    /// Where the block lies in a file as it is; none if it has changed since, or is changing.
+    pub(crate) fn filed(&self) -> Option<FiledBlock> {
+        let filed = self.filed.lock().clone()?;
+        (self.settlements() == Some(filed.settlements)).then_some(filed)
+    }
+
     /// Slots handed out so far; may exceed the slot count.
     pub fn insert_cursor(&self) -> &AtomicU32 {
         &self.insert_cursor

@@ -13,14 +13,15 @@
 //! when every running snapshot sees all of it, that of a checkpoint included. The twin may take its place before the manifest is there, since its file
 //! is synced: should this checkpoint fail, the next one names it.
 //!
-//! **Hot blocks** are written as the snapshot sees them, in files of their own, and again the next time. After a restart they are frozen blocks like the
-//! others.
+//! **Hot blocks** are written as the snapshot sees them, in files of their own. One that had no versions then, so that all snapshots saw the same, keeps its place
+//! in the file for as long as nobody writes to it: the collector counts the slots of which it takes the last version, and before it does, so where the
+//! count is as it was and there is no version, nothing was written (an abort counts too). After a restart they are frozen blocks like the others.
 //!
 //! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that thaw leave holes in files rather than make
 //! others be written again. The blocks of a file that has more holes than blocks are written anew, and so are those of a table's small files when there are
 //! eight of them: each byte that is written causes at most a few to be written again.
 
-use crate::block::{Block, HotBlock};
+use crate::block::{Block, FiledBlock, HotBlock};
 use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileSeal};
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
@@ -164,11 +165,20 @@ impl Manifest {
     }
 }
 
-/// A data file that is being written, with the frozen blocks that it is to replace.
+/// A data file that is being written, with the blocks in the block table that have its rows.
 struct OpenFile {
     writer: DataFileWriter,
     hot: bool,
-    frozen: Vec<(BlockNo, Arc<Block>)>,
+    blocks: Vec<(BlockNo, Arc<Block>, Written)>,
+}
+
+/// How a block stands in the block table.
+#[derive(Clone, Copy, PartialEq)]
+enum Written {
+    /// Frozen: its twin over the file replaces it.
+    Frozen,
+    /// Hot, and settled so many times when it was read; none if it had versions.
+    Hot(Option<u64>),
 }
 
 /// One table's part of a checkpoint.
@@ -201,15 +211,22 @@ pub(crate) fn write_table(
         match &*block {
             Block::Frozen(frozen) => match frozen.source().map(|source| source.place()) {
                 Some((file, batch)) if !outworn.contains(&file.seal().name) && file.block_no(batch) == no => {
-                    part.keep(file, batch, frozen);
+                    part.keep(file, batch, frozen.rows());
                 }
-                _ => part.write(no, frozen, Some(&block))?,
+                _ => part.write(no, frozen, &block, Written::Frozen)?,
             },
-            Block::Hot(_) => {
-                if let Some(seen) = as_seen(table, block, no, snapshot)? {
-                    part.write(no, &seen, None)?;
+            Block::Hot(hot) => match hot.filed() {
+                Some(filed) if !outworn.contains(&filed.file.seal().name) => {
+                    part.keep(&filed.file, filed.batch, hot.rows());
                 }
-            }
+                _ => {
+                    hot.file(None);
+                    let settled = hot.settlements();
+                    if let Some(seen) = as_seen(table, block.clone(), no, snapshot)? {
+                        part.write(no, &seen, &block, Written::Hot(settled))?;
+                    }
+                }
+            },
         }
     }
     while let Some(file) = part.open.pop() {
@@ -220,16 +237,16 @@ pub(crate) fn write_table(
 }
 
 impl TableCheckpoint<'_> {
-    fn keep(&mut self, file: &DataFile, batch: u32, block: &FrozenBlock) {
+    fn keep(&mut self, file: &DataFile, batch: u32, rows: u32) {
         let new = || CheckpointFile { seal: file.seal().clone(), batches: Vec::new() };
         self.done.entry(file.seal().name.clone()).or_insert_with(new).batches.push(batch);
-        self.report.rows += u64::from(block.rows());
+        self.report.rows += u64::from(rows);
         self.report.blocks_kept += 1;
     }
 
-    /// Writes a block; `frozen` is the one in the block table that has these rows, if it is frozen.
-    fn write(&mut self, no: BlockNo, block: &FrozenBlock, frozen: Option<&Arc<Block>>) -> Result<()> {
-        let (batch, hot) = (BlockBatch::new(no, block, self.table.schema())?, frozen.is_none());
+    /// Writes a block; `source` is the one in the block table that has these rows.
+    fn write(&mut self, no: BlockNo, block: &FrozenBlock, source: &Arc<Block>, written: Written) -> Result<()> {
+        let (batch, hot) = (BlockBatch::new(no, block, self.table.schema())?, written != Written::Frozen);
         let alone = batch.stays_alone();
         let fits = |open: &OpenFile| open.hot == hot && open.writer.schema() == batch.schema();
         let at = match self.open.iter().position(fits) {
@@ -237,13 +254,13 @@ impl TableCheckpoint<'_> {
             None => {
                 let name = self.free_name(block.presence().is_some());
                 let writer = DataFileWriter::create(self.data, name, batch.schema(), self.files)?;
-                self.open.push(OpenFile { writer, hot, frozen: Vec::new() });
+                self.open.push(OpenFile { writer, hot, blocks: Vec::new() });
                 self.open.len() - 1
             }
         };
         let file = &mut self.open[at];
         file.writer.write(batch)?;
-        file.frozen.extend(frozen.map(|block| (no, block.clone())));
+        file.blocks.push((no, source.clone(), written));
         self.report.rows += u64::from(block.rows());
         self.report.blocks_written += 1;
         if alone || self.open[at].writer.bytes() >= FILE_BYTES {
@@ -256,12 +273,22 @@ impl TableCheckpoint<'_> {
     fn finish(&mut self, file: OpenFile) -> Result<()> {
         let data = file.writer.finish()?;
         let batches: Vec<u32> = (0..data.batch_count() as u32).collect();
-        if !file.frozen.is_empty() {
-            let twins = data.blocks(self.table.schema(), self.table.layout(), &batches)?;
-            for ((no, twin), (written, block)) in twins.into_iter().zip(&file.frozen) {
-                assert_eq!(no, *written, "a file's batches are in the order in which they were written");
-                // If it was thawed meanwhile, so be it.
-                self.table.blocks().replace(no, block, Arc::new(Block::Frozen(twin)));
+        let twins =
+            if file.hot { Vec::new() } else { data.blocks(self.table.schema(), self.table.layout(), &batches)? };
+        let mut twins = twins.into_iter();
+        for (batch, (no, block, written)) in file.blocks.iter().enumerate() {
+            match written {
+                Written::Frozen => {
+                    let (written, twin) = twins.next().expect("a batch for every block");
+                    assert_eq!(*no, written, "a file's batches are in the order in which they were written");
+                    // If it was thawed meanwhile, so be it.
+                    self.table.blocks().replace(*no, block, Arc::new(Block::Frozen(twin)));
+                }
+                Written::Hot(settled) => {
+                    if let (Some(hot), Some(settled)) = (block.hot(), *settled) {
+                        hot.file(Some(FiledBlock { file: data.clone(), batch: batch as u32, settlements: settled }));
+                    }
+                }
             }
         }
         let seal = data.seal().clone();
@@ -287,8 +314,12 @@ impl TableCheckpoint<'_> {
 fn outworn_files(table: &DataTable) -> HashSet<String> {
     let mut live: HashMap<String, (Arc<DataFile>, usize)> = HashMap::new();
     for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
-        if let Some((file, _)) = block.frozen().and_then(|block| block.source()).map(|source| source.place()) {
-            live.entry(file.seal().name.clone()).or_insert_with(|| (file.clone(), 0)).1 += 1;
+        let file = match &*block {
+            Block::Frozen(block) => block.source().map(|source| source.place().0.clone()),
+            Block::Hot(block) => block.filed().map(|filed| filed.file),
+        };
+        if let Some(file) = file {
+            live.entry(file.seal().name.clone()).or_insert_with(|| (file, 0)).1 += 1;
         }
     }
     let (mut outworn, mut small) = (HashSet::new(), Vec::new());

@@ -47,8 +47,7 @@ const LONGEST_WAIT: u32 = 6;
 impl DataTable {
     /// Whether nothing is going on in a hot block: no version, no pending bulk append.
     fn is_calm(block: &HotBlock) -> bool {
-        // Acquire: pairs with the collector's lowering of the count and clearing of the marker.
-        block.versioned().load(Ordering::Acquire) == 0 && block.append_marker().load(Ordering::Acquire).is_null()
+        block.settlements().is_some()
     }
 
     /// Whether a hot block is calm and takes no inserts. In this order: a bulk append offers its block to inserts before its marker goes.

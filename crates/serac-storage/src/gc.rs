@@ -480,9 +480,11 @@ impl GarbageCollector {
         // Last: a block that is calm by these two may freeze in place, so nobody writes to it from here on. Release: pairs with the freezer's Acquire and
         // the readers'; the count is lowered only after the head is null, and only the collector clears the marker, under the latch.
         if emptied {
+            block.note_settled();
             block.versioned().fetch_sub(1, Ordering::Release);
         }
         if kind == UndoKind::Append && !gone.is_empty() {
+            block.note_settled();
             block.append_marker().store(ptr::null_mut(), Ordering::Release);
         }
         for record in gone {

@@ -166,6 +166,57 @@ fn a_second_checkpoint_writes_only_what_has_changed() {
 }
 
 #[test]
+fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let hot = StorageOptions { gc_threads: 0, ..options(path, &files) };
+    let storage = Storage::open(hot, &mut OneTable).unwrap().0;
+    let mut txn = storage.begin();
+    txn.log_meta(b"table");
+    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    append(&storage, &table, 0, i64::from(8 * table.layout().slot_count()));
+    let counts = || {
+        let report = checkpoint(&storage).unwrap();
+        assert_eq!(report.rows, 8 * u64::from(table.layout().slot_count()));
+        assert_eq!(report.bytes == 0, report.blocks_written == 0);
+        (report.blocks_written, report.blocks_kept)
+    };
+    assert_eq!(counts(), (8, 0), "the append is not settled");
+    storage.run_gc();
+    assert_eq!((counts(), counts(), counts()), ((8, 0), (0, 8), (0, 8)));
+
+    // Written as it was before, and once more when the writer is gone, whether it has changed anything or not.
+    let mut writer = storage.begin();
+    table.update(&mut writer, RowId::new(BlockNo(3), Slot(7)), &[TEXT], &[Value::Bytes(b"taken back")]).unwrap();
+    assert_eq!((counts(), counts()), ((1, 7), (1, 7)));
+    writer.abort();
+    storage.run_gc();
+    assert_eq!((counts(), counts()), ((1, 7), (0, 8)));
+
+    // An update that is committed but not settled, and one that is.
+    update(&storage, &table, RowId::new(BlockNo(5), Slot(0)), "changed once").unwrap();
+    assert_eq!(counts(), (1, 7));
+    storage.run_gc();
+    assert_eq!((counts(), counts()), ((1, 7), (0, 8)));
+    update(&storage, &table, RowId::new(BlockNo(5), Slot(0)), "changed twice").unwrap();
+    update(&storage, &table, RowId::new(BlockNo(6), Slot(1)), "another text for the heap").unwrap();
+    storage.run_gc();
+    assert_eq!((counts(), counts()), ((2, 6), (0, 8)));
+    // A vacuum moves values about, and changes none.
+    storage.vacuum_table(&table);
+    assert_eq!(counts(), (0, 8));
+
+    let expected = rows(&storage, &table);
+    assert_eq!(expected[&RowId::new(BlockNo(5), Slot(0))].1.as_deref(), Some("changed twice"));
+    storage.close().unwrap();
+    drop((storage, table));
+    let (storage, table) = open(path, &files).unwrap();
+    assert_eq!(rows(&storage, &table), expected);
+    table.verify();
+}
+
+#[test]
 fn files_with_more_holes_than_blocks_are_written_anew_and_small_ones_together() {
     let folder = tempfile::tempdir().unwrap();
     let (path, files) = (folder.path(), FaultFileSystem::default());
