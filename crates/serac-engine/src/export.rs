@@ -20,14 +20,33 @@ pub enum DecimalForm {
     Decimal64,
 }
 
-/// How columns of variable length are handed out.
+/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the others it is made, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
-    /// As Utf8View and BinaryView, the form in which they are stored: nothing is copied.
+    /// As Utf8View or BinaryView: the form of hot blocks, and of those frozen in `view` format.
     #[default]
     View,
-    /// As Utf8 and Binary, for readers that do not know views. The values are copied.
+    /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
     Offsets,
+    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of blocks frozen in `dictionary` format, except for columns
+    /// that a dictionary would not make smaller.
+    Dictionary,
+}
+
+impl VarlenForm {
+    /// The type of a column, if it is of variable length.
+    fn data_type(self, column_type: ColumnType) -> Option<DataType> {
+        let (view, offsets) = match column_type {
+            ColumnType::Utf8 => (DataType::Utf8View, DataType::Utf8),
+            ColumnType::Binary => (DataType::BinaryView, DataType::Binary),
+            _ => return None,
+        };
+        Some(match self {
+            Self::View => view,
+            Self::Offsets => offsets,
+            Self::Dictionary => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(offsets)),
+        })
+    }
 }
 
 /// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own buffers; they never change and live as long as
@@ -73,44 +92,46 @@ fn external(error: serac_storage::StorageError) -> ArrowError {
 }
 
 impl ArrowScan {
-    /// The same rows with short decimals in this form.
-    #[must_use]
-    pub fn with_decimals(mut self, decimals: DecimalForm) -> Self {
+    /// The same rows with those columns in another form for which `form_of` has one, by their positions and types.
+    fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
         let stored = &self.table.data.schema().columns;
-        let mut fields = Vec::with_capacity(self.columns.len());
-        for (column, field) in self.columns.iter_mut().zip(self.schema.fields()) {
-            let column_type = stored[column.id.0 as usize].column_type;
-            fields.push(match column_type {
-                ColumnType::Decimal { precision, scale } if precision <= 18 => {
-                    let (form, data_type) = match decimals {
-                        DecimalForm::Decimal128 => (ColumnForm::Arrow, column_type.arrow()),
-                        DecimalForm::Decimal64 => (ColumnForm::Decimal64, DataType::Decimal64(precision, scale)),
-                    };
-                    column.form = form;
-                    field.as_ref().clone().with_data_type(data_type)
-                }
-                _ => field.as_ref().clone(),
-            });
+        let mut fields = self.schema.fields().to_vec();
+        for (at, (column, field)) in self.columns.iter_mut().zip(&mut fields).enumerate() {
+            if let Some((form, data_type)) = form_of(at, stored[column.id.0 as usize].column_type) {
+                column.form = form;
+                *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
+            }
         }
         self.schema = Arc::new(Schema::new(fields));
         self
     }
 
-    /// The same rows with columns of variable length in this form.
+    /// The same rows with short decimals in this form.
     #[must_use]
-    pub fn with_varlen(mut self, form: VarlenForm) -> Self {
-        let field = |field: &Arc<Field>| {
-            let data_type = match (field.data_type(), form) {
-                (DataType::Utf8View, VarlenForm::Offsets) => DataType::Utf8,
-                (DataType::BinaryView, VarlenForm::Offsets) => DataType::Binary,
-                (DataType::Utf8, VarlenForm::View) => DataType::Utf8View,
-                (DataType::Binary, VarlenForm::View) => DataType::BinaryView,
-                (other, _) => other.clone(),
-            };
-            field.as_ref().clone().with_data_type(data_type)
-        };
-        self.schema = Arc::new(Schema::new(self.schema.fields().iter().map(field).collect::<Vec<_>>()));
-        self
+    pub fn with_decimals(self, decimals: DecimalForm) -> Self {
+        self.reform(|_, column_type| match (column_type, decimals) {
+            (ColumnType::Decimal { precision: 19.., .. }, _) => None,
+            (ColumnType::Decimal { .. }, DecimalForm::Decimal128) => Some((ColumnForm::Arrow, column_type.arrow())),
+            (ColumnType::Decimal { precision, scale }, DecimalForm::Decimal64) => {
+                Some((ColumnForm::Stored, DataType::Decimal64(precision, scale)))
+            }
+            _ => None,
+        })
+    }
+
+    /// The same rows with all columns of variable length in this form.
+    #[must_use]
+    pub fn with_varlen(self, form: VarlenForm) -> Self {
+        self.with_varlen_where(form, |_| true)
+    }
+
+    /// The same rows with those columns of variable length in this form whose positions among the scan's columns are `wanted`.
+    #[must_use]
+    pub fn with_varlen_where(self, form: VarlenForm, wanted: impl Fn(usize) -> bool) -> Self {
+        let column_form = if form == VarlenForm::View { ColumnForm::Arrow } else { ColumnForm::Stored };
+        self.reform(|at, column_type| {
+            form.data_type(column_type).filter(|_| wanted(at)).map(|data_type| (column_form, data_type))
+        })
     }
 
     /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.

@@ -2,12 +2,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchReader, StringViewArray, new_null_array,
+};
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, SortOptions};
 use serac_engine::definition::{ColumnDefinition, TableDefinition};
-use serac_engine::{ColumnFilter, Comparison, Database, DecimalForm, Table, Transaction, VarlenForm};
-use serac_storage::{ColumnType, RowId, Value};
+use serac_engine::{ArrowScan, ColumnFilter, Comparison, Database, DecimalForm, Table, Transaction, VarlenForm};
+use serac_storage::{BlockNo, ColumnType, FreezeFormat, RowId, Slot, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,6 +211,92 @@ fn forms_and_ranges_of_blocks_give_the_same_rows() {
         scan.clone().with_varlen(VarlenForm::Offsets).with_varlen(VarlenForm::View).next().unwrap().unwrap(),
         whole[0]
     );
+}
+
+/// The first buffer of an array's own data, of a dictionary the codes and the bytes of the words.
+fn own(array: &ArrayRef) -> Vec<*const u8> {
+    let data = array.to_data();
+    let words = data.child_data().iter().flat_map(|words| words.buffers());
+    data.buffers().iter().chain(words).map(|buffer| buffer.as_ptr()).collect()
+}
+
+#[test]
+fn blocks_lend_what_they_have_in_the_form_asked_for_and_make_the_rest() {
+    for (form, format) in [
+        (VarlenForm::View, FreezeFormat::View),
+        (VarlenForm::Offsets, FreezeFormat::Utf8),
+        (VarlenForm::Dictionary, FreezeFormat::Dictionary),
+    ] {
+        let (db, table) = filled();
+        table.data.set_freeze_format(format);
+        let (frozen, blocks) = db.storage().freeze_table(&table.data, Duration::from_secs(20));
+        assert_eq!(frozen, blocks);
+        // Block 1 is hot and has holes and versions; block 2 has been that and is frozen again with holes, unless compaction filled them.
+        let rows =
+            |no: u32| (5..900).step_by(7).map(move |slot| RowId::new(BlockNo(no), Slot(slot))).collect::<Vec<_>>();
+        let delete = |no| {
+            let mut txn = db.begin();
+            txn.delete_batch(&table, &rows(no)).unwrap();
+            txn.commit().unwrap().wait().unwrap();
+        };
+        delete(2);
+        let (frozen, _) = db.storage().freeze_table(&table.data, Duration::from_secs(20));
+        assert!(frozen > 1);
+        delete(1);
+        let txn = db.begin();
+        let plain = txn.scan_arrow(&table, &ALL, &[]).unwrap();
+        let scan = plain.clone().with_varlen(form).with_decimals(DecimalForm::Decimal64);
+        let (mut lent, mut made) = (0, 0);
+        for no in scan.blocks() {
+            let Some(batch) = scan.clone().within(no..no + 1).next().transpose().unwrap() else { continue };
+            assert_eq!(batch.schema(), scan.schema(), "block {no}");
+            let expected = plain.clone().within(no..no + 1).next().unwrap().unwrap();
+            for (got, expected) in batch.columns().iter().zip(expected.columns()) {
+                got.to_data().validate_full().unwrap();
+                assert_eq!(&*arrow_cast::cast(got, expected.data_type()).unwrap(), &**expected, "block {no}");
+            }
+            let block = table.data.block(BlockNo(no)).unwrap();
+            match block.frozen().filter(|block| block.presence().is_none()) {
+                None => made += 1,
+                Some(block) => {
+                    for (got, stored) in batch.columns().iter().zip(block.arrays(table.data.schema())) {
+                        if got.data_type() == stored.data_type() {
+                            assert_eq!(own(got), own(&stored), "block {no}: {} is copied", got.data_type());
+                            lent += 1;
+                        }
+                    }
+                }
+            }
+        }
+        // A dictionary of texts that are all different would not pay: the column is not lent.
+        let columns = if form == VarlenForm::Dictionary { ALL.len() - 1 } else { ALL.len() };
+        assert!(
+            lent >= columns && lent % columns == 0 && made > 0,
+            "{form:?}: {lent} columns lent, {made} blocks made"
+        );
+        // With a condition, the survivors of frozen blocks are taken from the same arrays.
+        let condition = [ColumnFilter {
+            column: 0,
+            comparison: Comparison::Less,
+            constant: Arc::new(Int64Array::from(vec![ROWS - 100])),
+        }];
+        let some = |scan: ArrowScan| scan.collect::<Result<Vec<_>, _>>().unwrap();
+        let filtered = txn.scan_arrow(&table, &ALL, &condition).unwrap();
+        let got = some(filtered.clone().with_varlen(form));
+        let expected = some(filtered);
+        assert_eq!(got.len(), expected.len());
+        for (got, expected) in got.iter().zip(&expected) {
+            let got = arrow_cast::cast(got.column(1), &DataType::Utf8View).unwrap();
+            assert_eq!(&*got, &**expected.column(1));
+        }
+        // One column in another form.
+        let one =
+            plain.with_varlen(VarlenForm::Offsets).with_varlen_where(VarlenForm::Dictionary, |column| column == 5);
+        let types: Vec<DataType> = one.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+        let dictionary = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Binary));
+        assert_eq!((&types[1], &types[5]), (&DataType::Utf8, &dictionary));
+        assert_eq!(one.schema(), one.clone().next().unwrap().unwrap().schema());
+    }
 }
 
 #[test]

@@ -6,12 +6,13 @@ mod every;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use serac_engine::definition::{ColumnDefinition, TableDefinition};
-use serac_engine::{Database, EngineError};
+use serac_engine::{Database, EngineError, VarlenForm};
 use serac_export::c_stream;
-use serac_storage::ColumnType;
+use serac_storage::{ColumnType, FreezeFormat};
 use std::time::Duration;
 
-fn stream(rows: i64) -> Result<FFI_ArrowArrayStream, EngineError> {
+/// Half of the rows lie in blocks that are frozen as the form wants them, half in hot ones.
+fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineError> {
     let batch = every::every(0..rows);
     let column = |field: &arrow_schema::FieldRef| ColumnDefinition {
         name: field.name().clone(),
@@ -23,23 +24,33 @@ fn stream(rows: i64) -> Result<FFI_ArrowArrayStream, EngineError> {
     let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
     let db = Database::in_memory()?;
     let mut txn = db.begin();
-    txn.create_table(TableDefinition::new("public", "every", columns))?;
+    let freeze_format = match form {
+        VarlenForm::View => FreezeFormat::View,
+        VarlenForm::Offsets => FreezeFormat::Utf8,
+        VarlenForm::Dictionary => FreezeFormat::Dictionary,
+    };
+    txn.create_table(TableDefinition { freeze_format, ..TableDefinition::new("public", "every", columns) })?;
     let table = txn.catalog().table("public", "every")?.clone();
-    txn.insert_batch(&table, &batch)?;
+    let half = batch.num_rows() / 2;
+    txn.insert_batch(&table, &batch.slice(0, half))?;
     txn.commit()?.wait()?;
     db.storage().freeze_table(&table.data, Duration::from_secs(20));
+    let mut txn = db.begin();
+    txn.insert_batch(&table, &batch.slice(half, batch.num_rows() - half))?;
+    txn.commit()?.wait()?;
     let all: Vec<usize> = (0..batch.num_columns()).collect();
     // The stream keeps what it needs: the database may go.
-    Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?))
+    Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
-/// Fills `*out` with a stream of `rows` rows; leaves it released if that fails.
+/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets (1) or as dictionaries (2); leaves it released if that fails.
 ///
 /// # Safety
 /// `out` points to room for an ArrowArrayStream, which the caller owns and releases.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn serac_example_stream(rows: i64, out: *mut FFI_ArrowArrayStream) {
-    let stream = stream(rows).unwrap_or_else(|error| {
+pub unsafe extern "C" fn serac_example_stream(rows: i64, form: i32, out: *mut FFI_ArrowArrayStream) {
+    let form = [VarlenForm::View, VarlenForm::Offsets, VarlenForm::Dictionary][form.clamp(0, 2) as usize];
+    let stream = stream(rows, form).unwrap_or_else(|error| {
         eprintln!("{error}");
         FFI_ArrowArrayStream::empty()
     });

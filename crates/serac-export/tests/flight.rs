@@ -41,7 +41,9 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
     execute(&db, EVERY).await;
     let served = serve(&db, FlightOptions { blocks_per_endpoint: 2, ..FlightOptions::default() }).await;
     let mut client = served.client().await;
-    for step in ["empty", "hot", "frozen", "mixed"] {
+    for step in
+        ["empty", "hot", "frozen", "mixed", "frozen as utf8", "mixed again", "frozen as dictionary", "mixed at last"]
+    {
         match step {
             "empty" => {}
             "hot" => {
@@ -49,6 +51,15 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
                 execute(&db, "UPDATE every SET x = 'changed to something long', n = 1.5 WHERE id % 10 = 3").await;
             }
             "frozen" => freeze(&db, "every"),
+            "frozen as utf8" | "frozen as dictionary" => {
+                let format = step.rsplit(' ').next().unwrap();
+                execute(&db, &format!("ALTER TABLE every SET (freeze_format = '{format}')")).await;
+                freeze(&db, "every");
+            }
+            "mixed again" => {
+                execute(&db, "UPDATE every SET w = 'a word that is not in the dictionary' WHERE id = 12000").await
+            }
+            "mixed at last" => execute(&db, "DELETE FROM every WHERE id % 1000 = 8 AND id > 20000").await,
             _ => {
                 insert(&db, "every", &every(20_000..30_000));
                 execute(&db, "DELETE FROM every WHERE id % 100 = 7; UPDATE every SET v = NULL WHERE id = 12000").await;
@@ -76,18 +87,27 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
             let needed: usize = x.iter().flatten().map(str::len).filter(|&len| len > 12).sum();
             assert_eq!(x.data_buffers().iter().map(|b| b.len()).sum::<usize>(), needed, "{step}");
         }
-        // The other forms.
-        let request = command(r#"{"table": "every", "decimals": "decimal64", "strings": "utf8"}"#);
-        let info = client.get_flight_info(request).await.unwrap();
-        let received = sorted(&fetch(&mut client, &info).await);
-        release(&mut client, info).await;
-        let expected = cast_to(&sql, |data_type| match data_type {
-            DataType::Decimal128(p, s) if *p <= 18 => DataType::Decimal64(*p, *s),
-            DataType::Utf8View => DataType::Utf8,
-            DataType::BinaryView => DataType::Binary,
-            other => other.clone(),
-        });
-        assert_eq!(received.columns(), expected.columns(), "{step}");
+        // The other forms, whatever the blocks have.
+        for strings in ["utf8", "dictionary"] {
+            let request = format!(r#"{{"table": "every", "decimals": "decimal64", "strings": "{strings}"}}"#);
+            let info = client.get_flight_info(command(&request)).await.unwrap();
+            let received = sorted(&fetch(&mut client, &info).await);
+            release(&mut client, info).await;
+            let offsets = |data_type: &DataType| match data_type {
+                DataType::Decimal128(p, s) if *p <= 18 => DataType::Decimal64(*p, *s),
+                DataType::Utf8View => DataType::Utf8,
+                DataType::BinaryView => DataType::Binary,
+                other => other.clone(),
+            };
+            let dictionary = |words: DataType| DataType::Dictionary(Box::new(DataType::UInt16), Box::new(words));
+            let field = received.schema().field_with_name("w").unwrap().data_type().clone();
+            assert_eq!(field, if strings == "utf8" { DataType::Utf8 } else { dictionary(DataType::Utf8) });
+            let received = cast_to(&received, |data_type| match data_type {
+                DataType::Dictionary(_, words) => words.as_ref().clone(),
+                other => other.clone(),
+            });
+            assert_eq!(received.columns(), cast_to(&sql, offsets).columns(), "{step}, {strings}");
+        }
     }
 }
 

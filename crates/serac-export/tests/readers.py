@@ -49,6 +49,7 @@ COLUMNS = {
     "x": (17, lambda i: f"a text that is long, of row {i} ü"),
     "y": (16, lambda i: b"\0\xff" + 3 * i.to_bytes(8, "big")),
     "u": (5, lambda i: (i * 0x1234_5678_9ABC_DEF1).to_bytes(16, "big")),
+    "w": (9, lambda i: f"one of a few words: number {i % 5}"),
     "all_null": (1, None),
 }
 EXPECTED = {
@@ -96,12 +97,12 @@ def over_flight(command):
         return pa.concat_tables(client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints)
 
 
-def over_c_stream():
+def over_c_stream(form):
     export = ctypes.CDLL(library).serac_example_stream
-    export.argtypes = [ctypes.c_int64, ctypes.c_void_p]
+    export.argtypes = [ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p]
     stream = ctypes.create_string_buffer(5 * ctypes.sizeof(ctypes.c_void_p))
     pointer = ctypes.addressof(stream)
-    export(rows, pointer)
+    export(rows, form, pointer)
     return pa.RecordBatchReader._import_from_c(pointer)
 
 
@@ -116,6 +117,17 @@ check_polars("Flight", pl.from_arrow(without_intervals(plain)))
 other = over_flight(b'{"table": "every", "strings": "utf8", "decimals": "decimal64"}')
 assert other["x"].type == pa.string() and other["n"].type == pa.decimal64(12, 3), other.schema
 check_pyarrow("Flight, plain strings and 64-bit decimals", other)
+# Blocks that have strings with offsets or dictionaries of their own, beside hot ones.
+other = over_flight(b'{"table": "every_utf8", "strings": "utf8"}')
+check_pyarrow("Flight, frozen as utf8", other)
+check_polars("Flight, frozen as utf8", pl.from_arrow(without_intervals(other)))
+other = over_flight(b'{"table": "every_dictionary", "strings": "dictionary"}')
+assert other["w"].type == pa.dictionary(pa.uint16(), pa.string()), other.schema
+assert other["y"].type == pa.dictionary(pa.uint16(), pa.binary()), other.schema
+check_pyarrow("Flight, frozen as dictionary", other)
+other = over_flight(b'{"table": "every_dictionary", "dictionaries": ["w"]}')
+assert other["w"].type == pa.dictionary(pa.uint16(), pa.string()) and other["x"].type == pa.string_view(), other.schema
+check_polars("Flight, frozen as dictionary", pl.from_arrow(without_intervals(other)))
 
 with pa.memory_map(ipc_file) as source:
     check_pyarrow("IPC file", pa.ipc.open_file(source).read_all())
@@ -125,9 +137,11 @@ names = [name for name in COLUMNS if name != "iv"]
 check_polars("IPC file", pl.read_ipc(ipc_file + ".polars"))
 check_polars("IPC stream", pl.read_ipc_stream(ipc_stream + ".polars"))
 
-check_pyarrow("C stream", over_c_stream().read_all())
-reader = over_c_stream()
-columns = [i for i, name in enumerate(reader.schema.names) if name != "iv"]
-schema = pa.schema([reader.schema.field(i) for i in columns])
-batches = (batch.select(schema.names) for batch in reader)
-check_polars("C stream", pl.DataFrame(pa.RecordBatchReader.from_batches(schema, batches)))
+for form, way in enumerate(["C stream", "C stream, utf8", "C stream, dictionary"]):
+    check_pyarrow(way, over_c_stream(form).read_all())
+for form, way in enumerate(["C stream", "C stream, utf8"]):
+    reader = over_c_stream(form)
+    columns = [i for i, name in enumerate(reader.schema.names) if name != "iv"]
+    schema = pa.schema([reader.schema.field(i) for i in columns])
+    batches = (batch.select(schema.names) for batch in reader)
+    check_polars(way, pl.DataFrame(pa.RecordBatchReader.from_batches(schema, batches)))

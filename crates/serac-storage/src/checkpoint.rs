@@ -31,7 +31,6 @@ use crate::ids::{BlockNo, ColumnId, TableId, Timestamp};
 use crate::redo::without_foreign_bytes;
 use crate::scan::{BlockReader, ColumnForm, ScanColumn, Selection};
 use crate::transaction::Snapshot;
-use crate::types::{ColumnSchema, ColumnType};
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
 use serde::{Deserialize, Serialize};
@@ -341,11 +340,8 @@ fn outworn_files(table: &DataTable) -> HashSet<String> {
 fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapshot) -> Result<Option<FrozenBlock>> {
     let (schema, thaws) = (table.schema(), block.hot().map_or(0, HotBlock::thaws));
     let Some(mut reader) = BlockReader::new(schema, block, no, snapshot) else { return Ok(None) };
-    let column = |(i, column): (usize, &ColumnSchema)| {
-        let short = matches!(column.column_type, ColumnType::Decimal { precision, .. } if precision <= 18);
-        ScanColumn { id: ColumnId(i as u16), form: if short { ColumnForm::Decimal64 } else { ColumnForm::Arrow } }
-    };
-    let columns: Vec<ScanColumn> = schema.columns.iter().enumerate().map(column).collect();
+    let stored = |i| ScanColumn { id: ColumnId(i as u16), form: ColumnForm::Stored };
+    let columns: Vec<ScanColumn> = (0..schema.columns.len()).map(stored).collect();
     let visible = reader.visible().clone();
     let arrays = without_foreign_bytes(&reader.columns(&columns, &visible)?);
     let (limit, presence, arrays) = match visible {

@@ -93,7 +93,7 @@ impl ColumnValues {
                     primitive::<Decimal128Type>(values, len, nulls)
                 } else if form == ColumnForm::Scaled64 {
                     return Arc::new(primitive::<Int64Type>(values, len, nulls));
-                } else if form == ColumnForm::Decimal64 {
+                } else if form == ColumnForm::Stored {
                     let array = primitive::<Decimal64Type>(values, len, nulls);
                     return Arc::new(
                         array.with_precision_and_scale(precision, scale).expect("the table's types are valid"),

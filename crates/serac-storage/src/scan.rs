@@ -28,8 +28,9 @@ pub enum ColumnForm {
     Arrow,
     /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
     Scaled64,
-    /// Of a DECIMAL of at most 18 digits, Arrow's Decimal64: how a block keeps them.
-    Decimal64,
+    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of variable length as views or, in a frozen block that has
+    /// them so, with offsets (Utf8, Binary) or as a dictionary with 16-bit codes.
+    Stored,
 }
 
 /// A column of a scan.
@@ -221,8 +222,8 @@ impl<'s> BlockReader<'s> {
     }
 
     /// The columns' values in the selected slots, which must be among the [`visible`](Self::visible) ones. All slots of a frozen block come without
-    /// a copy: the arrays are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`]: short decimals are widened, and of columns with
-    /// offsets or a dictionary views are made, over the block's own bytes.
+    /// a copy: the arrays are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which [`ColumnForm::Stored`] does not have: short
+    /// decimals are widened, and of columns with offsets or a dictionary views are made, over the block's own bytes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
@@ -244,6 +245,9 @@ impl<'s> BlockReader<'s> {
         let column_of = |column: &ScanColumn| {
             let column_type = self.schema.columns[column.id.0 as usize].column_type;
             let frozen = block.column(column.id);
+            if column.form == ColumnForm::Stored {
+                return frozen.array_at(column_type, block.slot_limit() as usize, selection);
+            }
             let picked = match selection {
                 Selection::All(n) => frozen.physical(*n as usize),
                 Selection::Positions(positions) => frozen.physical_at(block.slot_limit() as usize, positions),

@@ -364,7 +364,7 @@ fn exported_arrays_outlive_the_thaw_and_the_file() {
         let txn = storage.begin();
         let mut reader = table.read_block(txn.snapshot(), BlockNo(0)).unwrap();
         let visible = reader.visible().clone();
-        reader.columns(&ALL.map(|id| ScanColumn { id, form: ColumnForm::Decimal64 }), &visible).unwrap()
+        reader.columns(&ALL.map(|id| ScanColumn { id, form: ColumnForm::Stored }), &visible).unwrap()
     };
     let (lent, again) = (lend(), lend());
     for (a, b) in lent.iter().zip(&again) {

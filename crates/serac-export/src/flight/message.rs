@@ -7,11 +7,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ByteArrayType;
-use arrow_array::{Array, ArrayRef, GenericByteArray, RecordBatch};
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, GenericByteArray, RecordBatch};
 use arrow_buffer::{Buffer, NullBuffer};
+use arrow_cast::cast;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
-use arrow_ipc::{FieldNode, MessageArgs, MessageHeader, MetadataVersion, RecordBatchArgs};
+use arrow_ipc::{DictionaryBatchArgs, FieldNode, MessageArgs, MessageHeader, MetadataVersion, RecordBatchArgs};
 use arrow_schema::{ArrowError, DataType, Schema};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -138,6 +139,7 @@ impl Body {
             data_type => {
                 let width = match data_type {
                     DataType::FixedSizeBinary(width) => Some(*width as usize),
+                    DataType::Dictionary(codes, _) => codes.primitive_width(),
                     other => other.primitive_width(),
                 };
                 let Some(width) = width else {
@@ -150,7 +152,8 @@ impl Body {
         Ok(())
     }
 
-    fn header(&self, rows: usize) -> Vec<u8> {
+    /// What stands before the body of a batch of so many rows, or of the dictionary with this number.
+    fn header(&self, rows: usize, dictionary: Option<i64>) -> Vec<u8> {
         let mut builder = flatbuffers::FlatBufferBuilder::new();
         let nodes = builder.create_vector(&self.nodes);
         let buffers = builder.create_vector(&self.places);
@@ -165,18 +168,41 @@ impl Body {
                 variadicBufferCounts: variadic,
             },
         );
+        let (header_type, header) = match dictionary {
+            None => (MessageHeader::RecordBatch, batch.as_union_value()),
+            Some(id) => {
+                let args = DictionaryBatchArgs { id, data: Some(batch), isDelta: false };
+                let dictionary = arrow_ipc::DictionaryBatch::create(&mut builder, &args);
+                (MessageHeader::DictionaryBatch, dictionary.as_union_value())
+            }
+        };
         let message = arrow_ipc::Message::create(
             &mut builder,
             &MessageArgs {
                 version: MetadataVersion::V5,
-                header_type: MessageHeader::RecordBatch,
-                header: Some(batch.as_union_value()),
+                header_type,
+                header: Some(header),
                 bodyLength: self.bytes as i64,
                 custom_metadata: None,
             },
         );
         builder.finish(message, None);
         builder.finished_data().to_vec()
+    }
+
+    fn into_message(self, rows: usize, dictionary: Option<i64>) -> Result<Pieces, ArrowError> {
+        if self.bytes > i32::MAX as usize {
+            let message = format!("{rows} values of {} bytes do not fit into a message", self.bytes);
+            return Err(ArrowError::InvalidArgumentError(message));
+        }
+        let header = FlightData { data_header: self.header(rows, dictionary).into(), ..FlightData::default() };
+        let mut pieces = Pieces::from(framed(&header, self.bytes));
+        for buffer in self.buffers {
+            let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
+            pieces.push(Bytes::from_owner(Shared(buffer)));
+            pieces.push(Bytes::from_static(&PADDING[..padding]));
+        }
+        Ok(pieces)
     }
 }
 
@@ -202,34 +228,58 @@ pub(super) fn schema_message(schema: &Schema) -> Pieces {
     framed(&FlightData::from(SchemaAsIpc::new(schema, &IpcWriteOptions::default())), 0).into()
 }
 
-/// Appends the messages of a batch: one, unless its body is longer than `limit`.
+/// Appends the messages of a batch: its dictionaries, which hold until the next come, and its rows, in one message unless its body is longer than `limit`.
 ///
 /// # Errors
 /// For types that no table has, and for a row that does not fit into a message.
 pub(super) fn batch_messages(batch: RecordBatch, limit: usize, out: &mut VecDeque<Pieces>) -> Result<(), ArrowError> {
     let batch = compact(batch)?;
+    let (rows, first) = (batch.num_rows(), out.len());
+    let dictionaries = batch.columns().iter().enumerate().filter_map(|(at, column)| Some((at, words_of(column)?)));
+    for (id, (at, words)) in dictionaries.enumerate() {
+        let mut body = Body::default();
+        body.push_array(words)?;
+        if body.bytes > limit {
+            let own = with_own_words(&batch)?;
+            let is_smaller = words_of(own.column(at)).is_some_and(|own| own.len() < words.len());
+            if is_smaller || rows > 1 {
+                out.truncate(first);
+                if is_smaller {
+                    return batch_messages(own, limit, out);
+                }
+                batch_messages(own.slice(0, rows / 2), limit, out)?;
+                return batch_messages(own.slice(rows / 2, rows - rows / 2), limit, out);
+            }
+        }
+        out.push_back(body.into_message(words.len(), Some(id as i64))?);
+    }
+    row_messages(batch, limit, out)
+}
+
+fn row_messages(batch: RecordBatch, limit: usize, out: &mut VecDeque<Pieces>) -> Result<(), ArrowError> {
     let mut body = Body::default();
     batch.columns().iter().try_for_each(|column| body.push_array(column))?;
     let rows = batch.num_rows();
     if body.bytes > limit && rows > 1 {
-        batch_messages(batch.slice(0, rows / 2), limit, out)?;
-        return batch_messages(batch.slice(rows / 2, rows - rows / 2), limit, out);
+        row_messages(compact(batch.slice(0, rows / 2))?, limit, out)?;
+        return row_messages(compact(batch.slice(rows / 2, rows - rows / 2))?, limit, out);
     }
-    if body.bytes > i32::MAX as usize {
-        return Err(ArrowError::InvalidArgumentError(format!(
-            "a row of {} bytes does not fit into a message",
-            body.bytes
-        )));
-    }
-    let header = FlightData { data_header: body.header(rows).into(), ..FlightData::default() };
-    let mut pieces = Pieces::from(framed(&header, body.bytes));
-    for buffer in body.buffers {
-        let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
-        pieces.push(Bytes::from_owner(Shared(buffer)));
-        pieces.push(Bytes::from_static(&PADDING[..padding]));
-    }
-    out.push_back(pieces);
+    out.push_back(body.into_message(rows, None)?);
     Ok(())
+}
+
+/// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of the columns.
+fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
+    column.as_any_dictionary_opt().map(AnyDictionaryArray::values)
+}
+
+/// The batch with dictionaries of just the words that its rows have.
+fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let column = |column: &ArrayRef| match words_of(column) {
+        Some(words) => cast(&cast(column, words.data_type())?, column.data_type()),
+        None => Ok(column.clone()),
+    };
+    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
 /// Makes the arrays of views hold just what their views name. A frozen block whose rows are all there does already; the heap of a hot one also
@@ -265,17 +315,24 @@ fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{BooleanArray, Int64Array, StringArray, StringViewArray};
+    use arrow_array::types::UInt16Type;
+    use arrow_array::{BooleanArray, DictionaryArray, Int64Array, StringArray, StringViewArray};
     use arrow_flight::decode::FlightRecordBatchStream;
     use futures::TryStreamExt;
 
     fn batch() -> RecordBatch {
         let text = |i: i64| (i % 3 != 0).then(|| format!("a text that is long: {i}"));
+        let words = |word: &dyn Fn(i64) -> Option<String>| -> ArrayRef {
+            let texts: Vec<Option<String>> = (0..5_000).map(word).collect();
+            Arc::new(texts.iter().map(Option::as_deref).collect::<DictionaryArray<UInt16Type>>())
+        };
         RecordBatch::try_from_iter([
             ("id", Arc::new(Int64Array::from_iter_values(0..5_000)) as ArrayRef),
             ("view", Arc::new((0..5_000).map(text).collect::<StringViewArray>())),
             ("offsets", Arc::new((0..5_000).map(text).collect::<StringArray>())),
             ("flag", Arc::new((0..5_000).map(|i| (i % 7 != 0).then_some(i % 2 == 0)).collect::<BooleanArray>())),
+            ("words", words(&|i| text(i % 2_000))),
+            ("few", words(&|i| text(i / 4_000))),
         ])
         .unwrap()
     }
@@ -297,8 +354,11 @@ mod tests {
         let batch = compact(batch()).unwrap();
         let mut messages = VecDeque::new();
         batch_messages(batch.clone(), usize::MAX, &mut messages).unwrap();
-        let sent: Vec<*const u8> = messages[0].pieces.iter().map(|piece| piece.as_ptr()).collect();
-        let buffers = batch.columns().iter().flat_map(|c| c.to_data().buffers().to_vec());
+        let sent: Vec<*const u8> =
+            messages.iter().flat_map(|message| &message.pieces).map(|piece| piece.as_ptr()).collect();
+        let dictionaries =
+            batch.columns().iter().filter_map(words_of).flat_map(|words| words.to_data().buffers().to_vec());
+        let buffers = batch.columns().iter().flat_map(|c| c.to_data().buffers().to_vec()).chain(dictionaries);
         let nulls = batch.columns().iter().filter_map(|c| Some(c.nulls()?.buffer().clone()));
         for buffer in buffers.chain(nulls) {
             assert!(sent.contains(&buffer.as_ptr()), "a buffer of {} bytes was copied", buffer.len());
@@ -315,7 +375,8 @@ mod tests {
                 let mut messages = VecDeque::new();
                 batch_messages(batch.clone(), limit, &mut messages).unwrap();
                 assert!(messages.iter().all(|message| message.remaining() < limit.saturating_add(2_000)));
-                assert_eq!(messages.len() > 1, limit == 20_000 && rows > 1, "{rows} rows");
+                // Two of dictionaries, and one of rows.
+                assert_eq!(messages.len() > 3, limit == 20_000 && rows > 1, "{rows} rows");
                 let schema = batch.schema();
                 let received = arrow_select::concat::concat_batches(&schema, &decode(&schema, messages)).unwrap();
                 assert_eq!(received, batch);

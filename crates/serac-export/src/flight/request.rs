@@ -8,6 +8,7 @@ use arrow_flight::flight_descriptor::DescriptorType;
 use serac_engine::{
     ArrowScan, ColumnFilter, Comparison, DEFAULT_SCHEMA, DecimalForm, EngineError, Transaction, VarlenForm,
 };
+use serac_storage::ColumnType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tonic::Status;
@@ -35,6 +36,9 @@ pub struct ScanRequest {
     /// How texts and binary values are sent.
     #[serde(default)]
     pub strings: Strings,
+    /// Columns among the wanted whose texts or binary values are sent as dictionaries, whatever `strings` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dictionaries: Vec<String>,
     /// What the tickets read.
     #[serde(default)]
     pub snapshot: SnapshotUse,
@@ -69,8 +73,10 @@ pub enum Strings {
     /// Views, as they are stored.
     #[default]
     View,
-    /// Offsets, for clients that do not know views.
+    /// Offsets: for clients that do not know views, and of tables that freeze so.
     Utf8,
+    /// Dictionaries of 16-bit codes, each batch with its own.
+    Dictionary,
 }
 
 /// What the tickets of a GetFlightInfo read.
@@ -94,6 +100,7 @@ impl ScanRequest {
             filter: Vec::new(),
             decimals: Decimals::default(),
             strings: Strings::default(),
+            dictionaries: Vec::new(),
             snapshot: SnapshotUse::default(),
             endpoints: None,
         }
@@ -147,6 +154,20 @@ impl ScanRequest {
                 })
             })
             .collect::<Result<Vec<_>, Status>>()?;
+        let is_varlen = |&column: &usize| {
+            matches!(table.data.schema().columns[column].column_type, ColumnType::Utf8 | ColumnType::Binary)
+        };
+        let dictionaries = self.dictionaries.iter().map(|name| {
+            let column = position(name)?;
+            let at = columns.iter().position(|&c| c == column).filter(|_| is_varlen(&column));
+            at.ok_or_else(|| {
+                let message = format!(
+                    "column \"{name}\" is not one of the columns asked for, or not of a type with dictionaries"
+                );
+                Status::invalid_argument(message)
+            })
+        });
+        let dictionaries = dictionaries.collect::<Result<Vec<_>, Status>>()?;
         let scan = txn.scan_arrow(table, &columns, &filter).map_err(|error| status_of(&error))?;
         Ok(scan
             .with_decimals(match self.decimals {
@@ -156,7 +177,9 @@ impl ScanRequest {
             .with_varlen(match self.strings {
                 Strings::View => VarlenForm::View,
                 Strings::Utf8 => VarlenForm::Offsets,
-            }))
+                Strings::Dictionary => VarlenForm::Dictionary,
+            })
+            .with_varlen_where(VarlenForm::Dictionary, |at| dictionaries.contains(&at)))
     }
 }
 

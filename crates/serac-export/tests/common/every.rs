@@ -53,6 +53,7 @@ pub fn every(ids: std::ops::Range<i64>) -> RecordBatch {
             true,
         ),
         ("u", Arc::new(uuids.unwrap()), true),
+        ("w", of::<String, StringViewArray>(all(), 9, |id| format!("one of a few words: number {}", id % 5)), true),
         ("all_null", new_null_array(&arrow_schema::DataType::Utf8View, all().count()), true),
     ])
     .unwrap()

@@ -49,7 +49,7 @@ pub fn freeze(db: &SqlDatabase, name: &str) {
 
 pub const EVERY: &str = "CREATE TABLE every (id BIGINT NOT NULL, b BOOLEAN, s SMALLINT, i INTEGER, r REAL, d DOUBLE PRECISION,
     n NUMERIC(12,3), big NUMERIC(30,5), dt DATE, tm TIME, ts TIMESTAMP, tz TIMESTAMPTZ, iv INTERVAL, v VARCHAR(20), x TEXT, y BYTEA,
-    u UUID, all_null TEXT)";
+    u UUID, w TEXT, all_null TEXT)";
 
 pub fn insert(db: &SqlDatabase, name: &str, batch: &RecordBatch) {
     let mut txn = db.database().begin();

@@ -17,12 +17,14 @@ use crate::column_values::ColumnValues;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View, view_len};
 use crate::layout::value_bytes;
+use crate::scan::{ColumnForm, Selection};
 use crate::types::{ColumnType, PhysicalType};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt16Type;
-use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, UInt32Array};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
+use arrow_select::take::take;
 use std::slice;
 use std::sync::Arc;
 
@@ -159,7 +161,7 @@ impl FrozenColumn {
         let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(0, len));
         match &self.encoding {
             Encoding::Plain(_) | Encoding::Views { .. } => {
-                self.physical(len).into_array(column_type, crate::scan::ColumnForm::Decimal64, || self.heap().to_vec())
+                self.physical(len).into_array(column_type, ColumnForm::Stored, || self.heap().to_vec())
             }
             Encoding::Offsets(strings) => strings.array(column_type, len, nulls),
             Encoding::Dictionary(dictionary) => {
@@ -167,6 +169,17 @@ impl FrozenColumn {
                 let words = dictionary.words.array(column_type, dictionary.words.len(), None);
                 // SAFETY: codes below the number of words are an invariant of the dictionary.
                 Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words) })
+            }
+        }
+    }
+
+    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy, others share the heap or the dictionary.
+    pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
+        match selection {
+            Selection::All(n) => self.array(column_type, *n as usize),
+            Selection::Positions(slots) => {
+                let (array, slots) = (self.array(column_type, len), UInt32Array::from(slots.clone()));
+                take(&array, &slots, None).expect("the slots lie in the block")
             }
         }
     }
