@@ -1,20 +1,16 @@
 //! Freezing lineitem, and handing it out as Arrow.
 
 use crate::report::{Report, median};
-use crate::setup::resident_bytes;
+use crate::setup::{lineitem, resident_bytes, text};
 use arrow::array::{Array, ArrayRef, AsArray};
-use serac_engine::{Database, DecimalForm};
+use serac_engine::DecimalForm;
 use serac_storage::StorageOptions;
 use serac_workload::tpch::TABLES;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 /// What the array's values need in Arrow: buffers of exactly its length, and of views the bytes that they name.
-fn arrow_size(array: &ArrayRef) -> Result<usize, String> {
+pub fn arrow_size(array: &ArrayRef) -> Result<usize, String> {
     let named = match array.data_type() {
         arrow::datatypes::DataType::Utf8View => {
             let lengths = array.as_string_view().lengths().map(|len| len as usize);
@@ -27,21 +23,11 @@ fn arrow_size(array: &ArrayRef) -> Result<usize, String> {
 
 pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String> {
     let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
-    let options = StorageOptions { freeze_after: None, gc_threads, ..StorageOptions::default() };
-    let database = Database::open_with(options).map_err(text)?;
-    let db = serac_sql::SqlDatabase::new(database.clone(), &serac_sql::SqlOptions::default()).map_err(text)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(text)?;
-    runtime.block_on(serac_sql::Session::new(&db).execute(&workload.create_sql(false))).map_err(text)?;
     // The generator keeps 300 MiB of text once it has made its first batch.
     drop(workload.generate(sf, 65_536).next());
     let before = resident_bytes();
-    let mut txn = database.begin();
-    let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
-    for batch in workload.generate(sf, 65_536) {
-        txn.insert_batch(&table, &batch).map_err(text)?;
-    }
-    txn.commit().map_err(text)?;
-    database.storage().run_gc();
+    let (db, table) = lineitem(sf, StorageOptions { freeze_after: None, gc_threads, ..StorageOptions::default() })?;
+    let database = db.database();
     let hot = table.data.metrics();
     let hot_resident = resident_bytes() - before;
     let started = Instant::now();

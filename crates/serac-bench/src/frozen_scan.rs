@@ -1,14 +1,13 @@
 //! Scans of lineitem: hot, frozen in each format, and as plain record batches in a `MemTable` of DataFusion.
 
 use crate::report::{Report, median};
-use crate::setup::text;
+use crate::setup::{lineitem, text};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlOptions};
-use serac_storage::{FreezeFormat, StorageOptions};
+use serac_sql::{Session, SqlDatabase};
+use serac_storage::{DataTable, FreezeFormat, StorageOptions};
 use serac_workload::tpch::TABLES;
 use serde_json::json;
 use std::sync::Arc;
@@ -48,24 +47,17 @@ async fn measure<F: AsyncFnMut(&str) -> Result<(), String>>(runs: usize, mut que
     Ok(medians)
 }
 
-async fn run_all(sf: f64, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
+async fn run_all(
+    db: &SqlDatabase,
+    table: &Arc<DataTable>,
+    sf: f64,
+    runs: usize,
+) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
     let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
-    let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
-    let database = Database::open_with(options).map_err(text)?;
-    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
-    let mut session = Session::new(&db);
-    session.execute(&workload.create_sql(false)).await.map_err(text)?;
-    let mut txn = database.begin();
-    let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
-    for batch in workload.generate(sf, 65_536) {
-        txn.insert_batch(&table, &batch).map_err(text)?;
-    }
-    txn.commit().map_err(text)?;
-    database.storage().run_gc();
-
+    let mut session = Session::new(db);
     let mut results = Vec::new();
     let plain = {
-        let schema = table.data.schema().arrow();
+        let schema = table.schema().arrow();
         let partitions = std::thread::available_parallelism().map_or(1, usize::from);
         let mut batches = vec![Vec::new(); partitions];
         for (i, batch) in workload.generate(sf, 8_192).enumerate() {
@@ -91,8 +83,8 @@ async fn run_all(sf: f64, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>, 
     };
     serac("hot").await?;
     for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
-        table.data.set_freeze_format(format);
-        let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
+        table.set_freeze_format(format);
+        let (frozen, blocks) = db.database().storage().freeze_table(table, Duration::from_secs(60));
         if frozen < blocks {
             return Err(format!("{frozen} of {blocks} blocks froze"));
         }
@@ -103,7 +95,8 @@ async fn run_all(sf: f64, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>, 
 
 pub fn run(sf: f64, runs: usize, report: &mut Report) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
-    let results = runtime.block_on(run_all(sf, runs))?;
+    let (db, table) = lineitem(sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
+    let results = runtime.block_on(run_all(&db, &table.data, sf, runs))?;
     report
         .note("milliseconds; plain: record batches of 8192 rows in a MemTable; view, utf8, dictionary: frozen".into());
     for (i, (name, _)) in QUERIES.iter().enumerate() {

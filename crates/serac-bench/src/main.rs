@@ -7,10 +7,12 @@ mod checkpoint;
 mod commits;
 mod compaction;
 mod cubit;
+mod export;
 mod freeze;
 mod frozen_scan;
 mod gather;
 mod micro;
+mod peer;
 mod postgres;
 mod report;
 mod setup;
@@ -101,6 +103,9 @@ enum Benchmark {
         #[arg(long, default_value_t = 1.0)]
         sf: f64,
     },
+    /// Lineitem on its way out as Arrow, frozen and hot: in process, over Flight to pyarrow beside a server that does nothing but send, and over two
+    /// wires that are not Arrow (figure 15 of the paper).
+    Export(export::ExportArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -123,6 +128,7 @@ fn main() -> Result<(), String> {
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),
         Benchmark::Gather(gather) => gather::run(&gather, &mut report),
         Benchmark::Checkpoint { sf } => checkpoint::run(sf, &mut report),
+        Benchmark::Export(export) => export::run(&export, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;

@@ -36,6 +36,7 @@ impl Report {
         self.columns = figures.iter().map(|(n, _)| n.to_string()).collect();
         let text = |value: &Value| match value {
             Value::String(s) => s.clone(),
+            Value::Null => "–".into(),
             Value::Number(n) if n.is_f64() => {
                 let n = n.as_f64().unwrap_or_default();
                 if n.abs() >= 1000.0 { format!("{n:.0}") } else { format!("{n:.2}") }

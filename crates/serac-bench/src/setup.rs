@@ -1,9 +1,12 @@
 //! What the measurements of the storage share: a table in a storage, a folder that goes away, a loop of transactions.
 
+use serac_engine::{Database, Table};
+use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::{
     ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, StorageError, TableId, TableSchema,
 };
+use serac_workload::tpch::TABLES;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,6 +70,23 @@ pub fn open(
     Ok((storage, table))
 }
 
+/// A database in memory with TPC-H's lineitem, hot and without indexes.
+pub fn lineitem(sf: f64, options: StorageOptions) -> Result<(SqlDatabase, Arc<Table>), String> {
+    let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+    let database = Database::open_with(options).map_err(text)?;
+    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
+    runtime.block_on(Session::new(&db).execute(&workload.create_sql(false))).map_err(text)?;
+    let mut txn = database.begin();
+    let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
+    for batch in workload.generate(sf, 65_536) {
+        txn.insert_batch(&table, &batch).map_err(text)?;
+    }
+    txn.commit().map_err(text)?;
+    database.storage().run_gc();
+    Ok((db, table))
+}
+
 /// Runs `operation` for every number below `count`, `batch` of them per transaction; returns operations per second.
 pub fn rate(
     storage: &Storage,
@@ -87,16 +107,33 @@ pub fn rate(
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Seconds of processor time that all threads of this process have used: where others use the machine too, a steadier figure than the clock's.
-pub fn cpu_seconds() -> f64 {
+/// Seconds of processor time, in the program and in the system for it.
+fn usage(who: libc::c_int) -> (f64, f64) {
     // SAFETY: plain numbers, for which zero is a value, filled by the call.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        libc::getrusage(who, &mut usage);
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    (seconds(usage.ru_utime), seconds(usage.ru_stime))
+}
+
+/// Seconds of processor time that all threads of this process have used, in the program and in the system for it.
+pub fn cpu_times() -> (f64, f64) {
+    usage(libc::RUSAGE_SELF)
+}
+
+/// All of [`cpu_times`]: where others use the machine too, a steadier figure than the clock's.
+pub fn cpu_seconds() -> f64 {
+    let (program, system) = cpu_times();
+    program + system
+}
+
+/// What this thread has used.
+pub fn thread_cpu_seconds() -> f64 {
+    let (program, system) = usage(libc::RUSAGE_THREAD);
+    program + system
 }
 
 /// Bytes of this process in memory.

@@ -1,5 +1,6 @@
 //! TPC-H, beside DuckDB: the same generated data, the two engines in turn, results compared.
 
+use crate::peer::Peer;
 use crate::report::{Report, median};
 use crate::setup::{resident_bytes, text};
 use arrow::array::RecordBatch;
@@ -10,9 +11,7 @@ use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_workload::tpch::{QUERIES, TABLES};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 #[derive(clap::Args, Debug)]
@@ -37,54 +36,13 @@ pub struct TpchArguments {
     explain: bool,
 }
 
-struct DuckDb {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl DuckDb {
-    fn start(threads: usize, folder: &Path, tables: &[&str]) -> Result<Self, String> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/duckdb_peer.py");
-        let mut child = Command::new("target/peers/bin/python")
-            .arg(script)
-            .arg(threads.to_string())
-            .arg(folder)
-            .args(tables)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| {
-                format!("cannot start DuckDB ({e}); run scripts/peers first, and this from the project's folder")
-            })?;
-        let input = child.stdin.take().ok_or("no standard input")?;
-        let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
-        let mut peer = Self { child, input, output };
-        let ready = peer.answer()?;
-        eprintln!("peer: DuckDB {}", ready["ready"].as_str().unwrap_or("?"));
-        Ok(peer)
-    }
-    fn answer(&mut self) -> Result<Value, String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).map_err(text)?;
-        let answer: Value = serde_json::from_str(&line).map_err(text)?;
-        match answer["error"].as_str() {
-            Some(error) => Err(format!("DuckDB: {error}")),
-            None => Ok(answer),
-        }
-    }
-    fn ask(&mut self, line: &str) -> Result<Value, String> {
-        writeln!(self.input, "{}", line.replace('\n', " ")).map_err(text)?;
-        self.input.flush().map_err(text)?;
-        self.answer()
-    }
-}
-
-impl Drop for DuckDb {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// DuckDB, with these tables loaded from the folder's Parquet files.
+fn duckdb(threads: usize, folder: &Path, tables: &[&str]) -> Result<Peer, String> {
+    let mut arguments = vec![threads.to_string(), folder.display().to_string()];
+    arguments.extend(tables.iter().map(ToString::to_string));
+    let (peer, version) = Peer::start("duckdb_peer.py", arguments)?;
+    eprintln!("peer: DuckDB {version}");
+    Ok(peer)
 }
 
 /// The data as Parquet files, made once.
@@ -193,7 +151,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
     let mut peer = match arguments.peer {
         Some(_) => {
             let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
-            Some(DuckDb::start(arguments.threads, &parquet_files(arguments.sf)?, &names)?)
+            Some(duckdb(arguments.threads, &parquet_files(arguments.sf)?, &names)?)
         }
         None => None,
     };
@@ -303,7 +261,7 @@ pub fn load(sf: f64, peer: bool, report: &mut Report) -> Result<(), String> {
         }
         writer.finish().map_err(text)?;
         drop(writer);
-        let mut duck = DuckDb::start(2, Path::new("."), &[])?;
+        let mut duck = duckdb(2, Path::new("."), &[])?;
         let times = (0..3)
             .map(|_| duck.ask(&format!("load {}", path.display())).map(|a| a["ms"].as_f64().unwrap_or(f64::NAN)))
             .collect::<Result<Vec<_>, _>>()?;

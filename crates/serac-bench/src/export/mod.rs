@@ -1,0 +1,330 @@
+//! Lineitem on its way out as Arrow (§5 and figure 15 of the paper), by several ways in turn, with none, some and all of its blocks hot.
+//!
+//! | way | server | client |
+//! |---|---|---|
+//! | in process | `scan_arrow` | keeps the batches |
+//! | Flight | `serac_export`'s | pyarrow in a process of its own: the call, all batches, one table |
+//! | bare Flight | [`bare`]: sends batches that it holds ready | the same process |
+//! | vectorised | [`vectorised`] over `scan_arrow` | makes Arrow arrays of it |
+//! | rows | [`rows`] over `scan_arrow` | makes Arrow arrays of it |
+//!
+//! Every way is checked in its first run, which is not counted: the number of rows, and the sum of the first column.
+
+mod bare;
+mod rows;
+mod vectorised;
+
+use crate::freeze::arrow_size;
+use crate::peer::Peer;
+use crate::report::{Report, median};
+use crate::setup::{cpu_times, lineitem, text};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader};
+use arrow::compute::sum;
+use arrow::datatypes::{Int64Type, SchemaRef};
+use bare::BareServer;
+use indicatif::{ProgressBar, ProgressStyle};
+use serac_engine::{ArrowScan, Database, DecimalForm, Table};
+use serac_export::flight::{FlightOptions, FlightServer};
+use serac_storage::block::Block;
+use serac_storage::{BlockNo, RowId, Slot, StorageOptions};
+use serde_json::{Value as Json, json};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args, Debug)]
+pub struct ExportArguments {
+    /// Scale factor.
+    #[arg(long, default_value_t = 1.0)]
+    sf: f64,
+    /// Percentages of blocks that are hot, ascending.
+    #[arg(long, value_delimiter = ',', default_value = "0,50,100")]
+    hot: Vec<u32>,
+    /// Measured runs of each way, after one that warms up.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Only the ways whose name contains this.
+    #[arg(long, default_value = "")]
+    way: String,
+}
+
+/// What a run gave.
+struct Outcome {
+    ms: f64,
+    /// Received by the client: of Arrow data, or from the wire.
+    bytes: usize,
+    rows: usize,
+    /// Of l_orderkey.
+    sum: i64,
+}
+
+/// Where the batches come from and go to.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    InProcess(DecimalForm),
+    Flight(DecimalForm),
+    Bare(DecimalForm),
+    Vectorised,
+    Rows,
+}
+
+const WAYS: [Way; 8] = [
+    Way::InProcess(DecimalForm::Decimal64),
+    Way::Flight(DecimalForm::Decimal64),
+    Way::Bare(DecimalForm::Decimal64),
+    Way::InProcess(DecimalForm::Decimal128),
+    Way::Flight(DecimalForm::Decimal128),
+    Way::Bare(DecimalForm::Decimal128),
+    Way::Vectorised,
+    Way::Rows,
+];
+
+fn name_of(decimals: DecimalForm) -> &'static str {
+    match decimals {
+        DecimalForm::Decimal64 => "decimal64",
+        DecimalForm::Decimal128 => "decimal128",
+    }
+}
+
+impl Way {
+    fn name(self) -> String {
+        match self {
+            Self::InProcess(decimals) => format!("in process, {}", name_of(decimals)),
+            Self::Flight(decimals) => format!("Flight, {}", name_of(decimals)),
+            Self::Bare(decimals) => format!("bare Flight, {}", name_of(decimals)),
+            Self::Vectorised => "vectorised wire".into(),
+            Self::Rows => "rows as text".into(),
+        }
+    }
+}
+
+/// A way's server: sends batches into a socket.
+type Send =
+    fn(&mut dyn Iterator<Item = Result<RecordBatch, arrow::error::ArrowError>>, &mut TcpStream) -> Result<(), String>;
+/// Its client: makes columns of what comes.
+type Receive = fn(&SchemaRef, &mut TcpStream) -> Result<(Vec<Vec<ArrayRef>>, usize), String>;
+
+struct Export {
+    database: Database,
+    table: Arc<Table>,
+    pyarrow: Peer,
+    flight: SocketAddr,
+    bare: SocketAddr,
+}
+
+impl Export {
+    fn scan(&self, decimals: DecimalForm) -> Result<ArrowScan, String> {
+        let all: Vec<usize> = (0..self.table.definition.columns.len()).collect();
+        Ok(self.database.begin().scan_arrow(&self.table, &all, &[]).map_err(text)?.with_decimals(decimals))
+    }
+
+    fn in_process(&self, decimals: DecimalForm) -> Result<Outcome, String> {
+        let started = Instant::now();
+        let batches: Vec<RecordBatch> = self.scan(decimals)?.collect::<Result<_, _>>().map_err(text)?;
+        let ms = started.elapsed().as_secs_f64() * 1e3;
+        let bytes = batches.iter().flat_map(|batch| batch.columns()).map(arrow_size).sum::<Result<_, _>>()?;
+        let (rows, sum) = totals(batches.iter().map(|batch| batch.column(0)));
+        Ok(Outcome { ms, bytes, rows, sum })
+    }
+
+    fn by_flight(&mut self, address: SocketAddr, command: &str) -> Result<Outcome, String> {
+        let request = json!({ "address": address.to_string(), "command": command });
+        let answer = self.pyarrow.ask(&request.to_string())?;
+        let number = |name: &str| answer[name].as_i64().ok_or_else(|| format!("the client gave no {name}"));
+        let ms = answer["ms"].as_f64().ok_or("the client gave no time")?;
+        Ok(Outcome { ms, bytes: number("bytes")? as usize, rows: number("rows")? as usize, sum: number("sum")? })
+    }
+
+    /// Over a socket of its own, from the connection to the last array.
+    fn by_wire(&self, send: Send, receive: Receive) -> Result<Outcome, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
+        let address = listener.local_addr().map_err(text)?;
+        let schema = self.scan(DecimalForm::Decimal64)?.schema();
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let (mut socket, _) = listener.accept().map_err(text)?;
+                socket.set_nodelay(true).map_err(text)?;
+                send(&mut self.scan(DecimalForm::Decimal64)?, &mut socket)
+            });
+            let started = Instant::now();
+            let mut socket = TcpStream::connect(address).map_err(text)?;
+            let received = receive(&schema, &mut socket);
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            drop(socket);
+            server.join().expect("the server does not panic")?;
+            let (chunks, bytes) = received?;
+            let (rows, sum) = totals(chunks.iter().map(|columns| &columns[0]));
+            Ok(Outcome { ms, bytes, rows, sum })
+        })
+    }
+
+    fn measure(&mut self, way: Way) -> Result<Outcome, String> {
+        match way {
+            Way::InProcess(decimals) => self.in_process(decimals),
+            Way::Flight(decimals) => {
+                let command = json!({
+                    "table": "lineitem", "decimals": name_of(decimals), "snapshot": "latest", "endpoints": 1,
+                });
+                self.by_flight(self.flight, &command.to_string())
+            }
+            Way::Bare(decimals) => self.by_flight(self.bare, name_of(decimals)),
+            Way::Vectorised => self.by_wire(|batches, socket| vectorised::send(batches, socket), vectorised::receive),
+            Way::Rows => self.by_wire(|batches, socket| rows::send(batches, socket), rows::receive),
+        }
+    }
+
+    fn is_hot(&self, no: u32) -> bool {
+        self.table.data.block(BlockNo(no)).is_some_and(|block| matches!(&*block, Block::Hot(_)))
+    }
+
+    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it has. Gives the share that is hot then.
+    fn thaw(&self, percent: u32) -> Result<f64, String> {
+        let blocks = self.table.data.block_count();
+        let thawed = |no: u64| no * u64::from(percent) / 100;
+        let mut txn = self.database.begin();
+        for no in (0..blocks).filter(|&no| thawed(no.into()) < thawed(u64::from(no) + 1) && !self.is_hot(no)) {
+            let rows = self.scan(DecimalForm::Decimal128)?.within(no..no + 1).next().ok_or("an empty block")?;
+            let row = rows.map_err(text)?.slice(0, 1).project(&[3]).map_err(text)?;
+            txn.update_batch(&self.table, &[RowId::new(BlockNo(no), Slot(0))], &[3], &row).map_err(text)?;
+        }
+        txn.commit().map_err(text)?;
+        // Until no row has a version any more.
+        for _ in 0..4 {
+            self.database.storage().run_gc();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok((0..blocks).filter(|&no| self.is_hot(no)).count() as f64 / f64::from(blocks) * 100.0)
+    }
+}
+
+/// Rows, and the sum of an integer column.
+fn totals<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> (usize, i64) {
+    columns.fold((0, 0), |(rows, total), column| {
+        (rows + column.len(), total + sum(column.as_primitive::<Int64Type>()).unwrap_or(0))
+    })
+}
+
+pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), String> {
+    if !arguments.hot.is_sorted() || arguments.hot.iter().any(|&percent| percent > 100) {
+        return Err("--hot takes percentages, ascending".into());
+    }
+    let ways: Vec<Way> = WAYS.into_iter().filter(|way| way.name().contains(&arguments.way)).collect();
+    let (pyarrow, version) = Peer::start("flight_client.py", [""; 0])?;
+    eprintln!("client: pyarrow {version}");
+    let (db, table) = lineitem(arguments.sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
+    let database = db.database().clone();
+    let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
+    if frozen < blocks {
+        return Err(format!("{frozen} of {blocks} blocks froze"));
+    }
+    let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut export = Export { database, table, pyarrow, flight: unknown, bare: unknown };
+    let mut flights: Vec<(String, SchemaRef, Vec<RecordBatch>)> = Vec::new();
+    for decimals in [DecimalForm::Decimal64, DecimalForm::Decimal128] {
+        let scan = export.scan(decimals)?;
+        flights.push((name_of(decimals).into(), scan.schema(), scan.collect::<Result<_, _>>().map_err(text)?));
+    }
+    let (rows, sum) = totals(flights[0].2.iter().map(|batch: &RecordBatch| batch.column(0)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
+    export.flight = runtime.block_on(async {
+        export.bare = BareServer::start(flights).map_err(text)?;
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server =
+            FlightServer::bind(export.database.clone(), any_port, FlightOptions::default()).await.map_err(text)?;
+        let address = server.local_address().map_err(text)?;
+        tokio::spawn(server.run(std::future::pending()));
+        Ok::<_, String>(address)
+    })?;
+
+    report.note("ms: medians; MB: received by the client, in Arrow or from the wire; of bare: the rate, against the bare server's in the same runs".into());
+    report.note(
+        "server CPU: processor time of the Flight servers in the program itself, and in the system for it".into(),
+    );
+    let bar = ProgressBar::new((arguments.hot.len() * ways.len() * (arguments.runs + 1)) as u64);
+    bar.set_style(ProgressStyle::with_template("{msg:28} {wide_bar} {percent}%, {eta} left").map_err(text)?);
+    for &percent in &arguments.hot {
+        let hot = export.thaw(percent)?;
+        let mut outcomes: Vec<Vec<(Outcome, f64, f64)>> = ways.iter().map(|_| Vec::new()).collect();
+        for run in 0..arguments.runs + 1 {
+            for (&way, outcomes) in ways.iter().zip(&mut outcomes) {
+                bar.set_message(format!("{percent} % hot, {}", way.name()));
+                let before = cpu_times();
+                let outcome = export.measure(way).map_err(|error| format!("{}: {error}", way.name()))?;
+                let after = cpu_times();
+                if (outcome.rows, outcome.sum) != (rows, sum) {
+                    let (name, got) = (way.name(), outcome.rows);
+                    return Err(format!("{name}: {got} of {rows} rows, or other values"));
+                }
+                if run > 0 {
+                    outcomes.push((outcome, after.0 - before.0, after.1 - before.1));
+                }
+                bar.inc(1);
+            }
+        }
+        let ms = |at: usize| median(outcomes[at].iter().map(|(outcome, ..)| outcome.ms).collect());
+        for (at, &way) in ways.iter().enumerate() {
+            let bare = |decimals| ways.iter().position(|&way| way == Way::Bare(decimals));
+            let of_bare = match way {
+                Way::Flight(decimals) => bare(decimals).map(|bare| ms(bare) / ms(at)),
+                _ => None,
+            };
+            let times: Vec<f64> = outcomes[at].iter().map(|(outcome, ..)| outcome.ms).collect();
+            let cpu = |of: fn(&(Outcome, f64, f64)) -> f64| match way {
+                Way::Flight(_) | Way::Bare(_) => json!(1e3 * median(outcomes[at].iter().map(of).collect())),
+                _ => Json::Null,
+            };
+            let bytes = outcomes[at][0].0.bytes as f64;
+            report.row(&[
+                ("way", json!(way.name())),
+                ("hot %", json!(hot)),
+                ("ms", json!(ms(at))),
+                ("least", json!(times.iter().copied().fold(f64::INFINITY, f64::min))),
+                ("most", json!(times.iter().copied().fold(0.0, f64::max))),
+                ("MB", json!(bytes / 1e6)),
+                ("MB/s", json!(bytes / 1e3 / ms(at))),
+                ("of bare", of_bare.map_or(Json::Null, |ratio| json!(ratio))),
+                ("server CPU ms", cpu(|(_, program, _)| *program)),
+                ("in the system", cpu(|(_, _, system)| *system)),
+            ]);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Date32Array, Decimal64Array, Int32Array, Int64Array, StringViewArray};
+    use arrow::compute::cast;
+
+    /// Two batches of all types that lineitem has, with NULLs in the second.
+    pub(super) fn batches() -> (SchemaRef, Vec<RecordBatch>) {
+        let batch = |from: i64, null: i64| {
+            let ids = || (from..from + 1_001).map(move |i| (i % null != 1).then_some(i));
+            let texts = ids().map(|i| i.map(|i| "ü".repeat(i as usize % 20)));
+            let columns: [(&str, ArrayRef); 5] = [
+                ("key", Arc::new(Int64Array::from_iter(ids()))),
+                ("number", Arc::new(ids().map(|i| i.map(|i| -i as i32)).collect::<Int32Array>())),
+                ("price", Arc::new(ids().collect::<Decimal64Array>().with_precision_and_scale(15, 2).unwrap())),
+                ("date", Arc::new(ids().map(|i| i.map(|i| i as i32)).collect::<Date32Array>())),
+                ("text", Arc::new(texts.collect::<StringViewArray>())),
+            ];
+            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+        };
+        let batches = vec![batch(0, i64::MAX), batch(1_001, 3)];
+        (batches[0].schema(), batches)
+    }
+
+    /// Whether the columns of all chunks are those of all batches, texts as Utf8.
+    pub(super) fn equal(schema: &SchemaRef, batches: &[RecordBatch], received: &[Vec<ArrayRef>]) {
+        for (i, field) in schema.fields().iter().enumerate() {
+            let concat = |arrays: Vec<ArrayRef>| {
+                arrow::compute::concat(&arrays.iter().map(|array| &**array as &dyn Array).collect::<Vec<_>>()).unwrap()
+            };
+            let sent = concat(batches.iter().map(|batch| batch.column(i).clone()).collect());
+            let got = concat(received.iter().map(|columns| columns[i].clone()).collect());
+            assert_eq!(&*cast(&got, field.data_type()).unwrap(), &*sent, "{}", field.name());
+        }
+    }
+}

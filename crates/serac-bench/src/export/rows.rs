@@ -1,0 +1,141 @@
+//! The result of a query as PostgreSQL's server sends it: a DataRow message per row, every value as text.
+//!
+//! ```text
+//! 'D', length i32 (from here on), columns i16, (length i32 or −1 for NULL, bytes)*          'C', length i32, tag: the end
+//! ```
+//!
+//! The client makes columns of the values' types again. Numbers are big-endian, as in the protocol.
+
+use crate::setup::text;
+use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+
+/// Bytes that the server collects before it sends them, and that the client reads at once.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Rows of which the client makes columns.
+const ROWS_PER_CHUNK: usize = 65_536;
+const END: &[u8] = b"C\x00\x00\x00\x0bSELECT\0";
+
+/// Sends all rows.
+pub fn send(
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    socket: &mut impl Write,
+) -> Result<(), String> {
+    let mut out = Vec::with_capacity(BUFFER_BYTES + 4096);
+    for batch in batches {
+        let batch = batch.map_err(text)?;
+        let columns = batch.columns();
+        let options = FormatOptions::default();
+        let formatters: Vec<_> =
+            columns.iter().map(|c| ArrayFormatter::try_new(c, &options)).collect::<Result<_, _>>().map_err(text)?;
+        for row in 0..batch.num_rows() {
+            let start = out.len();
+            out.extend_from_slice(b"D\0\0\0\0");
+            out.extend_from_slice(&(columns.len() as i16).to_be_bytes());
+            for (column, formatter) in columns.iter().zip(&formatters) {
+                let at = out.len();
+                out.extend_from_slice(&(-1i32).to_be_bytes());
+                if column.is_valid(row) {
+                    write!(out, "{}", formatter.value(row)).map_err(text)?;
+                    let len = (out.len() - at - 4) as i32;
+                    out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+                }
+            }
+            let len = (out.len() - start - 1) as i32;
+            out[start + 1..start + 5].copy_from_slice(&len.to_be_bytes());
+            if out.len() >= BUFFER_BYTES {
+                socket.write_all(&out).map_err(text)?;
+                out.clear();
+            }
+        }
+    }
+    out.extend_from_slice(END);
+    socket.write_all(&out).map_err(text)
+}
+
+fn i32_at(bytes: &[u8], at: usize) -> Result<i32, String> {
+    let bytes = bytes.get(at..at + 4).ok_or("a message ends too early")?;
+    Ok(i32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+/// Adds the values of a DataRow, whose count is known to be right.
+fn append(row: &[u8], columns: &mut [StringBuilder]) -> Result<(), String> {
+    let mut at = 2;
+    for column in columns {
+        let len = i32_at(row, at)?;
+        at += 4;
+        if len < 0 {
+            column.append_null();
+            continue;
+        }
+        let value = row.get(at..at + len as usize).ok_or("a value ends too early")?;
+        column.append_value(std::str::from_utf8(value).map_err(text)?);
+        at += len as usize;
+    }
+    Ok(())
+}
+
+fn finish(schema: &SchemaRef, columns: &mut [StringBuilder]) -> Result<Vec<ArrayRef>, String> {
+    let column = |(column, field): (&mut StringBuilder, &Arc<arrow::datatypes::Field>)| {
+        let texts: ArrayRef = Arc::new(column.finish());
+        match field.data_type() {
+            DataType::Utf8View => Ok(texts),
+            data_type => cast(&texts, data_type).map_err(text),
+        }
+    };
+    columns.iter_mut().zip(schema.fields()).map(column).collect()
+}
+
+/// The columns of all rows, texts as Utf8, and the bytes received. The schema is the server's.
+pub fn receive(schema: &SchemaRef, socket: &mut impl Read) -> Result<(Vec<Vec<ArrayRef>>, usize), String> {
+    let mut socket = BufReader::with_capacity(BUFFER_BYTES, socket);
+    let mut columns: Vec<_> = schema.fields().iter().map(|_| StringBuilder::new()).collect();
+    let (mut chunks, mut rows, mut total, mut message) = (Vec::new(), 0, 0, Vec::new());
+    loop {
+        let mut head = [0; 5];
+        socket.read_exact(&mut head).map_err(text)?;
+        let len = usize::try_from(i32_at(&head, 1)? - 4).map_err(text)?;
+        total += head.len() + len;
+        message.resize(len, 0);
+        socket.read_exact(&mut message).map_err(text)?;
+        match head[0] {
+            b'D' => append(&message, &mut columns)?,
+            b'C' => {
+                if rows > 0 {
+                    chunks.push(finish(schema, &mut columns)?);
+                }
+                return Ok((chunks, total));
+            }
+            other => return Err(format!("a message of type {other}")),
+        }
+        rows += 1;
+        if rows == ROWS_PER_CHUNK {
+            chunks.push(finish(schema, &mut columns)?);
+            rows = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::tests::{batches, equal};
+
+    #[test]
+    fn what_is_sent_arrives() {
+        let (schema, batches) = batches();
+        let mut wire = Vec::new();
+        send(batches.iter().cloned().map(Ok), &mut wire).unwrap();
+        let (received, bytes) = receive(&schema, &mut wire.as_slice()).unwrap();
+        assert_eq!(bytes, wire.len());
+        equal(&schema, &batches, &received);
+        for cut in [4, 9, wire.len() / 2, wire.len() - 1] {
+            assert!(receive(&schema, &mut &wire[..cut]).is_err(), "{cut} bytes");
+        }
+    }
+}

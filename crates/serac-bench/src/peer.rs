@@ -1,0 +1,62 @@
+//! A Python script beside the benchmark that answers each line with a line of JSON: a peer, or a client.
+
+use crate::setup::text;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running script. It is ended when this goes.
+pub struct Peer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts a script of `peers/` and gives what it says it is.
+    pub fn start<A: AsRef<OsStr>>(
+        script: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<(Self, String), String> {
+        let mut child = Command::new("target/peers/bin/python")
+            .arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(script))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| {
+                format!("cannot start {script} ({e}); run scripts/peers first, and this from the project's folder")
+            })?;
+        let input = child.stdin.take().ok_or("no standard input")?;
+        let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+        let mut peer = Self { child, input, output };
+        let ready = peer.answer()?;
+        Ok((peer, ready["ready"].as_str().unwrap_or("?").to_owned()))
+    }
+    fn answer(&mut self) -> Result<Value, String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line).map_err(text)? == 0 {
+            return Err("the peer has ended".into());
+        }
+        let answer: Value = serde_json::from_str(&line).map_err(text)?;
+        match answer["error"].as_str() {
+            Some(error) => Err(format!("the peer says: {error}")),
+            None => Ok(answer),
+        }
+    }
+    /// Sends a line; what lies on several becomes one.
+    pub fn ask(&mut self, line: &str) -> Result<Value, String> {
+        writeln!(self.input, "{}", line.replace('\n', " ")).map_err(text)?;
+        self.input.flush().map_err(text)?;
+        self.answer()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
