@@ -1,15 +1,16 @@
 //! Transactions beside the transformation of cold blocks (figure 10 of the paper), and the price of the cold threshold.
 
 use crate::report::{Report, median};
-use crate::setup::{Folder, OneTable, cpu_seconds, text};
+use crate::setup::{Folder, OneTable, cpu_seconds, text, thread_cpu_seconds};
 use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use indicatif::ProgressBar;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::{Database, EngineError, Table, Transaction};
 use serac_storage::block::{Block, Temperature};
 use serac_storage::{
-    BlockNo, ColumnId, ColumnSchema, ColumnType, DataTable, Durability, RowBuffer, RowId, Storage, StorageError,
-    StorageOptions, TableId, TableSchema, Value,
+    BlockNo, ColumnId, ColumnSchema, ColumnType, DataTable, Durability, FreezeFormat, RowBuffer, RowId, Storage,
+    StorageError, StorageOptions, TableId, TableSchema, Value,
 };
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -28,6 +29,9 @@ pub struct TransformArguments {
     /// Cold thresholds in milliseconds, each compared with no transformation.
     #[arg(long, value_delimiter = ',', default_value = "10,10000")]
     thresholds: Vec<u64>,
+    /// Formats to freeze for, each with each threshold: view (gather), utf8, dictionary.
+    #[arg(long, value_delimiter = ',', default_value = "view,dictionary")]
+    formats: Vec<FreezeFormat>,
     /// Collector threads.
     #[arg(long)]
     gc_threads: Option<usize>,
@@ -51,51 +55,79 @@ pub struct TransformArguments {
     log: bool,
 }
 
-/// What a run gave: its rate, and a figure for each column of its own.
-type Outcome = (f64, Vec<(String, f64)>);
+/// What is compared: no transformation, or one at a threshold into a format.
+type Kind = Option<(Duration, FreezeFormat)>;
+
+/// What a run gave.
+struct Outcome {
+    rate: f64,
+    /// Microseconds of processor time that the workers themselves needed for a transaction: waiting for a processor is not in it, nor is the work of
+    /// the collectors, except where a worker lends them a hand.
+    worker_cpu: f64,
+    /// A figure for each column of the workload's own.
+    figures: Vec<(String, f64)>,
+}
 
 pub fn run(arguments: &TransformArguments, report: &mut Report) -> Result<(), String> {
-    let measure: fn(&TransformArguments, usize, Option<Duration>) -> Result<Outcome, String> =
-        match arguments.workload.as_str() {
-            "orders" => orders,
-            "uniform" => uniform,
-            other => return Err(format!("no workload \"{other}\": orders or uniform")),
-        };
-    let kinds: Vec<Option<u64>> = std::iter::once(None).chain(arguments.thresholds.iter().copied().map(Some)).collect();
+    let measure: fn(&TransformArguments, usize, Kind) -> Result<Outcome, String> = match arguments.workload.as_str() {
+        "orders" => orders,
+        "uniform" => uniform,
+        other => return Err(format!("no workload \"{other}\": orders or uniform")),
+    };
+    let mut kinds: Vec<Kind> = vec![None];
+    for &format in &arguments.formats {
+        kinds.extend(arguments.thresholds.iter().map(|&ms| Some((Duration::from_millis(ms), format))));
+    }
+    report.note("of off: the median over the rounds of the ratio to the run without transformation in the same round, and its extremes".into());
+    let bar = ProgressBar::new((arguments.workers.len() * arguments.rounds * kinds.len()) as u64);
     for &workers in &arguments.workers {
         let mut outcomes: Vec<Vec<Outcome>> = kinds.iter().map(|_| Vec::new()).collect();
-        for _ in 0..arguments.rounds {
-            for (kind, outcomes) in kinds.iter().zip(&mut outcomes) {
-                outcomes.push(measure(arguments, workers, kind.map(Duration::from_millis))?);
+        for round in 0..arguments.rounds {
+            // Each kind is first in its turn: what a round does to the machine is shared out.
+            for kind in (0..kinds.len()).map(|i| (i + round) % kinds.len()) {
+                outcomes[kind].push(measure(arguments, workers, kinds[kind])?);
+                bar.inc(1);
             }
         }
-        let rate = |outcomes: &[Outcome]| median(outcomes.iter().map(|(rate, _)| *rate).collect());
-        let without = rate(&outcomes[0]);
-        for (kind, outcomes) in kinds.iter().zip(&outcomes) {
-            let threshold = kind.map_or("off".into(), |ms| format!("{ms} ms"));
+        for (kind, of_kind) in kinds.iter().zip(&outcomes) {
+            let each = |figure: &dyn Fn(&Outcome) -> f64| median(of_kind.iter().map(figure).collect());
+            let ratios = |figure: fn(&Outcome) -> f64| {
+                let mut ratios: Vec<f64> =
+                    of_kind.iter().zip(&outcomes[0]).map(|(a, b)| figure(a) / figure(b)).collect();
+                ratios.sort_by(f64::total_cmp);
+                format!("{:.3} ({:.2}–{:.2})", median(ratios.clone()), ratios[0], ratios[ratios.len() - 1])
+            };
+            let (threshold, format) = match kind {
+                None => ("off".into(), "–"),
+                Some((threshold, format)) => (format!("{} ms", threshold.as_millis()), format.name()),
+            };
             let unit = if arguments.workload == "orders" { "transactions/s" } else { "updates/s while busy" };
             let mut row: Vec<(&str, Json)> = vec![
                 ("workers", json!(workers)),
                 ("threshold", json!(threshold)),
-                (unit, json!(rate(outcomes))),
-                ("of off", json!(rate(outcomes) / without)),
+                ("format", json!(format)),
+                (unit, json!(each(&|outcome| outcome.rate))),
+                ("of off", json!(ratios(|outcome| outcome.rate))),
+                ("worker CPU µs", json!(each(&|outcome| outcome.worker_cpu))),
+                ("CPU of off", json!(ratios(|outcome| outcome.worker_cpu))),
             ];
-            let names: Vec<String> = outcomes[0].1.iter().map(|(name, _)| name.clone()).collect();
+            let names: Vec<String> = of_kind[0].figures.iter().map(|(name, _)| name.clone()).collect();
             for (i, name) in names.iter().enumerate() {
-                row.push((name, json!(median(outcomes.iter().map(|(_, figures)| figures[i].1).collect()))));
+                row.push((name, json!(each(&|outcome| outcome.figures[i].1))));
             }
             report.row(&row);
         }
     }
+    bar.finish_and_clear();
     Ok(())
 }
 
-fn options(arguments: &TransformArguments, freeze_after: Option<Duration>) -> StorageOptions {
+fn options(arguments: &TransformArguments, kind: Kind) -> StorageOptions {
     let default = StorageOptions::default();
     StorageOptions {
         durability: Durability::Off,
         gc_threads: arguments.gc_threads.unwrap_or(default.gc_threads),
-        freeze_after,
+        freeze_after: kind.map(|(threshold, _)| threshold),
         ..default
     }
 }
@@ -267,9 +299,9 @@ fn batch(name: &str, array: arrow::array::ArrayRef) -> RecordBatch {
     RecordBatch::try_from_iter([(name, array)]).expect("one column")
 }
 
-fn orders(arguments: &TransformArguments, workers: usize, freeze_after: Option<Duration>) -> Result<Outcome, String> {
+fn orders(arguments: &TransformArguments, workers: usize, kind: Kind) -> Result<Outcome, String> {
     let folder = Folder::new("transform");
-    let mut options = options(arguments, freeze_after);
+    let mut options = options(arguments, kind);
     if arguments.log {
         (options.path, options.durability) = (Some(folder.0.clone()), Durability::Relaxed);
     }
@@ -284,9 +316,12 @@ fn orders(arguments: &TransformArguments, workers: usize, freeze_after: Option<D
     let catalog = database.catalog();
     let table = |name: &str| catalog.table("public", name).map_err(text).cloned();
     let [orders, order_line, history] = [table("orders")?, table("order_line")?, table("history")?];
+    if let Some((_, format)) = kind {
+        [&orders, &order_line, &history].into_iter().for_each(|table| table.data.set_freeze_format(format));
+    }
     let stop = AtomicBool::new(false);
     let (started, cpu) = (Instant::now(), cpu_seconds());
-    let done: u64 = std::thread::scope(|scope| {
+    let (done, worker_cpu): (u64, f64) = std::thread::scope(|scope| {
         let work = |warehouse: usize| {
             let mut client = Client {
                 database: database.clone(),
@@ -300,35 +335,37 @@ fn orders(arguments: &TransformArguments, workers: usize, freeze_after: Option<D
                 undelivered: arguments.undelivered,
             };
             let stop = &stop;
-            scope.spawn(move || -> Result<u64, EngineError> {
+            scope.spawn(move || -> Result<(u64, f64), EngineError> {
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
                     client.transaction()?;
                     done += 1;
                 }
-                Ok(done)
+                Ok((done, thread_cpu_seconds()))
             })
         };
         let threads: Vec<_> = (0..workers).map(work).collect();
         std::thread::sleep(Duration::from_secs_f64(arguments.seconds));
         stop.store(true, Ordering::Relaxed);
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).sum::<Result<u64, _>>()
+        let results: Result<Vec<_>, _> =
+            threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect();
+        results.map(|all| all.into_iter().fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
     })
     .map_err(text)?;
     let rate = done as f64 / started.elapsed().as_secs_f64();
-    let mut figures = vec![("CPU µs each".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64)];
+    let mut figures = vec![("all CPU µs".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64)];
     for (name, table) in [("order", &orders), ("order_line", &order_line), ("history", &history)] {
         let (frozen, _) = shares(&table.data);
         figures.push((format!("{name} blocks"), f64::from(table.data.block_count())));
         figures.push((format!("{name} frozen"), frozen));
     }
     database.close().map_err(text)?;
-    Ok((rate, figures))
+    Ok(Outcome { rate, worker_cpu: worker_cpu * 1e6 / done as f64, figures })
 }
 
 // ---- uniform
 
-fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<Duration>) -> Result<Outcome, String> {
+fn uniform(arguments: &TransformArguments, workers: usize, kind: Kind) -> Result<Outcome, String> {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let schema = TableSchema {
         columns: vec![
@@ -337,7 +374,7 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
             column("name", ColumnType::Utf8),
         ],
     };
-    let (storage, _) = Storage::open(options(arguments, freeze_after), &mut OneTable(schema.clone())).map_err(text)?;
+    let (storage, _) = Storage::open(options(arguments, kind), &mut OneTable(schema.clone())).map_err(text)?;
     let table = storage.create_table(TableId(1), "t", schema).map_err(text)?;
     let mut ids: Vec<u64> = Vec::with_capacity(arguments.rows);
     for from in (0..arguments.rows).step_by(65_536) {
@@ -354,14 +391,15 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
         txn.commit().map_err(text)?;
     }
     // From the state that the threshold leads to.
-    if freeze_after.is_some() {
+    if let Some((_, format)) = kind {
+        table.set_freeze_format(format);
         storage.freeze_table(&table, Duration::from_secs(30));
     }
     let (stop, cpu) = (AtomicBool::new(false), cpu_seconds());
-    let (done, busy): (u64, f64) = std::thread::scope(|scope| {
+    let (done, busy, worker_cpu): (u64, f64, f64) = std::thread::scope(|scope| {
         let work = |worker: usize| {
             let (storage, table, ids, stop) = (&storage, &table, &ids, &stop);
-            scope.spawn(move || -> Result<(u64, f64), StorageError> {
+            scope.spawn(move || -> Result<(u64, f64, f64), StorageError> {
                 let mut rng = StdRng::seed_from_u64(worker as u64);
                 let (started, mut busy, mut done) = (Instant::now(), Duration::ZERO, 0u64);
                 while !stop.load(Ordering::Relaxed) {
@@ -380,7 +418,7 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
                     busy += begun.elapsed();
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Ok((done, busy.as_secs_f64()))
+                Ok((done, busy.as_secs_f64(), thread_cpu_seconds()))
             })
         };
         let threads: Vec<_> = (0..workers).map(work).collect();
@@ -388,12 +426,12 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
         stop.store(true, Ordering::Relaxed);
         let results: Result<Vec<_>, _> =
             threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect();
-        results.map(|all| all.into_iter().fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
+        results.map(|all| all.into_iter().fold((0, 0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2)))
     })
     .map_err(text)?;
     let (frozen, on_the_way) = shares(&table);
     let figures = vec![
-        ("CPU µs each".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64),
+        ("all CPU µs".to_owned(), (cpu_seconds() - cpu) * 1e6 / done as f64),
         ("updates/s asked for".to_owned(), (arguments.rate * workers as u64) as f64),
         ("blocks".to_owned(), f64::from(table.block_count())),
         ("frozen".to_owned(), frozen),
@@ -401,5 +439,5 @@ fn uniform(arguments: &TransformArguments, workers: usize, freeze_after: Option<
         ("MB".to_owned(), table.metrics().bytes as f64 / 1e6),
     ];
     storage.close().map_err(text)?;
-    Ok((done as f64 / busy, figures))
+    Ok(Outcome { rate: done as f64 / busy, worker_cpu: worker_cpu * 1e6 / done as f64, figures })
 }
