@@ -3,6 +3,7 @@
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
 mod attributes;
+mod bitmaps;
 mod checkpoint;
 mod commits;
 mod compaction;
@@ -43,6 +44,15 @@ enum Benchmark {
         /// Rows.
         #[arg(long, default_value_t = 10_000_000)]
         rows: u64,
+    },
+    /// Bitmap indexes in the engine: transactions that write, with 0, 1, 4 and 8 of them.
+    Bitmaps {
+        /// Values of each column.
+        #[arg(long, default_value_t = 100)]
+        values: u64,
+        /// Measured runs.
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
     },
     /// The 22 TPC-H queries in memory, results compared with DuckDB's.
     Tpch(tpch::TpchArguments),
@@ -118,6 +128,7 @@ fn main() -> Result<(), String> {
     match arguments.benchmark {
         Benchmark::Cubit(arguments) => cubit::run(&arguments, &mut report),
         Benchmark::CubitSizes { rows } => cubit::sizes(rows, &mut report),
+        Benchmark::Bitmaps { values, runs } => bitmaps::run(values, runs, &mut report),
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),

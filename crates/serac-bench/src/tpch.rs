@@ -31,6 +31,9 @@ pub struct TpchArguments {
     /// Compare with DuckDB ("duckdb").
     #[arg(long)]
     peer: Option<String>,
+    /// Make bitmap indexes, and run each query with and without them in turn; by default only the twelve queries of the CUBIT paper.
+    #[arg(long)]
+    bitmap_indexes: bool,
     /// Print the plans with metrics in place of timings.
     #[arg(long)]
     explain: bool,
@@ -86,6 +89,55 @@ fn load_all(db: &SqlDatabase, sf: f64, runtime: &tokio::runtime::Runtime) -> Res
     }
     bar.finish_and_clear();
     db.database().storage().run_gc();
+    Ok(())
+}
+
+/// The columns on which `--bitmap-indexes` makes indexes, by table.
+const BITMAP_COLUMNS: [(&str, &[&str]); 4] = [
+    (
+        "lineitem",
+        &[
+            "l_orderkey",
+            "l_partkey",
+            "l_shipdate",
+            "l_receiptdate",
+            "l_returnflag",
+            "l_linestatus",
+            "l_discount",
+            "l_quantity",
+            "l_shipmode",
+            "l_shipinstruct",
+        ],
+    ),
+    ("orders", &["o_orderkey", "o_orderdate", "o_custkey"]),
+    ("part", &["p_brand", "p_container", "p_type"]),
+    ("customer", &["c_mktsegment"]),
+];
+/// The queries of the CUBIT paper.
+const CUBIT_QUERIES: [usize; 12] = [1, 3, 4, 5, 6, 10, 12, 14, 15, 17, 18, 19];
+
+fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report: &mut Report) -> Result<(), String> {
+    let mut session = Session::new(db);
+    let catalog = db.database().catalog();
+    for (table, columns) in BITMAP_COLUMNS {
+        let rows = catalog.table("public", table).map_err(text)?.data.approximate_rows();
+        for column in columns {
+            let started = Instant::now();
+            let create = format!("CREATE INDEX {column}_bitmap ON {table} USING bitmap ({column})");
+            runtime.block_on(session.execute(&create)).map_err(text)?;
+            let seconds = started.elapsed().as_secs_f64();
+            let table = db.database().catalog().table("public", table).map_err(text)?.clone();
+            let figures = table.bitmaps.last().ok_or("no index")?.entries.statistics();
+            report.note(format!(
+                "{column}: {} values, {:.1} MB, {:.2} bytes per row, built in {:.2} s, {:.1} million rows per second",
+                figures.values,
+                figures.bytes as f64 / 1e6,
+                figures.bytes as f64 / rows as f64,
+                seconds,
+                rows as f64 / seconds / 1e6
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -155,6 +207,9 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
         }
         None => None,
     };
+    if arguments.bitmap_indexes {
+        make_indexes(&db, &runtime, report)?;
+    }
     let mut session = Session::new(&db);
     // On a worker thread, as any server would run it.
     let mut execute = |sql: String| -> Result<(Vec<StatementResult>, f64), String> {
@@ -164,10 +219,13 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
             Ok((results, started.elapsed().as_secs_f64() * 1e3))
         })
     };
-    let (mut logs, mut differences) = ((0.0, 0.0, 0), Vec::new());
+    let (mut logs, mut log_without, mut differences) = ((0.0, 0.0, 0), 0.0, Vec::new());
     for (i, query) in QUERIES.iter().enumerate() {
         let number = i + 1;
-        if !arguments.queries.is_empty() && !arguments.queries.contains(&number) {
+        let of_paper = arguments.bitmap_indexes && arguments.queries.is_empty();
+        if of_paper && !CUBIT_QUERIES.contains(&number)
+            || !arguments.queries.is_empty() && !arguments.queries.contains(&number)
+        {
             continue;
         }
         if arguments.explain {
@@ -176,7 +234,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
             rows_of(&results).iter().for_each(|row| println!("{}", row.join("\n")));
             continue;
         }
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut ours, mut theirs, mut without) = (Vec::new(), Vec::new(), Vec::new());
         for run in 0..=arguments.runs {
             let (results, time) = execute((*query).to_owned())?;
             if let Some(peer) = &mut peer {
@@ -189,9 +247,23 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
                 theirs.push(answer["ms"].as_f64().unwrap_or(f64::NAN));
             }
             ours.push(time);
+            if arguments.bitmap_indexes {
+                execute("SET enable_bitmap_index = off".into())?;
+                let (scanned, time) = execute((*query).to_owned())?;
+                execute("SET enable_bitmap_index = on".into())?;
+                if rows_of(&scanned) != rows_of(&results) {
+                    return Err(format!("Q{number} has another result with bitmap indexes"));
+                }
+                without.push(time);
+            }
         }
         let ours = median(ours.split_off(1));
         let mut figures = vec![("query", json!(format!("Q{number}"))), ("serac ms", json!(ours))];
+        if !without.is_empty() {
+            let without = median(without.split_off(1));
+            figures.extend([("without indexes ms", json!(without)), ("gain", json!(without / ours))]);
+            log_without += without.ln();
+        }
         if !theirs.is_empty() {
             let theirs = median(theirs.split_off(1));
             figures.extend([("duckdb ms", json!(theirs)), ("ratio", json!(ours / theirs))]);
@@ -204,6 +276,10 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
     if logs.2 > 0 {
         let mean = |log: f64| (log / f64::from(logs.2)).exp();
         let mut figures = vec![("query", json!("geometric mean")), ("serac ms", json!(mean(logs.0)))];
+        if arguments.bitmap_indexes {
+            let without = mean(log_without);
+            figures.extend([("without indexes ms", json!(without)), ("gain", json!(without / mean(logs.0)))]);
+        }
         if peer.is_some() {
             figures.extend([("duckdb ms", json!(mean(logs.1))), ("ratio", json!(mean(logs.0) / mean(logs.1)))]);
         }

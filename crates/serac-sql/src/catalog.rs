@@ -10,11 +10,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use parking_lot::RwLock;
+use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
-use serac_engine::{Catalog, DEFAULT_SCHEMA, Database};
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, Table};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Name of the one catalog.
@@ -30,16 +32,25 @@ pub(crate) const SEARCH_PATH: &str = "pg_search_path";
 pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) snapshot: Snapshot,
+    /// What the transaction has changed in bitmap indexes.
+    pub(crate) own: OwnChanges,
     /// Of the session's own database, if it has one.
-    pub(crate) temporary: Option<(Arc<Catalog>, Snapshot)>,
+    pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
 }
 
 impl View {
     /// The catalog and the snapshot in which a schema's relations are.
     pub(crate) fn of(&self, schema: &str) -> (&Arc<Catalog>, &Snapshot) {
         match &self.temporary {
-            Some((catalog, snapshot)) if schema == TEMPORARY_SCHEMA => (catalog, snapshot),
+            Some((catalog, snapshot, _)) if schema == TEMPORARY_SCHEMA => (catalog, snapshot),
             _ => (&self.catalog, &self.snapshot),
+        }
+    }
+    /// What the transaction has changed in the bitmap indexes of a schema's tables.
+    fn own(&self, schema: &str) -> &OwnChanges {
+        match &self.temporary {
+            Some((_, _, own)) if schema == TEMPORARY_SCHEMA => own,
+            _ => &self.own,
         }
     }
     fn schema(&self, name: &str) -> Option<&Schema> {
@@ -63,6 +74,8 @@ pub(crate) struct Shared {
     /// Tables of the running statement, by names that no user has.
     pub(crate) lent: RwLock<HashMap<String, Arc<dyn TableProvider>>>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
+    /// Whether queries may use bitmap indexes.
+    pub(crate) bitmap_indexes: AtomicBool,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
 }
@@ -76,6 +89,13 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn view(&self) -> Option<View> {
         self.view.read().clone()
+    }
+    /// A table as the running statement sees it, with or without row ids.
+    pub(crate) fn provider(&self, view: &View, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
+        let schema = &table.definition.schema;
+        // Relaxed: the session's own statements change it.
+        let own = self.bitmap_indexes.load(Ordering::Relaxed).then(|| view.own(schema));
+        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id)
     }
 }
 
@@ -114,10 +134,9 @@ impl SchemaProvider for TransactionSchema {
         }
         let Some(view) = self.shared.view() else { return Ok(None) };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
-        let snapshot = view.of(schema).1.clone();
         let Some(schema) = view.schema(schema) else { return Ok(None) };
         if let Some(table) = schema.tables.get(name) {
-            return Ok(Some(Arc::new(SeracTable::new(table.clone(), snapshot, false))));
+            return Ok(Some(Arc::new(self.shared.provider(&view, table, false))));
         }
         let Some(definition) = schema.views.get(name).cloned() else {
             return system_view(name, &view);

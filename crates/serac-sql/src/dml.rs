@@ -5,7 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::expressions;
-use crate::scan::{ROW_ID_COLUMN, SeracTable, fetch_rows};
+use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
@@ -94,8 +94,8 @@ impl Session {
         self.shared.lent.write().insert(name.into(), provider);
     }
     pub(crate) fn lend_target(&self, table: &Arc<Table>) {
-        let snapshot = self.snapshot_of(table);
-        self.lend(TARGET, Arc::new(SeracTable::new(table.clone(), snapshot, true)));
+        let view = self.shared.view().expect("a statement is running");
+        self.lend(TARGET, Arc::new(self.shared.provider(&view, table, true)));
     }
 
     /// Evaluates an SQL expression for every row of `batch`.

@@ -66,7 +66,10 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     /// At the most so many combinations of rows; none if that is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
         // A scan may look at far more rows than it gives; that of a single block leaves nothing for a second thread.
-        if plan.is::<SeracScanExec>() && (threads == 1 || plan.output_partitioning().partition_count() > 1) {
+        let scan = plan.downcast_ref::<SeracScanExec>();
+        if scan.is_some_and(|scan| !scan.is_selective())
+            && (threads == 1 || plan.output_partitioning().partition_count() > 1)
+        {
             return None;
         }
         match &plan.children()[..] {

@@ -13,7 +13,7 @@ use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::KeyFilterPushdown;
+use crate::scan::{BitmapAggregation, BitmapCounts, KeyFilterPushdown};
 use crate::transactions::{Mark, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -213,6 +213,7 @@ impl Session {
             temporary_database: OnceLock::new(),
             lent: Default::default(),
             state: OnceLock::new(),
+            bitmap_indexes: true.into(),
             sequence_values: Default::default(),
         });
         let mut rules = Optimizer::new().rules;
@@ -225,6 +226,8 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
+            .with_physical_optimizer_rule(Arc::new(BitmapCounts))
+            .with_physical_optimizer_rule(Arc::new(BitmapAggregation))
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));

@@ -4,6 +4,7 @@ use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult};
 use datafusion::sql::sqlparser::ast::{Set, Statement};
 use serac_engine::DEFAULT_SCHEMA;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Session {
@@ -14,6 +15,13 @@ impl Session {
             "search_path" => DEFAULT_SCHEMA.into(),
             "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
             "threads" => self.ctx.state().config().target_partitions().to_string(),
+            "enable_bitmap_index" => {
+                if self.shared.bitmap_indexes.load(Ordering::Relaxed) {
+                    "on".into()
+                } else {
+                    "off".into()
+                }
+            }
             "statement_timeout" => self.statement_timeout.map_or("0".into(), |t| format!("{}ms", t.as_millis())),
             _ => return None,
         })
@@ -36,6 +44,19 @@ impl Session {
             match name.as_str() {
                 "statement_timeout" => {
                     self.statement_timeout = Some(number()?).filter(|ms| *ms > 0).map(Duration::from_millis);
+                    return Ok(StatementResult::command("SET"));
+                }
+                "enable_bitmap_index" => {
+                    let on = match value.to_lowercase().as_str() {
+                        "on" | "true" | "1" | "yes" => true,
+                        "off" | "false" | "0" | "no" => false,
+                        _ => {
+                            let message = format!("parameter \"{name}\" requires a Boolean value");
+                            return Err(SqlError::new("22023", message));
+                        }
+                    };
+                    // Relaxed: only this session reads it.
+                    self.shared.bitmap_indexes.store(on, Ordering::Relaxed);
                     return Ok(StatementResult::command("SET"));
                 }
                 "threads" => {

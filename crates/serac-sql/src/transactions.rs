@@ -73,10 +73,10 @@ impl Session {
     }
     /// Lets queries see what the transaction sees now.
     pub(crate) fn refresh_view(&self) {
-        let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone());
+        let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone(), txn.own_bitmap_changes());
         let view = self.running.as_ref().map(|running| {
-            let (catalog, snapshot) = part(&running.txn);
-            View { catalog, snapshot, temporary: running.temporary.as_ref().map(part) }
+            let (catalog, snapshot, own) = part(&running.txn);
+            View { catalog, snapshot, own, temporary: running.temporary.as_ref().map(part) }
         });
         *self.shared.view.write() = view;
     }

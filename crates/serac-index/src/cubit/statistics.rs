@@ -37,6 +37,11 @@ pub struct Statistics {
 }
 
 impl Cubit {
+    /// Values that have rows in the newest vectors.
+    pub fn value_count(&self) -> u64 {
+        let guard = &crossbeam_epoch::pin();
+        self.directory.chains_from(None, guard).map(|chain| chain.newest().leaf.len() as u64).sum()
+    }
     /// Figures of the index; walks it.
     pub fn statistics(&self) -> Statistics {
         let guard = &crossbeam_epoch::pin();

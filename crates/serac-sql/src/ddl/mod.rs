@@ -137,7 +137,7 @@ impl Session {
 
     fn has_temporary_index(&self, name: &str) -> bool {
         let view = self.shared.view().expect("a statement is running");
-        let mut tables = view.temporary.iter().flat_map(|(catalog, _)| catalog.tables());
+        let mut tables = view.temporary.iter().flat_map(|(catalog, ..)| catalog.tables());
         tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 

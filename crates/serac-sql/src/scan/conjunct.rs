@@ -55,7 +55,7 @@ pub(super) struct Conjunct {
 /// Rows after which an optional filter must have shown its use.
 const TRIAL_ROWS: usize = 32_768;
 
-fn comparison_of(operator: Operator) -> Option<Comparison> {
+pub(super) fn comparison_of(operator: Operator) -> Option<Comparison> {
     Some(match operator {
         Operator::Eq => Comparison::Equal,
         Operator::NotEq => Comparison::NotEqual,

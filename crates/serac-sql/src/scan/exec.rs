@@ -1,12 +1,14 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions share one cursor over the block numbers, so that threads balance by themselves.
+//! Partitions share one cursor over the block numbers, so that threads balance by themselves. With a [`BitmapFilter`] it is the CUBIT scan: it looks
+//! only at rows that the filter names.
 
+use super::bitmap::{BitmapFilter, Indexes, Rows, most_keys};
 use super::conjunct::Conjunct;
 use super::key_filter::KeyFilter;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -21,19 +23,26 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use serac_engine::Table;
+use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_storage::{BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot};
+use serac_index::cubit::{Key, Predicate};
+use serac_storage::{
+    BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot, Value,
+};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Blocks looked at without output before the task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
 /// Blocks after which the conjuncts are put in order anew.
 const BLOCKS_PER_ORDER: u32 = 8;
+/// Rows named by bitmap indexes for which another partition is worth its while.
+const ROWS_PER_PARTITION: usize = 16_384;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
 const SAMPLED_BLOCKS: u64 = 3;
 
@@ -42,6 +51,9 @@ const SAMPLED_BLOCKS: u64 = 3;
 pub struct SeracScanExec {
     table: Arc<Table>,
     snapshot: Snapshot,
+    /// The table's bitmap indexes.
+    indexes: Indexes,
+    bitmap: Option<Arc<BitmapFilter>>,
     /// The table's columns and, last, the row id.
     full_schema: SchemaRef,
     /// Output columns, as positions in `full_schema`.
@@ -50,6 +62,8 @@ pub struct SeracScanExec {
     filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Columns whose values must be among the keys of a join.
     key_filters: Vec<(usize, Arc<KeyFilter>)>,
+    /// The rows that have keys of joins, once they are known and where indexes have looked them up.
+    joined: Arc<OnceLock<Rows>>,
     limit: Option<usize>,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
@@ -64,6 +78,8 @@ impl SeracScanExec {
     pub(super) fn new(
         table: Arc<Table>,
         snapshot: Snapshot,
+        indexes: Indexes,
+        bitmap: Option<Arc<BitmapFilter>>,
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -72,16 +88,21 @@ impl SeracScanExec {
         partitions: usize,
     ) -> Result<Self> {
         let blocks = table.data.block_count() as usize;
-        let properties = properties(&full_schema, &projection, partitions.min(blocks).max(1))?;
+        let share =
+            bitmap.as_ref().map_or(usize::MAX, |bitmap| bitmap.estimated_rows() as usize / ROWS_PER_PARTITION + 1);
+        let properties = properties(&full_schema, &projection, partitions.min(blocks).min(share).max(1))?;
         Ok(Self {
             estimated_rows: estimated_rows.ceil() as usize,
             statistics: table.statistics(&snapshot),
             table,
             snapshot,
+            indexes,
+            bitmap,
             full_schema,
             projection,
             filters,
             key_filters: Vec::new(),
+            joined: Arc::default(),
             limit,
             next_block: Arc::default(),
             properties,
@@ -95,6 +116,48 @@ impl SeracScanExec {
         Ok(conjuncts)
     }
 
+    /// The scan that `plan` is, or that it deals out to more partitions.
+    pub(super) fn find(plan: &Arc<dyn ExecutionPlan>) -> Option<&Self> {
+        match plan.downcast_ref::<RepartitionExec>() {
+            Some(dealt) if matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)) => {
+                Self::find(dealt.input())
+            }
+            _ => plan.downcast_ref(),
+        }
+    }
+    pub(super) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+    pub(super) fn indexes(&self) -> &Indexes {
+        &self.indexes
+    }
+    /// What bitmap indexes answer of the filter.
+    pub(super) fn bitmap(&self) -> Option<&Arc<BitmapFilter>> {
+        self.bitmap.as_ref()
+    }
+    /// Whether no row is looked at but those that bitmap indexes name.
+    pub fn is_selective(&self) -> bool {
+        self.bitmap.is_some()
+    }
+    /// Whether the scan gives all rows that bitmap indexes name, or all that there are.
+    pub(super) fn tests_nothing(&self) -> bool {
+        self.filters.is_empty() && self.key_filters.is_empty() && self.limit.is_none()
+    }
+    pub(super) fn estimated_rows(&self) -> f64 {
+        self.estimated_rows as f64
+    }
+    /// The scan that gives these of its output columns, and then the row ids.
+    pub(super) fn with_row_ids(&self, outputs: &[usize]) -> Result<Self> {
+        let row_id = self.table.definition.columns.len();
+        let projection: Vec<usize> = outputs.iter().map(|&output| self.projection[output]).chain([row_id]).collect();
+        let partitions = self.properties.partitioning.partition_count();
+        let properties = properties(&self.full_schema, &projection, partitions)?;
+        Ok(Self { projection, properties, ..self.clone() })
+    }
+    /// The table's column behind an output column; none for the row id.
+    pub(super) fn column_of(&self, output: usize) -> Option<usize> {
+        self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
+    }
     pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.filters
     }
@@ -109,8 +172,34 @@ impl SeracScanExec {
     ) -> Self {
         let mut scan = self.clone();
         scan.filters.retain(|filter| filter.expression_id() != Some(id));
-        scan.key_filters.extend(key_filters);
+        let rows = scan.bitmap.as_ref().map_or(table_rows(&scan.table), |bitmap| bitmap.estimated_rows());
+        for (column, filter) in key_filters {
+            if scan.index_on(column).is_some() {
+                filter.list_keys(most_keys(rows));
+            }
+            scan.key_filters.push((column, filter));
+        }
         scan
+    }
+    fn index_on(&self, column: usize) -> Option<&BitmapReader> {
+        self.indexes.iter().find(|index| index.index().definition.column == column)
+    }
+    /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are known by now.
+    fn joined(&self) -> Option<&Rows> {
+        if let Some(rows) = self.joined.get() {
+            return Some(rows);
+        }
+        let listed = self.key_filters.iter().filter_map(|(c, filter)| Some((self.index_on(*c)?, filter.listed()?)));
+        let (index, keys) = listed.min_by_key(|(_, keys)| keys.len())?;
+        Some(self.joined.get_or_init(|| {
+            let value = |&key: &i64| match self.full_schema.field(index.index().definition.column).data_type() {
+                DataType::Int16 => Value::Int16(key as i16),
+                DataType::Int32 | DataType::Date32 => Value::Int32(key as i32),
+                _ => Value::Int64(key),
+            };
+            let keys: Vec<Key> = keys.iter().map(|key| index.index().key(value(key))).collect();
+            Rows::Only(index.query(Predicate::In(&keys)))
+        }))
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
@@ -126,6 +215,10 @@ impl SeracScanExec {
     fn is_row_id(&self, column: usize) -> bool {
         column == self.table.definition.columns.len()
     }
+}
+
+fn table_rows(table: &Table) -> f64 {
+    table.data.approximate_rows() as f64
 }
 
 fn properties(full_schema: &SchemaRef, projection: &[usize], partitions: usize) -> Result<Arc<PlanProperties>> {
@@ -156,7 +249,8 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
         let no = BlockNo(((2 * i + 1) * blocks / (2 * sampled)) as u32);
         let Some(mut reader) = table.data.read_block(snapshot, no) else { continue };
         seen += reader.visible().len();
-        left += filter_block(&mut reader, conjuncts)?.0.len();
+        let visible = reader.visible().clone();
+        left += filter_block(&mut reader, visible, conjuncts)?.0.len();
     }
     // That no row of the sample is left does not mean that none is.
     Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
@@ -193,9 +287,12 @@ fn load_all(
     Ok(arrays)
 }
 
-/// The rows of the block that all conjuncts leave, and the columns that were read on the way.
-fn filter_block(reader: &mut BlockReader<'_>, conjuncts: &mut [Conjunct]) -> Result<(Selection, Loaded)> {
-    let mut selection = reader.visible().clone();
+/// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on the way.
+fn filter_block(
+    reader: &mut BlockReader<'_>,
+    mut selection: Selection,
+    conjuncts: &mut [Conjunct],
+) -> Result<(Selection, Loaded)> {
     let mut loaded: Loaded = Vec::new();
     for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
         let positions = match conjunct.select_by_words(reader, &selection) {
@@ -234,12 +331,20 @@ struct ScanStream {
     blocks_bulk: Count,
     blocks_patched: Count,
     rows_patched: Count,
+    bitmap_rows: Count,
+    joined_rows: Count,
 }
 
 impl ScanStream {
     /// The rows of one block.
     fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
         let scan = &self.scan;
+        let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows());
+        let joined = scan.joined();
+        if [named, joined].into_iter().flatten().any(|rows| rows.skips(no)) {
+            self.blocks_skipped.add(1);
+            return Ok(None);
+        }
         let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
         let excludes =
             |conjunct: &Conjunct| conjunct.excludes(|column| reader.zone(column)) || conjunct.finds_no_word(&reader);
@@ -247,7 +352,19 @@ impl ScanStream {
             self.blocks_skipped.add(1);
             return Ok(None);
         }
-        let (selection, loaded) = filter_block(&mut reader, &mut self.conjuncts)?;
+        let mut selection = reader.visible().clone();
+        if let Some(rows) = named {
+            selection = rows.select(no, &selection);
+            self.bitmap_rows.add(selection.len());
+        }
+        if let Some(rows) = joined {
+            selection = rows.narrow(no, &selection);
+            self.joined_rows.add(selection.len());
+        }
+        if selection.is_empty() {
+            return Ok(None);
+        }
+        let (selection, loaded) = filter_block(&mut reader, selection, &mut self.conjuncts)?;
         let mut batch = None;
         if !selection.is_empty() {
             let missing: Vec<usize> = scan
@@ -328,7 +445,10 @@ impl ScanStream {
 impl DisplayAs for SeracScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.projection.iter().map(|&c| self.full_schema.field(c).name().as_str()).collect();
-        write!(f, "SeracScanExec: table={}, columns=[{}]", self.table.name(), names.join(", "))?;
+        write!(f, "{}: table={}, columns=[{}]", self.name(), self.table.name(), names.join(", "))?;
+        if let Some(bitmap) = &self.bitmap {
+            write!(f, ", bitmaps=[{bitmap}]")?;
+        }
         if !self.filters.is_empty() {
             let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
             write!(f, ", filters=[{}]", filters.join(" AND "))?;
@@ -347,7 +467,7 @@ impl DisplayAs for SeracScanExec {
 
 impl ExecutionPlan for SeracScanExec {
     fn name(&self) -> &str {
-        "SeracScanExec"
+        if self.bitmap.is_some() { "CubitScanExec" } else { "SeracScanExec" }
     }
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
@@ -367,6 +487,7 @@ impl ExecutionPlan for SeracScanExec {
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut fresh = (*self).clone();
         fresh.next_block = Arc::default();
+        fresh.joined = Arc::default();
         fresh.metrics = ExecutionPlanMetricsSet::new();
         Ok(Arc::new(fresh))
     }
@@ -388,6 +509,8 @@ impl ExecutionPlan for SeracScanExec {
             blocks_bulk: counter("blocks_bulk"),
             blocks_patched: counter("blocks_patched"),
             rows_patched: counter("rows_patched"),
+            bitmap_rows: counter("bitmap_rows"),
+            joined_rows: counter("joined_rows"),
             scan: self.clone(),
         };
         let batches = futures::stream::try_unfold(stream, |mut stream| async move {

@@ -4,6 +4,9 @@
 //! dates: [`KeyFilterBuildExec`], on top of the build side, notes the keys that pass by; when all partitions have ended they become a [`KeySet`], and
 //! from then on the scan tests its rows against that before it reads anything else. A filter that never becomes known (a build side that is
 //! given up half-way) lets all rows pass; the join decides in any case.
+//!
+//! Where the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as many as the scan would look up (the CUBIT join, §F): the scan
+//! then takes the union of their bitvectors in place of testing every row.
 
 use super::exec::SeracScanExec;
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
@@ -25,6 +28,7 @@ use parking_lot::RwLock;
 use serac_operators::key_set::KeySet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The keys of a join's build side, once they are known.
 #[derive(Debug)]
@@ -32,27 +36,47 @@ pub(super) struct KeyFilter {
     /// Partitions of the build side.
     partitions: usize,
     state: RwLock<State>,
+    /// So many keys are kept as a list, too.
+    most_listed: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     parts: Vec<Vec<i64>>,
     keys: Option<Arc<KeySet>>,
+    /// Ascending and different, if there are few enough.
+    list: Option<Arc<Vec<i64>>>,
 }
 
 impl KeyFilter {
     fn new(partitions: usize) -> Self {
-        Self { partitions, state: RwLock::default() }
+        Self { partitions, state: RwLock::default(), most_listed: AtomicUsize::new(0) }
     }
     /// The keys, if they are known by now.
     pub(super) fn keys(&self) -> Option<Arc<KeySet>> {
         self.state.read().keys.clone()
     }
+    /// Makes the filter keep up to so many keys as a list. At planning.
+    pub(super) fn list_keys(&self, most: usize) {
+        // Relaxed: execution begins after planning.
+        self.most_listed.store(most, Ordering::Relaxed);
+    }
+    /// The keys, ascending and different, if they are known by now and a list was asked for.
+    pub(super) fn listed(&self) -> Option<Arc<Vec<i64>>> {
+        self.state.read().list.clone()
+    }
     fn finish_partition(&self, keys: Vec<i64>) {
         let mut state = self.state.write();
         state.parts.push(keys);
         if state.parts.len() == self.partitions {
-            state.keys = Some(Arc::new(KeySet::new(&std::mem::take(&mut state.parts))));
+            let parts = std::mem::take(&mut state.parts);
+            if parts.iter().map(Vec::len).sum::<usize>() <= self.most_listed.load(Ordering::Relaxed) {
+                let mut list = parts.concat();
+                list.sort_unstable();
+                list.dedup();
+                state.list = Some(Arc::new(list));
+            }
+            state.keys = Some(Arc::new(KeySet::new(&parts)));
         }
     }
     /// Forgets everything, for another execution of the same plan.

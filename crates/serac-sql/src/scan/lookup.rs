@@ -64,7 +64,7 @@ fn allowed(conjunct: &Expr) -> Option<(&str, Vec<&ScalarValue>)> {
 }
 
 /// The constant as a value of the column; none if it is not exactly that (then only the filter itself knows what it means).
-fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
+pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     let cast = value.cast_to(&column_type.arrow()).ok()?;
     let same = cast.cast_to(&value.data_type()).is_ok_and(|back| back == *value);
     let array = cast.to_array().ok()?;

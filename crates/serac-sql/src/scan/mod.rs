@@ -1,15 +1,22 @@
 //! Tables as DataFusion sees them, and the scan that reads their blocks.
 //!
 //! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that the conjuncts before it left, and the
-//! output columns are read last, for the surviving rows only (late materialisation). A filter that names keys of an index is a lookup instead.
+//! output columns are read last, for the surviving rows only (late materialisation). A filter that names keys of an index is a lookup instead, and what bitmap
+//! indexes know of a filter is not tested at all: the scan begins with the rows that they name (the CUBIT scan).
 
+mod bitmap;
+mod bitmap_aggregate;
+mod bitmap_count;
 mod conjunct;
 mod exec;
 mod key_filter;
 mod lookup;
 mod provider;
+mod value_set;
 mod words;
 
+pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
+pub use bitmap_count::{BitmapCounts, CubitCountExec};
 pub use exec::SeracScanExec;
 pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;

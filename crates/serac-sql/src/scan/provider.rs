@@ -1,5 +1,6 @@
 //! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
 
+use super::bitmap::{BitmapFilter, Indexes};
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
 use super::lookup::{KeyLookup, SeracLookupExec};
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjun
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use serac_engine::Table;
+use serac_engine::bitmap::OwnChanges;
 use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,13 +35,16 @@ pub struct SeracTable {
     full_schema: SchemaRef,
     schema: SchemaRef,
     constraints: Constraints,
+    /// The table's bitmap indexes, as far as they may be asked.
+    indexes: Indexes,
     /// Rows that filters leave, by the filters' text: planning asks again and again.
     estimates: Mutex<HashMap<String, f64>>,
 }
 
 impl SeracTable {
-    /// The table as `snapshot` sees it, with or without a last column of row ids.
-    pub fn new(table: Arc<Table>, snapshot: Snapshot, with_row_id: bool) -> Self {
+    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the snapshot's transaction has changed in bitmap
+    /// indexes; without it they are not used.
+    pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
         let columns = &table.definition.columns;
         let mut fields: Vec<Field> =
             columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
@@ -56,6 +61,8 @@ impl SeracTable {
                 if key.primary { Constraint::PrimaryKey(columns) } else { Constraint::Unique(columns) }
             })
             .collect();
+        let readers = |own: &OwnChanges| table.bitmaps.iter().filter_map(|b| own.reader(b, &snapshot)).collect();
+        let indexes = own.map_or_else(|| Arc::from([]), readers);
         let schema = if with_row_id { full_schema.clone() } else { plain };
         Self {
             table,
@@ -63,6 +70,7 @@ impl SeracTable {
             full_schema,
             schema,
             constraints: Constraints::new_unverified(constraints),
+            indexes,
             estimates: Mutex::default(),
         }
     }
@@ -97,17 +105,32 @@ impl SeracTable {
         if let Some(lookup) = KeyLookup::find(&self.table, filters) {
             return lookup.candidates() as f64;
         }
+        let bitmap = self.bitmap_filter(filters);
+        let filters = bitmap.as_ref().map_or(filters, |(_, others)| &others[..]);
         let context = PhysicalPlanningContext::default();
         let physical =
             |filter: Expr, schema: &DFSchema| create_physical_expr(&filter, schema, &ExecutionProps::new(), &context);
         let share = self.conjuncts(filters, physical).and_then(|conjuncts| {
+            if conjuncts.is_empty() {
+                return Ok(1.0);
+            }
             let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
             sampled_share(&self.table, &self.snapshot, &mut conjuncts)
         });
         // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
-        let rows = all * share.unwrap_or(1.0);
+        let named = bitmap.as_ref().map_or(all, |(bitmap, _)| bitmap.estimated_rows());
+        let rows = named * share.unwrap_or(1.0);
         self.estimates.lock().insert(key, rows);
         rows
+    }
+
+    /// What bitmap indexes answer of `filters`, and the conjuncts that are left.
+    fn bitmap_filter(&self, filters: &[Expr]) -> Option<(BitmapFilter, Vec<Expr>)> {
+        if self.indexes.is_empty() {
+            return None;
+        }
+        let names: Vec<String> = self.table.definition.columns.iter().map(|c| c.name.clone()).collect();
+        BitmapFilter::find(&self.indexes, &names, filters)
     }
 
     /// How many different values a column has among how many rows; none where it is not known.
@@ -153,19 +176,27 @@ impl TableProvider for SeracTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let conjuncts = self.conjuncts(filters, |filter, schema| state.create_physical_expr(filter, schema))?;
+        let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
         if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            let conjuncts = self.conjuncts(filters, physical)?;
             let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
             let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
             return Ok(Arc::new(lookup));
         }
+        let estimated_rows = self.estimated_rows(filters);
+        let (bitmap, others) = match self.bitmap_filter(filters) {
+            Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
+            None => (None, filters.to_vec()),
+        };
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
             self.snapshot.clone(),
+            self.indexes.clone(),
+            bitmap,
             self.full_schema.clone(),
             projection,
-            conjuncts,
-            self.estimated_rows(filters),
+            self.conjuncts(&others, physical)?,
+            estimated_rows,
             limit,
             state.config().target_partitions(),
         )?))

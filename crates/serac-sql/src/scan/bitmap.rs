@@ -1,0 +1,391 @@
+//! Filters answered by bitmap indexes (the CUBIT paper, §F): bitvector algebra in place of a scan of the columns.
+//!
+//! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for which values of each index a row is taken. NOT is pushed down
+//! to the comparisons, where it means "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become one set of values
+//! first (BETWEEN: one range). A set that more than half of the rows have is computed as what it leaves out, and stays inverse as far as it can.
+//!
+//! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know exactly how many rows have the values; making
+//! a bitvector looks at that many at the most, a scan at all that are left.
+
+use super::conjunct::comparison_of;
+use super::lookup::exact;
+use super::value_set::ValueSet;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, Operator};
+use serac_engine::bitmap::BitmapReader;
+use serac_index::cubit::{Bitvector, Key};
+use serac_operators::select::Comparison;
+use serac_storage::types::PhysicalType;
+use serac_storage::{BlockNo, Selection};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and an index to put a row into a bitvector: measured with
+/// `serac-bench tpch --bitmap-indexes` and rounded.
+const COMPARE_NS: f64 = 1.0;
+const EXPRESSION_NS: f64 = 8.0;
+const BITVECTOR_NS: f64 = 1.0;
+/// And to find the rows of a join's key.
+const KEY_NS: f64 = 200.0;
+
+/// How many keys of a join it is worth looking up in place of testing so many rows.
+pub(super) fn most_keys(rows: f64) -> usize {
+    (rows * COMPARE_NS / KEY_NS) as usize
+}
+
+/// Which rows are taken, by their values in indexed columns.
+#[derive(Clone, Debug)]
+enum Condition {
+    /// In the index with this number, one of these.
+    Values(usize, ValueSet),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+}
+
+/// The bitmap indexes of a table, in a snapshot.
+pub(super) type Indexes = Arc<[BitmapReader]>;
+
+/// An index's number by the column's name in the table.
+fn find_index(indexes: &Indexes, names: &[String], column: &Expr) -> Option<usize> {
+    let Expr::Column(column) = column else { return None };
+    indexes.iter().position(|index| names[index.index().definition.column] == column.name)
+}
+
+impl Condition {
+    /// The rows for which `expr` is true (`negated`: false); none if indexes do not know.
+    fn new(expr: &Expr, negated: bool, indexes: &Indexes, names: &[String]) -> Option<Self> {
+        let again = |expr, negated| Self::new(expr, negated, indexes, names);
+        let find = |column| find_index(indexes, names, column);
+        let key = |index: usize, constant: &Expr| -> Option<Key> {
+            let Expr::Literal(value, _) = constant else { return None };
+            let index = indexes[index].index();
+            Some(index.key(exact(value, index.column_type)?.as_value()))
+        };
+        let values = |index, set: ValueSet| Some(Self::Values(index, if negated { set.others() } else { set }));
+        match expr {
+            Expr::Not(inner) => again(inner, !negated),
+            Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+                let parts = vec![again(&binary.left, negated)?, again(&binary.right, negated)?];
+                Some(if (binary.op == Operator::And) != negated { Self::all(parts) } else { Self::any(parts) })
+            }
+            Expr::BinaryExpr(binary) => {
+                let comparison = comparison_of(binary.op)?;
+                let (column, constant, comparison) = match binary.left.as_ref() {
+                    Expr::Column(_) => (&binary.left, &binary.right, comparison),
+                    _ => (&binary.right, &binary.left, comparison.flipped()),
+                };
+                let index = find(column)?;
+                values(index, ValueSet::compared(comparison, key(index, constant)?))
+            }
+            Expr::Between(between) => {
+                let index = find(&between.expr)?;
+                let low = ValueSet::compared(Comparison::GreaterOrEqual, key(index, &between.low)?);
+                let high = ValueSet::compared(Comparison::LessOrEqual, key(index, &between.high)?);
+                let set = low.and(&high);
+                values(index, if between.negated { set.others() } else { set })
+            }
+            Expr::InList(list) => {
+                let index = find(&list.expr)?;
+                let keys = list.list.iter().map(|constant| key(index, constant)).collect::<Option<_>>()?;
+                let set = ValueSet::of(keys);
+                values(index, if list.negated { set.others() } else { set })
+            }
+            Expr::IsNull(column) | Expr::IsNotNull(column) => {
+                let null = matches!(expr, Expr::IsNull(_)) != negated;
+                Some(Self::Values(find(column)?, if null { ValueSet::null() } else { ValueSet::not_null() }))
+            }
+            // A column of type BOOLEAN.
+            Expr::Column(_) => {
+                let index = find(expr)?;
+                let truth = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
+                values(index, ValueSet::of(vec![key(index, &truth)?]))
+            }
+            _ => None,
+        }
+    }
+
+    fn all(parts: Vec<Self>) -> Self {
+        let flat = parts.into_iter().flat_map(|part| if let Self::All(parts) = part { parts } else { vec![part] });
+        let mut parts = merged(flat, ValueSet::and);
+        if parts.len() == 1 { parts.remove(0) } else { Self::All(parts) }
+    }
+    fn any(parts: Vec<Self>) -> Self {
+        let flat = parts.into_iter().flat_map(|part| if let Self::Any(parts) = part { parts } else { vec![part] });
+        let mut parts = merged(flat, ValueSet::or);
+        if parts.len() == 1 { parts.remove(0) } else { Self::Any(parts) }
+    }
+
+    /// Rows that the condition takes (exactly, for values of one index) out of `total`, and rows that have to be looked at to find them.
+    fn estimate(&self, indexes: &Indexes, total: f64) -> (f64, f64) {
+        let parts = |parts: &[Self]| -> Vec<(f64, f64)> { parts.iter().map(|p| p.estimate(indexes, total)).collect() };
+        match self {
+            Self::Values(index, set) => {
+                let rows = set.count(&indexes[*index]) as f64;
+                (rows, rows.min(total - rows))
+            }
+            Self::All(all) => {
+                parts(all).into_iter().fold((total, 0.0), |(rows, work), (r, w)| (rows * r / total.max(1.0), work + w))
+            }
+            Self::Any(any) => {
+                let (rows, work) = parts(any).into_iter().fold((0.0, 0.0), |(rows, work), (r, w)| (rows + r, work + w));
+                (rows.min(total), work)
+            }
+        }
+    }
+    /// What a scan takes for a row.
+    fn scan_ns(&self, indexes: &Indexes) -> f64 {
+        match self {
+            Self::Values(index, _) if indexes[*index].index().column_type.physical() == PhysicalType::View => {
+                EXPRESSION_NS
+            }
+            Self::Values(..) => COMPARE_NS,
+            // Anything but a comparison is an expression.
+            Self::All(parts) | Self::Any(parts) => EXPRESSION_NS * parts.len() as f64,
+        }
+    }
+
+    fn rows(&self, indexes: &Indexes, total: u64) -> Rows {
+        match self {
+            Self::Values(index, set) => {
+                let index = &indexes[*index];
+                if set.count(index) * 2 > total {
+                    Rows::Except(set.complement().rows(index))
+                } else {
+                    Rows::Only(set.rows(index))
+                }
+            }
+            Self::All(parts) => {
+                let mut parts = parts.iter().map(|part| part.rows(indexes, total));
+                let first = parts.next().expect("a conjunction has parts");
+                parts.fold(first, Rows::and)
+            }
+            Self::Any(parts) => {
+                let mut parts = parts.iter().map(|part| part.rows(indexes, total));
+                let first = parts.next().expect("a disjunction has parts");
+                parts.fold(first, |all, rows| all.inverse().and(rows.inverse()).inverse())
+            }
+        }
+    }
+
+    fn describe(&self, indexes: &Indexes) -> String {
+        let list = |parts: &[Self], word: &str| -> String {
+            let parts: Vec<String> = parts.iter().map(|part| part.describe(indexes)).collect();
+            format!("({})", parts.join(word))
+        };
+        match self {
+            Self::Values(index, set) => format!("{}: {set}", indexes[*index].index().definition.name),
+            Self::All(parts) => list(parts, " AND "),
+            Self::Any(parts) => list(parts, " OR "),
+        }
+    }
+}
+
+/// The parts, those on the same index combined.
+fn merged(
+    parts: impl Iterator<Item = Condition>,
+    combine: impl Fn(&ValueSet, &ValueSet) -> ValueSet,
+) -> Vec<Condition> {
+    let mut result: Vec<Condition> = Vec::new();
+    for part in parts {
+        if let Condition::Values(index, set) = &part {
+            let known = result.iter_mut().find_map(|known| match known {
+                Condition::Values(other, known) if other == index => Some(known),
+                _ => None,
+            });
+            if let Some(known) = known {
+                *known = combine(known, set);
+                continue;
+            }
+        }
+        result.push(part);
+    }
+    result
+}
+
+/// Rows of a table in a snapshot.
+#[derive(Debug)]
+pub(super) enum Rows {
+    Only(Bitvector),
+    Except(Bitvector),
+}
+
+impl Rows {
+    fn inverse(self) -> Self {
+        match self {
+            Self::Only(rows) => Self::Except(rows),
+            Self::Except(rows) => Self::Only(rows),
+        }
+    }
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Only(a), Self::Only(b)) => Self::Only(a.and(&b)),
+            (Self::Only(a), Self::Except(b)) | (Self::Except(b), Self::Only(a)) => Self::Only(a.and_not(&b)),
+            (Self::Except(a), Self::Except(b)) => Self::Except(a.or(&b)),
+        }
+    }
+    /// Whether no row of the block is among them.
+    pub(super) fn skips(&self, no: BlockNo) -> bool {
+        matches!(self, Self::Only(rows) if rows.block(no).is_none())
+    }
+    /// Those of a block, of whose rows these are visible.
+    pub(super) fn select(&self, no: BlockNo, visible: &Selection) -> Selection {
+        let (rows, container) = match self {
+            Self::Only(rows) => (true, rows.block(no)),
+            Self::Except(rows) => (false, rows.block(no)),
+        };
+        let Some(container) = container else {
+            return if rows { Selection::All(0) } else { visible.clone() };
+        };
+        let listed = container.cardinality() as usize;
+        if rows {
+            debug_assert!(listed <= visible.len(), "the index has rows that the table has not");
+            if listed == visible.len() {
+                return visible.clone();
+            }
+            let mut slots = Vec::with_capacity(listed);
+            container.for_each(|slot| slots.push(u32::from(slot)));
+            return Selection::Positions(slots);
+        }
+        let mut slots = Vec::with_capacity(visible.len().saturating_sub(listed));
+        match visible {
+            Selection::All(n) => {
+                let mut next = 0;
+                container.for_each(|slot| {
+                    slots.extend(next..u32::from(slot));
+                    next = u32::from(slot) + 1;
+                });
+                slots.extend(next..*n);
+            }
+            Selection::Positions(positions) => {
+                slots.extend(positions.iter().copied().filter(|&slot| !container.contains(slot as u16)));
+            }
+        }
+        Selection::Positions(slots)
+    }
+    /// Those of a selection in a block.
+    pub(super) fn narrow(&self, no: BlockNo, selection: &Selection) -> Selection {
+        let (rows, container) = match self {
+            Self::Only(rows) => (true, rows.block(no)),
+            Self::Except(rows) => (false, rows.block(no)),
+        };
+        let keep = |slot: &u32| container.is_some_and(|container| container.contains(*slot as u16)) == rows;
+        Selection::Positions(match selection {
+            Selection::All(n) => (0..*n).filter(keep).collect(),
+            Selection::Positions(slots) => slots.iter().copied().filter(keep).collect(),
+        })
+    }
+    /// How many, of `total` rows.
+    pub(super) fn count(&self, total: u64) -> u64 {
+        match self {
+            Self::Only(rows) => rows.cardinality(),
+            Self::Except(rows) => total - rows.cardinality(),
+        }
+    }
+}
+
+/// A filter, or a part of one, that bitmap indexes answer.
+#[derive(Debug)]
+pub(super) struct BitmapFilter {
+    indexes: Indexes,
+    condition: Condition,
+    /// Rows of the table.
+    total: u64,
+    estimated_rows: f64,
+    /// Made when first asked for: one snapshot has one answer.
+    rows: OnceLock<Rows>,
+}
+
+impl BitmapFilter {
+    /// The filter for those conjuncts of `filters` that indexes answer at less cost than a scan, and the other conjuncts.
+    pub(super) fn find(indexes: &Indexes, names: &[String], filters: &[Expr]) -> Option<(Self, Vec<Expr>)> {
+        /// Conjuncts that become one condition.
+        struct Part {
+            condition: Condition,
+            conjuncts: Vec<usize>,
+            scan_ns: f64,
+        }
+        let conjuncts: Vec<&Expr> = filters.iter().flat_map(split_conjunction).collect();
+        let mut parts: Vec<Part> = Vec::new();
+        for (i, conjunct) in conjuncts.iter().enumerate() {
+            let Some(condition) = Condition::new(conjunct, false, indexes, names) else { continue };
+            let scan_ns = condition.scan_ns(indexes);
+            let same = parts.iter_mut().find(|part| match (&part.condition, &condition) {
+                (Condition::Values(a, _), Condition::Values(b, _)) => a == b,
+                _ => false,
+            });
+            match same {
+                Some(part) => {
+                    part.condition = Condition::all(vec![part.condition.clone(), condition]);
+                    part.conjuncts.push(i);
+                    part.scan_ns += scan_ns;
+                }
+                None => parts.push(Part { condition, conjuncts: vec![i], scan_ns }),
+            }
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let total = indexes[0].row_count();
+        let all = total as f64;
+        let mut parts: Vec<(Part, f64, f64)> = parts
+            .into_iter()
+            .map(|part| {
+                let (rows, work) = part.condition.estimate(indexes, all);
+                (part, rows, work)
+            })
+            .collect();
+        parts.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (mut taken, mut left) = (Vec::new(), all);
+        let mut answered = Vec::new();
+        for (part, rows, work) in parts {
+            if work * BITVECTOR_NS < left * part.scan_ns {
+                left *= rows / all;
+                answered.extend(part.conjuncts);
+                taken.push(part.condition);
+            }
+        }
+        if taken.is_empty() {
+            return None;
+        }
+        let others = (0..conjuncts.len()).filter(|i| !answered.contains(i)).map(|i| conjuncts[i].clone()).collect();
+        let condition = Condition::all(taken);
+        let filter = Self { indexes: indexes.clone(), condition, total, estimated_rows: left, rows: OnceLock::new() };
+        Some((filter, others))
+    }
+
+    /// About how many rows the filter leaves; exact where it is about one index.
+    pub(super) fn estimated_rows(&self) -> f64 {
+        self.estimated_rows
+    }
+    /// The rows that it leaves.
+    pub(super) fn rows(&self) -> &Rows {
+        self.rows.get_or_init(|| self.condition.rows(&self.indexes, self.total))
+    }
+    /// How many it leaves.
+    pub(super) fn count(&self) -> u64 {
+        match &self.condition {
+            Condition::Values(index, set) if self.rows.get().is_none() => set.count(&self.indexes[*index]),
+            _ => self.rows().count(self.total),
+        }
+    }
+    /// The values that it takes, if it is about this index alone.
+    pub(super) fn values_of(&self, index: &BitmapReader) -> Option<&ValueSet> {
+        match &self.condition {
+            Condition::Values(at, set) if Arc::ptr_eq(self.indexes[*at].index(), index.index()) => Some(set),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BitmapFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, about {} of {} rows",
+            self.condition.describe(&self.indexes),
+            self.estimated_rows.ceil(),
+            self.total
+        )
+    }
+}

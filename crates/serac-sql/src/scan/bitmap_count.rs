@@ -1,0 +1,228 @@
+//! `CubitCountExec`: COUNT(*), COUNT(*) per value of an indexed column and its different values, from bitmap indexes alone.
+//!
+//! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan below it, where the filter is one that
+//! bitmap indexes answer and no other column is needed.
+
+use super::bitmap::{BitmapFilter, Rows};
+use super::exec::SeracScanExec;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use serac_engine::bitmap::BitmapReader;
+use serac_engine::values::array_of;
+use serac_index::cubit::{Key, Predicate};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Counting by hashing takes about so long per row, and the rows of a value that are in a filter's bitvector so long per value and block.
+const HASH_NS: f64 = 10.0;
+const AND_NS: f64 = 100.0;
+
+/// What is counted.
+#[derive(Clone, Debug)]
+struct Counting {
+    /// The index on the column that rows are grouped by.
+    group: Option<BitmapReader>,
+    filter: Option<Arc<BitmapFilter>>,
+    /// Any index of the table: all know how many rows there are.
+    any: BitmapReader,
+}
+
+impl Counting {
+    fn count(&self) -> u64 {
+        self.filter.as_ref().map_or_else(|| self.any.row_count(), |filter| filter.count())
+    }
+
+    /// The values that have rows, with how many.
+    fn counts(&self, group: &BitmapReader) -> Vec<(Key, u64)> {
+        let everything = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
+        let Some(filter) = &self.filter else { return group.counts(everything) };
+        if let Some(values) = filter.values_of(group) {
+            let mut counts = Vec::new();
+            values.for_each_predicate(|predicate| counts.extend(group.counts(predicate)));
+            return counts;
+        }
+        let rows = filter.rows();
+        let counts = group.counts(everything).into_iter().map(|(key, all)| {
+            let of_value = group.query(Predicate::Equals(&key));
+            let count = match rows {
+                Rows::Only(rows) => rows.and_cardinality(&of_value),
+                Rows::Except(rows) => all - rows.and_cardinality(&of_value),
+            };
+            (key, count)
+        });
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn batch(&self, schema: &SchemaRef) -> Result<RecordBatch> {
+        let counts = match &self.group {
+            None => vec![(Key::null(), self.count())],
+            Some(group) => self.counts(group),
+        };
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        if let Some(group) = &self.group {
+            let values: Vec<_> = counts.iter().map(|(key, _)| group.index().value(key)).collect();
+            columns.push(array_of(&values, group.index().column_type));
+        }
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(counts.iter().map(|(_, count)| *count as i64)));
+        columns.resize(schema.fields().len(), numbers);
+        let options = RecordBatchOptions::new().with_row_count(Some(counts.len()));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    }
+}
+
+/// Counts rows; see the module.
+#[derive(Debug)]
+pub struct CubitCountExec {
+    counting: Counting,
+    table: String,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl DisplayAs for CubitCountExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CubitCountExec: table={}", self.table)?;
+        if let Some(group) = &self.counting.group {
+            write!(f, ", by={}", group.index().definition.name)?;
+        }
+        match &self.counting.filter {
+            Some(filter) => write!(f, ", bitmaps=[{filter}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for CubitCountExec {
+    fn name(&self) -> &str {
+        "CubitCountExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (schema, counting) = (self.schema(), self.counting.clone());
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let of_batch = schema.clone();
+        let batch = futures::stream::once(async move {
+            let _timer = baseline.elapsed_compute().timer();
+            let batch = counting.batch(&of_batch)?;
+            baseline.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batch)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
+        let rows = match &self.counting.group {
+            None => Precision::Exact(1),
+            Some(group) => Precision::Inexact(group.index().entries.value_count() as usize),
+        };
+        Ok(Arc::new(Statistics { num_rows: rows, ..Statistics::new_unknown(&self.schema()) }))
+    }
+}
+
+/// Lets bitmap indexes count; see the module.
+#[derive(Debug, Default)]
+pub struct BitmapCounts;
+
+impl PhysicalOptimizerRule for BitmapCounts {
+    fn name(&self) -> &str {
+        "bitmap_counts"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            Ok(match plan.downcast_ref::<AggregateExec>().and_then(counted) {
+                Some(count) => Transformed::yes(Arc::new(count) as _),
+                None => Transformed::no(plan),
+            })
+        })
+        .data()
+    }
+}
+
+/// Whether the aggregate counts all rows.
+fn counts_rows(aggregate: &AggregateFunctionExpr, schema: &SchemaRef) -> bool {
+    let counts = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>() {
+        Some(literal) => !literal.value().is_null(),
+        None => expr.downcast_ref::<Column>().is_some_and(|column| !schema.field(column.index()).is_nullable()),
+    };
+    let one = aggregate.expressions();
+    aggregate.fun().name() == "count"
+        && !aggregate.is_distinct()
+        && aggregate.field().data_type() == &DataType::Int64
+        && one.len() == 1
+        && one.iter().all(counts)
+}
+
+fn counted(aggregate: &AggregateExec) -> Option<CubitCountExec> {
+    let first = matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single);
+    let scan = SeracScanExec::find(aggregate.input())?;
+    let any = scan.indexes().first()?.clone();
+    let plain = aggregate.filter_expr().iter().all(Option::is_none) && aggregate.limit_options().is_none();
+    let counts = aggregate.aggr_expr().iter().all(|aggregate| counts_rows(aggregate, &scan.schema()));
+    let by = aggregate.group_expr();
+    if !first || !plain || !counts || by.has_grouping_set() || !scan.tests_nothing() {
+        return None;
+    }
+    let group = match by.expr() {
+        [] => None,
+        [(expr, _)] => {
+            let column = scan.column_of(expr.downcast_ref::<Column>()?.index())?;
+            Some(scan.indexes().iter().find(|index| index.index().definition.column == column)?.clone())
+        }
+        _ => return None,
+    };
+    let filter = scan.bitmap().cloned();
+    if let (Some(group), Some(filter)) = (&group, &filter)
+        && filter.values_of(group).is_none()
+    {
+        let blocks = f64::from(scan.table().data.block_count());
+        let work = group.index().entries.value_count() as f64 * blocks * AND_NS;
+        if work > filter.estimated_rows() * HASH_NS {
+            return None;
+        }
+    }
+    let properties = Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(aggregate.schema()),
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Final,
+        Boundedness::Bounded,
+    ));
+    let counting = Counting { group, filter, any };
+    let (table, metrics) = (scan.table().name().to_owned(), ExecutionPlanMetricsSet::new());
+    Some(CubitCountExec { counting, table, properties, metrics })
+}

@@ -1,0 +1,233 @@
+//! Sets of values of an indexed column: ascending intervals of keys, and NULL.
+
+use serac_engine::bitmap::BitmapReader;
+use serac_index::cubit::{Bitvector, Key, Predicate};
+use serac_operators::select::Comparison;
+use std::fmt;
+use std::ops::Bound;
+
+/// A place between keys: before (false) or behind (true) one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Cut {
+    Lowest,
+    At(Key, bool),
+    Highest,
+}
+
+/// See the module. Intervals do not touch and are not empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ValueSet {
+    intervals: Vec<(Cut, Cut)>,
+    null: bool,
+}
+
+/// What a set is asked for as.
+#[derive(Default)]
+struct Parts<'s> {
+    /// Single values, ascending, NULL with them.
+    points: Vec<Key>,
+    /// Intervals of several.
+    ranges: Vec<(Bound<&'s Key>, Bound<&'s Key>)>,
+    /// Every value but NULL.
+    unbounded: bool,
+}
+
+impl ValueSet {
+    /// NULL alone.
+    pub(super) fn null() -> Self {
+        Self { intervals: Vec::new(), null: true }
+    }
+    /// Every value but NULL.
+    pub(super) fn not_null() -> Self {
+        Self { intervals: vec![(Cut::Lowest, Cut::Highest)], null: false }
+    }
+    /// These values.
+    pub(super) fn of(mut keys: Vec<Key>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        let point = |key: Key| (Cut::At(key.clone(), false), Cut::At(key, true));
+        Self { intervals: keys.into_iter().map(point).collect(), null: false }
+    }
+    /// The values that compare so with `key`.
+    pub(super) fn compared(comparison: Comparison, key: Key) -> Self {
+        let (low, high) = match comparison {
+            Comparison::Equal => return Self::of(vec![key]),
+            Comparison::NotEqual => return Self::of(vec![key]).others(),
+            Comparison::Less => (Cut::Lowest, Cut::At(key, false)),
+            Comparison::LessOrEqual => (Cut::Lowest, Cut::At(key, true)),
+            Comparison::Greater => (Cut::At(key, true), Cut::Highest),
+            Comparison::GreaterOrEqual => (Cut::At(key, false), Cut::Highest),
+        };
+        Self { intervals: vec![(low, high)], null: false }
+    }
+    /// The values, NULL not among them, that are not in the set: where a comparison is false.
+    pub(super) fn others(&self) -> Self {
+        let mut intervals = Vec::new();
+        let mut from = Cut::Lowest;
+        for (low, high) in &self.intervals {
+            if from < *low {
+                intervals.push((from, low.clone()));
+            }
+            from = high.clone();
+        }
+        if from < Cut::Highest {
+            intervals.push((from, Cut::Highest));
+        }
+        Self { intervals, null: false }
+    }
+    /// Everything that is not in the set.
+    pub(super) fn complement(&self) -> Self {
+        Self { null: !self.null, ..self.others() }
+    }
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let (mut a, mut b) = (self.intervals.iter().peekable(), other.intervals.iter().peekable());
+        let mut intervals = Vec::new();
+        while let (Some((low, high)), Some((other_low, other_high))) = (a.peek(), b.peek()) {
+            let (from, to) = (low.max(other_low), high.min(other_high));
+            if from < to {
+                intervals.push((from.clone(), to.clone()));
+            }
+            if high < other_high {
+                a.next()
+            } else {
+                b.next()
+            };
+        }
+        Self { intervals, null: self.null && other.null }
+    }
+    pub(super) fn or(&self, other: &Self) -> Self {
+        self.complement().and(&other.complement()).complement()
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let Parts { mut points, mut ranges, mut unbounded } = Parts::default();
+        for interval in &self.intervals {
+            let low = match &interval.0 {
+                Cut::At(key, false) => Bound::Included(key),
+                Cut::At(key, true) => Bound::Excluded(key),
+                Cut::Lowest | Cut::Highest => Bound::Unbounded,
+            };
+            let high = match &interval.1 {
+                Cut::At(key, false) => Bound::Excluded(key),
+                Cut::At(key, true) => Bound::Included(key),
+                Cut::Lowest | Cut::Highest => Bound::Unbounded,
+            };
+            match (low, high) {
+                (Bound::Included(a), Bound::Included(b)) if a == b => points.push(a.clone()),
+                (Bound::Unbounded, Bound::Unbounded) => unbounded = true,
+                range => ranges.push(range),
+            }
+        }
+        if self.null {
+            points.push(Key::null());
+        }
+        Parts { points, ranges, unbounded }
+    }
+    /// Calls `f` with predicates that select the set, each row by one of them.
+    pub(super) fn for_each_predicate(&self, mut f: impl FnMut(Predicate<'_>)) {
+        let Parts { points, ranges, unbounded } = self.parts();
+        // What has no lower bound goes up to NULL, which is last; so does what has no upper bound.
+        let null = Key::null();
+        if unbounded {
+            f(Predicate::Range(Bound::Unbounded, Bound::Excluded(&null)));
+        }
+        ranges.into_iter().for_each(|(low, high)| f(Predicate::Range(low, high)));
+        match &points[..] {
+            [] => {}
+            [key] => f(Predicate::Equals(key)),
+            keys => f(Predicate::In(keys)),
+        }
+    }
+    /// How many rows have one of the values.
+    pub(super) fn count(&self, index: &BitmapReader) -> u64 {
+        let mut count = 0;
+        self.for_each_predicate(|predicate| count += index.count(predicate));
+        count
+    }
+    /// The rows that have one of the values.
+    pub(super) fn rows(&self, index: &BitmapReader) -> Bitvector {
+        let mut parts = Vec::new();
+        self.for_each_predicate(|predicate| parts.push(index.query(predicate)));
+        Bitvector::or_many(&parts.iter().collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Display for ValueSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { points, ranges, unbounded } = self.parts();
+        let (values, ranges) = (points.len() - usize::from(self.null), ranges.len() + usize::from(unbounded));
+        let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
+        let parts = [counted(values, "value"), counted(ranges, "range"), self.null.then(|| "NULL".into())];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { f.write_str("nothing") } else { f.write_str(&parts.join(" + ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::ops::RangeBounds;
+
+    const COMPARISONS: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ];
+
+    fn key(value: u8) -> Key {
+        Key::new(&[1, value])
+    }
+    /// The values from 0 to 9, and 10 for NULL, that the set's predicates select, each once.
+    fn members(set: &ValueSet) -> BTreeSet<u8> {
+        let mut found = BTreeSet::new();
+        set.for_each_predicate(|predicate| {
+            let selects = |key: &Key| match predicate {
+                Predicate::Equals(one) => one == key,
+                Predicate::In(keys) => keys.contains(key),
+                Predicate::Range(low, Bound::Unbounded) => (low, Bound::Excluded(&Key::null())).contains(key),
+                Predicate::Range(low, high) => (low, high).contains(key),
+            };
+            for value in 0..=10 {
+                if selects(&if value == 10 { Key::null() } else { key(value) }) {
+                    assert!(found.insert(value), "{value} twice");
+                }
+            }
+        });
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn sets_are_what_their_parts_make_them(steps in prop::collection::vec((0usize..6, 0u8..10, 0usize..5), 1..12)) {
+            let all: BTreeSet<u8> = (0..=10).collect();
+            let (mut set, mut expected) = (ValueSet::null(), BTreeSet::from([10]));
+            for (comparison, value, action) in steps {
+                let comparison = COMPARISONS[comparison];
+                let other = ValueSet::compared(comparison, key(value));
+                let others: BTreeSet<u8> = (0..10).filter(|v| match comparison {
+                    Comparison::Equal => *v == value,
+                    Comparison::NotEqual => *v != value,
+                    Comparison::Less => *v < value,
+                    Comparison::LessOrEqual => *v <= value,
+                    Comparison::Greater => *v > value,
+                    Comparison::GreaterOrEqual => *v >= value,
+                }).collect();
+                prop_assert_eq!(&members(&other), &others);
+                (set, expected) = match action {
+                    0 => (set.and(&other), &expected & &others),
+                    1 => (set.complement(), &all - &expected),
+                    2 => (set.or(&ValueSet::null()), &expected | &BTreeSet::from([10])),
+                    3 => (set.others(), &(&all - &BTreeSet::from([10])) - &expected),
+                    _ => (set.or(&other), &expected | &others),
+                };
+                prop_assert_eq!(&members(&set), &expected);
+            }
+            prop_assert_eq!(members(&ValueSet::of(vec![key(3), key(1), key(3)])), BTreeSet::from([1, 3]));
+        }
+    }
+}
