@@ -358,7 +358,11 @@ impl ScanStream {
             self.bitmap_rows.add(selection.len());
         }
         if let Some(rows) = joined {
-            selection = rows.narrow(no, &selection);
+            selection = match &selection {
+                Selection::Positions(slots) if named.is_some() => rows.narrow(no, slots),
+                // All that is visible: no slot has to be looked up.
+                all => rows.select(no, all),
+            };
             self.joined_rows.add(selection.len());
         }
         if selection.is_empty() {
