@@ -1,9 +1,12 @@
 //! Checkpoints write a frozen block once, name its file for as long as the block is as it was, and map it back; whatever happens meanwhile, what was
 //! committed is there.
 
+mod one_table;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
+use one_table::{OneTable, open_table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest};
@@ -20,8 +23,6 @@ const ID: ColumnId = ColumnId(0);
 const TEXT: ColumnId = ColumnId(1);
 const ALL: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];
 
-struct OneTable;
-
 fn schema() -> TableSchema {
     let column = |name: &str, column_type, nullable| ColumnSchema { name: name.into(), column_type, nullable };
     TableSchema {
@@ -30,15 +31,6 @@ fn schema() -> TableSchema {
             column("text", ColumnType::Utf8, true),
             column("price", ColumnType::Decimal { precision: 12, scale: 2 }, true),
         ],
-    }
-}
-
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
     }
 }
 
@@ -53,17 +45,7 @@ fn options(path: &Path, files: &FaultFileSystem) -> StorageOptions {
 }
 
 fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataTable>)> {
-    let storage = Storage::open(options(path, files), &mut OneTable)?.0;
-    let table = match storage.table(TableId(1)) {
-        Some(table) => table,
-        None => {
-            let mut txn = storage.begin();
-            txn.log_meta(b"table");
-            let table = storage.create_table(TableId(1), "t", schema())?;
-            txn.commit()?.wait()?;
-            table
-        }
-    };
+    let (storage, table, _) = open_table(options(path, files), schema())?;
     Ok((storage, table))
 }
 
@@ -331,7 +313,7 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
 
     // Salvaged, the whole block and what has changed in it are there.
     let salvage = StorageOptions { salvage: true, ..options(folder.path(), &files) };
-    let (storage, report) = Storage::open(salvage.clone(), &mut OneTable).unwrap();
+    let (storage, report) = Storage::open(salvage.clone(), &mut OneTable(schema())).unwrap();
     let left = rows(&storage, &storage.table(TableId(1)).unwrap());
     assert_eq!((left.len() as u32, report.lost.len()), (schema_slots(), 1), "{:?}", report.lost);
     assert_eq!(left[&whole].1.as_deref(), Some("changed"));
@@ -345,7 +327,7 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     assert!(matches!(open(folder.path(), &files), Err(StorageError::Corrupt { .. })));
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(open(folder.path(), &files), Err(StorageError::Io { .. })));
-    let (storage, report) = Storage::open(salvage, &mut OneTable).unwrap();
+    let (storage, report) = Storage::open(salvage, &mut OneTable(schema())).unwrap();
     assert_eq!((report.lost.len(), report.rows_loaded), (1, schema_slots().into()), "the block that was written hot");
     storage.close().unwrap();
 }

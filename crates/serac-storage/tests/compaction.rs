@@ -1,5 +1,8 @@
 //! Compaction: rows move together and blocks become free, beside everybody else.
 
+mod one_table;
+
+use one_table::open_table;
 use serac_storage::compact::{FollowMoves, NobodyFollows, RowFollower};
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
@@ -8,16 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
-
-struct OneTable;
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-}
 
 /// Wide rows, so that blocks have few slots.
 fn schema() -> TableSchema {
@@ -59,15 +52,8 @@ fn options() -> StorageOptions {
 }
 
 fn open(options: StorageOptions) -> (Arc<Storage>, Arc<DataTable>) {
-    let storage = Storage::open(options, &mut OneTable).unwrap().0;
+    let (storage, table, _) = open_table(options, schema()).unwrap();
     storage.set_follower(Arc::new(NobodyFollows));
-    let table = storage.table(TableId(1)).unwrap_or_else(|| {
-        let mut txn = storage.begin();
-        txn.log_meta(b"table");
-        let table = storage.create_table(TableId(1), "t", schema()).unwrap();
-        txn.commit().unwrap();
-        table
-    });
     (storage, table)
 }
 
@@ -209,8 +195,7 @@ impl FollowMoves for Interference {
 
 #[test]
 fn a_user_who_changes_a_row_while_it_is_copied_wins() {
-    let storage = Storage::open(options(), &mut OneTable).unwrap().0;
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let (storage, table, _) = open_table(options(), schema()).unwrap();
     // The third block takes inserts and stays as it is.
     fill(&storage, &table, 3, |id| id % 2 == 1);
     storage.run_gc();

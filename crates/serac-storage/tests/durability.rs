@@ -3,6 +3,9 @@
 //! The crash harness runs this test binary again as a child that writes under load, kills it at a random moment, opens what it left and compares with what it had
 //! acknowledged. `SERAC_STRESS=1` does it 200 times.
 
+mod one_table;
+
+use one_table::open_table;
 use serac_storage::compact::NobodyFollows;
 use serac_storage::file_system::FaultFileSystem;
 use serac_storage::storage::{Storage, StorageOptions};
@@ -15,8 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-struct OneTable;
-
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
     TableSchema {
@@ -28,29 +29,10 @@ fn schema() -> TableSchema {
     }
 }
 
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-}
-
 fn open(options: StorageOptions) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
-    let (storage, report) = Storage::open(options, &mut OneTable)?;
-    storage.set_follower(Arc::new(NobodyFollows));
-    let table = match storage.table(TableId(1)) {
-        Some(table) => table,
-        None => {
-            let mut txn = storage.begin();
-            txn.log_meta(b"table");
-            let table = storage.create_table(TableId(1), "t", schema())?;
-            txn.commit()?.wait()?;
-            table
-        }
-    };
-    Ok((storage, table, report))
+    let opened = open_table(options, schema())?;
+    opened.0.set_follower(Arc::new(NobodyFollows));
+    Ok(opened)
 }
 
 fn options(path: &Path) -> StorageOptions {

@@ -1,27 +1,19 @@
 //! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes again.
 
+mod one_table;
+
 use arrow_array::Array;
+use one_table::open_table;
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-struct NoCatalog;
-impl RecoveryCatalog for NoCatalog {
-    fn restore(&mut self, _: &Storage, _: &str) -> Result<()> {
-        Ok(())
-    }
-    fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-}
-
 fn open() -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions { freeze_after: Some(Duration::from_millis(20)), ..Default::default() };
-    let storage = Storage::open(options, &mut NoCatalog).unwrap().0;
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let schema = TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] };
-    let table = storage.create_table(TableId(1), "t", schema).unwrap();
+    let (storage, table, _) = open_table(options, schema).unwrap();
     (storage, table)
 }
 
@@ -107,9 +99,8 @@ fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
 #[test]
 fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
     let options = StorageOptions { freeze_after: None, gc_threads: 3, ..Default::default() };
-    let storage = Storage::open(options, &mut NoCatalog).unwrap().0;
     let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
-    let table = storage.create_table(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+    let (storage, table, _) = open_table(options, TableSchema { columns: vec![column] }).unwrap();
     let blocks = 40;
     let slots = table.layout().slot_count() as usize;
     for block in 0..blocks {

@@ -1,5 +1,8 @@
 //! What updates leave behind in the heap of a block that never freezes is given back, also beside a reader that stays.
 
+mod one_table;
+
+use one_table::open_table;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::storage::{Storage, StorageOptions};
@@ -7,25 +10,14 @@ use serac_storage::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-struct NoCatalog;
-impl RecoveryCatalog for NoCatalog {
-    fn restore(&mut self, _: &Storage, _: &str) -> Result<()> {
-        Ok(())
-    }
-    fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-}
-
 const ROWS: usize = 2_000;
 const LONGEST: usize = 300;
 
 fn open() -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
-    let storage = Storage::open(options, &mut NoCatalog).unwrap().0;
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let schema = TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] };
-    let table = storage.create_table(TableId(1), "t", schema).unwrap();
+    let (storage, table, _) = open_table(options, schema).unwrap();
     (storage, table)
 }
 

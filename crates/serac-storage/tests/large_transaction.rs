@@ -3,6 +3,9 @@
 //!
 //! `SERAC_STRESS=1` makes it large; `SERAC_SEED=n` replays a seed.
 
+mod one_table;
+
+use one_table::open_table;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::compact::{FollowMoves, RowFollower};
@@ -16,16 +19,6 @@ use std::time::{Duration, Instant};
 type Row = (Option<i64>, Option<Vec<u8>>, bool);
 type State = BTreeMap<u64, Row>;
 type Writes = Vec<(u64, Option<Row>)>;
-
-struct NoCatalog;
-impl RecoveryCatalog for NoCatalog {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-}
 
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
@@ -150,7 +143,7 @@ impl FollowMoves for OracleMoves {
     }
 }
 
-fn open(path: Option<std::path::PathBuf>) -> Arc<Storage> {
+fn open(path: Option<std::path::PathBuf>) -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions {
         path,
         gc_threads: 0,
@@ -159,7 +152,8 @@ fn open(path: Option<std::path::PathBuf>) -> Arc<Storage> {
         log_segment_bytes: 1 << 16,
         ..Default::default()
     };
-    Storage::open(options, &mut NoCatalog).unwrap().0
+    let (storage, table, _) = open_table(options, schema()).unwrap();
+    (storage, table)
 }
 
 /// One transaction of random operations; returns its write set if it committed.
@@ -256,11 +250,7 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
     let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
     println!("SERAC_SEED={seed}");
     let rounds = if stress { 3_000 } else { 150 };
-    let storage = open(path.clone());
-    let mut txn = storage.begin();
-    txn.log_meta(b"table");
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
-    txn.commit().unwrap();
+    let (storage, table) = open(path.clone());
     let (oracle, commit_latch, stop) = (Arc::new(Oracle::default()), Mutex::new(()), AtomicBool::new(false));
     if freezing {
         storage.set_follower(Arc::new(OracleFollower(oracle.clone())));
@@ -338,8 +328,7 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
         storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
         storage.close().unwrap();
         drop(storage);
-        let storage = open(Some(path));
-        let table = storage.table(TableId(1)).unwrap();
+        let (storage, table) = open(Some(path));
         assert_eq!(scan(&table, storage.begin().snapshot()), expected, "after reopening, seed {seed}");
         table.verify();
     }
@@ -370,8 +359,7 @@ fn random_transactions_agree_with_the_oracle_after_reopening() {
 #[test]
 fn a_transaction_of_a_million_updates_commits_at_once_and_is_collected() {
     let rows = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
-    let storage = open(None);
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let (storage, table) = open(None);
     let mut txn = storage.begin();
     let ids: Vec<RowId> = (0..rows)
         .map(|i| table.insert(&mut txn, &[Value::Int64(i), Value::Bytes(b"x"), Value::Null]).unwrap())
@@ -396,8 +384,7 @@ fn a_transaction_of_a_million_updates_commits_at_once_and_is_collected() {
 
 #[test]
 fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
-    let storage = open(None);
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let (storage, table) = open(None);
     let mut txn = storage.begin();
     let ids: Vec<RowId> = (0..100)
         .map(|i| table.insert(&mut txn, &[Value::Int64(i), Value::Null, Value::Bool(false)]).unwrap())
@@ -439,8 +426,7 @@ fn a_long_running_reader_keeps_few_versions_and_lets_go_of_them() {
 
 #[test]
 fn what_a_closed_storage_could_not_collect_goes_with_its_last_reader() {
-    let storage = open(None);
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let (storage, table) = open(None);
     let reader = storage.begin();
     for collected_before in [true, false] {
         let mut txn = storage.begin();
@@ -463,7 +449,7 @@ fn what_a_closed_storage_could_not_collect_goes_with_its_last_reader() {
     let left = Arc::downgrade(&table);
     drop(table);
     // Other tests of this process may be reading: an epoch ends when they do.
-    let (another, deadline) = (open(None), Instant::now() + Duration::from_secs(30));
+    let (another, deadline) = (open(None).0, Instant::now() + Duration::from_secs(30));
     while left.strong_count() > 0 {
         assert!(Instant::now() < deadline, "the table is still there");
         another.run_gc();

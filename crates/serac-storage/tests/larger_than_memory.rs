@@ -4,9 +4,12 @@
 //! count. A checkpoint that was loaded, or a block that stayed in memory after it was written, would end the child.
 #![cfg(target_os = "linux")]
 
+mod one_table;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use one_table::open_table;
 use serac_storage::*;
 use std::path::Path;
 use std::process::Command;
@@ -18,23 +21,12 @@ const LIMIT_BYTES: u64 = 48 << 20;
 /// About 3.6 times as much, when frozen.
 const BLOCKS: u32 = 120;
 
-struct OneTable;
-
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
     TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] }
 }
 
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-}
-
-fn open(path: &Path) -> (Arc<Storage>, Option<Arc<DataTable>>) {
+fn open(path: &Path) -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions {
         path: Some(path.to_owned()),
         durability: Durability::Relaxed,
@@ -42,8 +34,7 @@ fn open(path: &Path) -> (Arc<Storage>, Option<Arc<DataTable>>) {
         log_segment_bytes: 1 << 20,
         ..Default::default()
     };
-    let (storage, _) = Storage::open(options, &mut OneTable).unwrap();
-    let table = storage.table(TableId(1));
+    let (storage, table, _) = open_table(options, schema()).unwrap();
     (storage, table)
 }
 
@@ -72,8 +63,7 @@ fn totals(storage: &Storage, table: &DataTable) -> (i64, i64, i64) {
 
 /// Loads the database without a limit. Returns its rows.
 fn load(path: &Path) -> i64 {
-    let (storage, _) = open(path);
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
+    let (storage, table) = open(path);
     let slots = i64::from(table.layout().slot_count());
     for block in 0..i64::from(BLOCKS) {
         let ids = block * slots..(block + 1) * slots;
@@ -110,7 +100,6 @@ fn limited_child() {
     limit_memory();
     let expected = (rows, rows * (rows - 1) / 2, rows * 20);
     let (storage, table) = open(Path::new(&path));
-    let table = table.unwrap();
     assert_eq!(table.metrics().mapped_bytes, table.metrics().bytes);
     assert_eq!(totals(&storage, &table), expected);
 
@@ -138,7 +127,7 @@ fn limited_child() {
     drop((storage, table));
 
     let (storage, table) = open(Path::new(&path));
-    assert_eq!(totals(&storage, &table.unwrap()), expected);
+    assert_eq!(totals(&storage, &table), expected);
     storage.close().unwrap();
 }
 

@@ -5,6 +5,9 @@
 //! `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n` replays a seed's file operations
 //! and losses (the threads' order is the machine's).
 
+mod one_table;
+
+use one_table::open_table;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::file_system::FaultFileSystem;
@@ -20,8 +23,6 @@ const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
 /// The number of the row that holds a thread's newest number.
 const TALLY: i64 = -1;
 
-struct OneTable;
-
 /// A row says whose transaction made it, which one that was, and which of how many rows it is.
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
@@ -35,15 +36,6 @@ fn schema() -> TableSchema {
     }
 }
 
-impl RecoveryCatalog for OneTable {
-    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
-        storage.create_table(TableId(1), "t", schema()).map(|_| ())
-    }
-}
-
 fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
     let options = StorageOptions {
         path: Some(path.to_owned()),
@@ -51,18 +43,7 @@ fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataT
         log_segment_bytes: 1 << 14,
         ..Default::default()
     };
-    let (storage, report) = Storage::open(options, &mut OneTable)?;
-    let table = match storage.table(TableId(1)) {
-        Some(table) => table,
-        None => {
-            let mut txn = storage.begin();
-            txn.log_meta(b"table");
-            let table = storage.create_table(TableId(1), "t", schema())?;
-            txn.commit()?.wait()?;
-            table
-        }
-    };
-    Ok((storage, table, report))
+    open_table(options, schema())
 }
 
 /// How many rows a transaction inserts: few as a rule, now and then more than a page of log.

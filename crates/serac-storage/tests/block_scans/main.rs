@@ -5,6 +5,8 @@
 //! printed in full. `SERAC_STRESS=1` makes more cases.
 
 mod datum;
+#[path = "../one_table/mod.rs"]
+mod one_table;
 mod steps;
 mod world;
 

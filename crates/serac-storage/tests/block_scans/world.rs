@@ -2,6 +2,7 @@
 
 use crate::check_blocks;
 use crate::datum::{Datum, array, random_datum};
+use crate::one_table::open_table;
 use crate::steps::{Step, TRANSACTIONS};
 use arrow_array::Array;
 use arrow_array::RecordBatch;
@@ -20,16 +21,6 @@ pub type State = BTreeMap<u64, Row>;
 
 fn random_row(rng: &mut StdRng, schema: &TableSchema) -> Row {
     Arc::new(schema.columns.iter().map(|column| random_datum(rng, column)).collect())
-}
-
-struct NoCatalog;
-impl RecoveryCatalog for NoCatalog {
-    fn restore(&mut self, _: &Storage, _: &str) -> Result<()> {
-        Ok(())
-    }
-    fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// A running transaction and what the model says of it.
@@ -62,8 +53,7 @@ pub struct World {
 impl World {
     pub fn new(schema: TableSchema) -> Self {
         let options = StorageOptions { gc_threads: 0, ..Default::default() };
-        let (storage, _) = Storage::open(options, &mut NoCatalog).unwrap();
-        let table = storage.create_table(TableId(1), "t", schema).unwrap();
+        let (storage, table, _) = open_table(options, schema).unwrap();
         Self {
             storage,
             table,

@@ -1,0 +1,8 @@
+//! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links DataFusion takes long to build.
+
+mod ddl_beside_writers;
+mod errors;
+mod frozen_scans;
+mod limits;
+mod lookup;
+mod temporary;

@@ -1,0 +1,43 @@
+//! A database that has one table, number 1, named `t`.
+
+use serac_storage::storage::{Storage, StorageOptions};
+use serac_storage::*;
+use std::sync::Arc;
+
+/// The catalog: the columns of the table.
+pub struct OneTable(pub TableSchema);
+
+impl OneTable {
+    fn create(&self, storage: &Storage) -> Result<Arc<DataTable>> {
+        storage.create_table(TableId(1), "t", self.0.clone())
+    }
+}
+
+impl RecoveryCatalog for OneTable {
+    fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
+        self.create(storage).map(|_| ())
+    }
+    fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
+        self.create(storage).map(|_| ())
+    }
+}
+
+/// Opens the database, and makes the table if it is new.
+pub fn open_table(
+    options: StorageOptions,
+    schema: TableSchema,
+) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
+    let mut catalog = OneTable(schema);
+    let (storage, report) = Storage::open(options, &mut catalog)?;
+    let table = match storage.table(TableId(1)) {
+        Some(table) => table,
+        None => {
+            let mut txn = storage.begin();
+            txn.log_meta(b"table");
+            let table = catalog.create(&storage)?;
+            txn.commit()?.wait()?;
+            table
+        }
+    };
+    Ok((storage, table, report))
+}
