@@ -54,3 +54,20 @@ fn an_address_that_others_reach_must_be_meant() {
     let output = serac().args(["serve", "--flight", "nonsense"]).output().unwrap();
     assert!(!output.status.success());
 }
+
+#[test]
+fn a_token_is_taken_from_the_argument_or_the_environment_and_must_fit_a_header() {
+    for (argument, variable) in [(Some("two words"), None), (None, Some("")), (Some("ü"), Some("good"))] {
+        let mut command = serac();
+        command.args(["serve", "--flight", "127.0.0.1:0"]).env_remove("SERAC_TOKEN");
+        if let Some(token) = argument {
+            command.args(["--token", token]);
+        }
+        if let Some(token) = variable {
+            command.env("SERAC_TOKEN", token);
+        }
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{argument:?}, {variable:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("visible ASCII"), "{output:?}");
+    }
+}

@@ -7,11 +7,13 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_cast::cast;
 use arrow_flight::error::FlightError;
-use arrow_flight::{CancelFlightInfoRequest, CancelStatus, FlightDescriptor, RenewFlightEndpointRequest, Ticket};
+use arrow_flight::{
+    CancelFlightInfoRequest, CancelStatus, FlightClient, FlightDescriptor, RenewFlightEndpointRequest, Ticket,
+};
 use arrow_schema::{DataType, Field, Schema};
 use common::*;
 use futures::{StreamExt, TryStreamExt};
-use serac_export::flight::FlightOptions;
+use serac_export::flight::{FlightOptions, Token};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -417,4 +419,62 @@ async fn a_server_that_is_stopped_ends_its_streams_and_takes_no_more_calls() {
     tokio::time::timeout(Duration::from_secs(10), served.ended).await.expect("the server ends").unwrap();
     assert!(tokio::net::TcpStream::connect(served.address).await.is_err(), "nobody listens any more");
     assert_eq!(db.database().storage().manager().active_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_know_the_token_is_not_answered() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2)").await;
+    let token = Token::new("a-secret").unwrap();
+    let served = serve(&db, FlightOptions { token: Some(token), ..FlightOptions::default() }).await;
+    let path = || FlightDescriptor::new_path(vec!["t".into()]);
+    let mut known = served.client().await;
+    known.add_header("authorization", "Bearer a-secret").unwrap();
+    let info = known.get_flight_info(path()).await.unwrap();
+    let ticket = || info.endpoint[0].ticket.clone().unwrap();
+    for wrong in [None, Some("Bearer another"), Some("Basic YTpi")] {
+        let mut client = served.client().await;
+        if let Some(header) = wrong {
+            client.add_header("authorization", header).unwrap();
+        }
+        let codes = [
+            status(client.get_flight_info(path()).await.unwrap_err()).code(),
+            status(client.get_schema(path()).await.unwrap_err()).code(),
+            status(client.do_get(ticket()).await.unwrap_err()).code(),
+            status(client.list_flights("").await.err().unwrap()).code(),
+            status(client.cancel_flight_info(CancelFlightInfoRequest::new(info.clone())).await.unwrap_err()).code(),
+        ];
+        assert_eq!(codes, [Code::Unauthenticated; 5], "{wrong:?}");
+    }
+    let rows: usize = fetch(&mut known, &info).await.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 2, "the flight is still there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_above_the_limit_are_closed_until_others_end() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (a INTEGER)").await;
+    let served = serve(&db, FlightOptions { max_connections: 2, ..FlightOptions::default() }).await;
+    // A connection is taken once it has answered.
+    let call = async |client: &mut FlightClient| {
+        client.get_flight_info(command(r#"{"table": "t", "snapshot": "latest"}"#)).await.map(drop)
+    };
+    let (mut one, mut two) = (served.client().await, served.client().await);
+    call(&mut one).await.unwrap();
+    call(&mut two).await.unwrap();
+    let connect = async || {
+        let channel = tonic::transport::Channel::from_shared(format!("http://{}", served.address)).unwrap();
+        let mut client = FlightClient::new(channel.connect().await.map_err(|error| error.to_string())?);
+        call(&mut client).await.map_err(|error| error.to_string())
+    };
+    connect().await.unwrap_err();
+    call(&mut one).await.unwrap();
+    drop(two);
+    for attempt in 0.. {
+        match connect().await {
+            Ok(()) => break,
+            Err(error) => assert!(attempt < 200, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

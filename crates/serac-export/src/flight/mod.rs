@@ -13,6 +13,7 @@
 //! | `message` | a record batch as the pieces of a gRPC message |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
+//! | `token` | who may call |
 //! | `server` | connections, and the end |
 
 mod lease;
@@ -22,9 +23,11 @@ mod server;
 mod service;
 mod stream;
 mod ticket;
+mod token;
 
 pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;
+pub use token::Token;
 
 use serac_engine::EngineError;
 use std::time::Duration;
@@ -33,13 +36,17 @@ use tonic::Status;
 /// Limits of a Flight server.
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
+    /// What every call must show; anybody may call if there is none.
+    pub token: Option<Token>,
+    /// Connections at a time; what comes above that is closed at once.
+    pub max_connections: usize,
     /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal. While it is held, versions that it sees are kept.
     pub lease: Duration,
     /// Snapshots held at a time.
     pub max_leases: usize,
     /// How long a stream may stand still, because its client does not read, before its snapshot is taken from it.
     pub stall: Duration,
-    /// Streams at a time.
+    /// Streams at a time, of all connections; 128 at most on each.
     pub max_streams: usize,
     /// Blocks of an endpoint, unless the request names a number of endpoints.
     pub blocks_per_endpoint: u32,
@@ -50,6 +57,8 @@ pub struct FlightOptions {
 impl Default for FlightOptions {
     fn default() -> Self {
         Self {
+            token: None,
+            max_connections: 1024,
             lease: Duration::from_secs(60),
             max_leases: 64,
             stall: Duration::from_secs(60),

@@ -3,7 +3,7 @@
 use super::FlightOptions;
 use super::service::Flights;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serac_engine::Database;
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,12 +21,15 @@ const GRACE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A connection on which nothing is heard for so long is asked whether its client is still there, and closed if there is no answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A Flight server that listens.
 #[derive(Debug)]
 pub struct FlightServer {
     listener: TcpListener,
     flights: Flights,
+    max_connections: usize,
 }
 
 impl FlightServer {
@@ -35,7 +38,12 @@ impl FlightServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, flights: Flights::new(database, options) })
+        let max_connections = options.max_connections;
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            flights: Flights::new(database, options),
+            max_connections,
+        })
     }
     /// Where it listens.
     ///
@@ -57,6 +65,8 @@ impl FlightServer {
                 _ = sweep.tick() => self.flights.leases().sweep(),
                 Some(_) = connections.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
+                    // Closed at once: a client in the queue would wait without knowing what for.
+                    Ok(_) if connections.len() >= self.max_connections => {}
                     Ok((socket, _)) => {
                         // Small answers shall not wait for more.
                         let _ = socket.set_nodelay(true);
@@ -90,7 +100,8 @@ async fn converse(
         async move { Ok::<_, Infallible>(flights.answer(request).await) }
     });
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    let connection = http.max_concurrent_streams(128).serve_connection(TokioIo::new(socket), answer);
+    http.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_concurrent_streams(128);
+    let connection = http.serve_connection(TokioIo::new(socket), answer);
     tokio::pin!(connection);
     let stop = async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;

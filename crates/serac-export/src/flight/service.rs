@@ -120,6 +120,11 @@ impl Flights {
 
     /// Answers any call: a DoGet with the blocks' own memory, the others through the service below.
     pub(super) async fn answer(self, request: http::Request<Incoming>) -> http::Response<Body> {
+        if let Some(token) = &self.options.token
+            && let Err(status) = token.check(request.headers())
+        {
+            return status.into_http();
+        }
         if request.uri().path() != DO_GET {
             let mut service = FlightServiceServer::new(self).max_decoding_message_size(MAX_REQUEST_BYTES);
             let Ok(response) = tonic::codegen::Service::call(&mut service, request).await;
