@@ -152,7 +152,7 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     let folder = tempfile::tempdir().unwrap();
     let (path, files) = (folder.path(), FaultFileSystem::default());
     let hot = StorageOptions { gc_threads: 0, ..options(path, &files) };
-    let storage = Storage::open(hot, &mut OneTable).unwrap().0;
+    let storage = Storage::open(hot, &mut OneTable(schema())).unwrap().0;
     let mut txn = storage.begin();
     txn.log_meta(b"table");
     let table = storage.create_table(TableId(1), "t", schema()).unwrap();
