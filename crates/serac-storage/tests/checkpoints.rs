@@ -152,11 +152,7 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     let folder = tempfile::tempdir().unwrap();
     let (path, files) = (folder.path(), FaultFileSystem::default());
     let hot = StorageOptions { gc_threads: 0, ..options(path, &files) };
-    let storage = Storage::open(hot, &mut OneTable(schema())).unwrap().0;
-    let mut txn = storage.begin();
-    txn.log_meta(b"table");
-    let table = storage.create_table(TableId(1), "t", schema()).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    let (storage, table, _) = open_table(hot, schema()).unwrap();
     append(&storage, &table, 0, i64::from(8 * table.layout().slot_count()));
     let counts = || {
         let report = checkpoint(&storage).unwrap();

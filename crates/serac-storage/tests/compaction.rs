@@ -245,10 +245,9 @@ impl RowFollower for NotesThreads {
 fn several_threads_share_a_backlog_beside_users_and_lose_nothing() {
     for compaction in [CompactionGroups::Fixed(3), CompactionGroups::Adaptive] {
         let several = StorageOptions { compaction, compaction_threads: 3, ..options() };
-        let storage = Storage::open(several, &mut OneTable).unwrap().0;
+        let (storage, table, _) = open_table(several, schema()).unwrap();
         let threads = Arc::<Mutex<HashSet<ThreadId>>>::default();
         storage.set_follower(Arc::new(NotesThreads(threads.clone())));
-        let table = storage.create_table(TableId(1), "t", schema()).unwrap();
         let mut left = fill(&storage, &table, 40, |id| id % 2 == 1);
         storage.run_gc();
         let busy = AtomicUsize::new(2);
