@@ -79,7 +79,6 @@ impl ActiveTransactions {
 pub struct TransactionManager {
     clock: AtomicU64,
     active: Mutex<ActiveTransactions>,
-
     commit_latch: Mutex<Ended>,
     log: Option<Arc<LogManager>>,
     gc: GarbageCollector,
@@ -275,8 +274,12 @@ impl Transaction {
     }
     #[inline]
     pub(crate) fn undo(&mut self) -> &mut UndoContext {
+        self.pool_and_undo().1
+    }
+    #[inline]
+    fn pool_and_undo(&mut self) -> (&UndoPool, &mut UndoContext) {
         let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
-        self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no))
+        (pool, self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no)))
     }
     /// Makes an undo record, see [`UndoContext::push`].
     #[inline]
@@ -288,8 +291,7 @@ impl Transaction {
         next: *mut UndoRecord,
         before: impl ExactSizeIterator<Item = BeforeCell>,
     ) -> *mut UndoRecord {
-        let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
-        let undo = self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no));
+        let (pool, undo) = self.pool_and_undo();
         undo.push(pool, table, row, kind, next, before)
     }
     #[inline]

@@ -299,7 +299,7 @@ mod tests {
     use arrow::compute::cast;
 
     /// Two batches of all types that lineitem has, with NULLs in the second.
-    pub(super) fn batches() -> (SchemaRef, Vec<RecordBatch>) {
+    fn batches() -> (SchemaRef, Vec<RecordBatch>) {
         let batch = |from: i64, null: i64| {
             let ids = || (from..from + 1_001).map(move |i| (i % null != 1).then_some(i));
             let texts = ids().map(|i| i.map(|i| "ü".repeat(i as usize % 20)));
@@ -316,8 +316,27 @@ mod tests {
         (batches[0].schema(), batches)
     }
 
+    /// What a wire's receiver says of bytes: the columns of all chunks, and how many bytes it took.
+    type Received = Result<(Vec<Vec<ArrayRef>>, usize), String>;
+
+    /// What `send` puts on the wire, `receive` finds there, and an error where the wire is cut.
+    pub(super) fn arrives(
+        send: impl Fn(Vec<RecordBatch>, &mut Vec<u8>),
+        receive: impl Fn(&SchemaRef, &[u8]) -> Received,
+    ) {
+        let (schema, batches) = batches();
+        let mut wire = Vec::new();
+        send(batches.clone(), &mut wire);
+        let (received, bytes) = receive(&schema, &wire).unwrap();
+        assert_eq!(bytes, wire.len());
+        equal(&schema, &batches, &received);
+        for cut in [4, 9, wire.len() / 2, wire.len() - 1] {
+            assert!(receive(&schema, &wire[..cut]).is_err(), "{cut} bytes");
+        }
+    }
+
     /// Whether the columns of all chunks are those of all batches, texts as Utf8.
-    pub(super) fn equal(schema: &SchemaRef, batches: &[RecordBatch], received: &[Vec<ArrayRef>]) {
+    fn equal(schema: &SchemaRef, batches: &[RecordBatch], received: &[Vec<ArrayRef>]) {
         for (i, field) in schema.fields().iter().enumerate() {
             let concat = |arrays: Vec<ArrayRef>| {
                 arrow::compute::concat(&arrays.iter().map(|array| &**array as &dyn Array).collect::<Vec<_>>()).unwrap()

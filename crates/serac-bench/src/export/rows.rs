@@ -124,18 +124,13 @@ pub fn receive(schema: &SchemaRef, socket: &mut impl Read) -> Result<(Vec<Vec<Ar
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::tests::{batches, equal};
+    use crate::export::tests::arrives;
 
     #[test]
     fn what_is_sent_arrives() {
-        let (schema, batches) = batches();
-        let mut wire = Vec::new();
-        send(batches.iter().cloned().map(Ok), &mut wire).unwrap();
-        let (received, bytes) = receive(&schema, &mut wire.as_slice()).unwrap();
-        assert_eq!(bytes, wire.len());
-        equal(&schema, &batches, &received);
-        for cut in [4, 9, wire.len() / 2, wire.len() - 1] {
-            assert!(receive(&schema, &mut &wire[..cut]).is_err(), "{cut} bytes");
-        }
+        arrives(
+            |batches, wire| send(batches.into_iter().map(Ok), wire).unwrap(),
+            |schema, mut wire| receive(schema, &mut wire),
+        );
     }
 }

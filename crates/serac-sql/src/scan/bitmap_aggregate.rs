@@ -7,6 +7,7 @@
 //! [`BitmapAggregation`] puts it in the place of an aggregation's first (or only) step, where the rows are not so few that reading is cheaper.
 
 use super::exec::SeracScanExec;
+use super::plan::{properties, replace_nodes};
 use super::provider::ROW_ID_COLUMN;
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::filter;
@@ -16,19 +17,17 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_roots};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::TryStreamExt;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::values::array_of;
@@ -206,7 +205,7 @@ impl ExecutionPlan for CubitAggregateExec {
         let input = children[0].clone();
         let partitions = input.output_partitioning().partition_count();
         Ok(Arc::new(Self {
-            properties: properties(self.schema(), partitions),
+            properties: properties(self.schema(), partitions, EmissionType::Final),
             input,
             groups: self.groups.clone(),
             aggregates: self.aggregates.clone(),
@@ -251,15 +250,6 @@ impl ExecutionPlan for CubitAggregateExec {
     }
 }
 
-fn properties(schema: SchemaRef, partitions: usize) -> Arc<PlanProperties> {
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(partitions),
-        EmissionType::Final,
-        Boundedness::Bounded,
-    ))
-}
-
 /// Lets bitmap indexes group rows; see the module.
 #[derive(Debug, Default)]
 pub struct BitmapAggregation;
@@ -272,14 +262,7 @@ impl PhysicalOptimizerRule for BitmapAggregation {
         true
     }
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            let aggregated = plan.downcast_ref::<AggregateExec>().map(aggregated).transpose()?.flatten();
-            Ok(match aggregated {
-                Some(aggregate) => Transformed::yes(Arc::new(aggregate) as _),
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
+        replace_nodes(plan, |aggregate| Ok(aggregated(aggregate)?.map(|aggregate| Arc::new(aggregate) as _)))
     }
 }
 
@@ -366,7 +349,7 @@ fn aggregated(aggregate: &AggregateExec) -> Result<Option<CubitAggregateExec>> {
     };
     let renumber = |exprs: &Vec<Arc<dyn PhysicalExpr>>| exprs.iter().map(|expr| renumbered(expr, &wanted)).collect();
     Ok(Some(CubitAggregateExec {
-        properties: properties(aggregate.schema(), input.output_partitioning().partition_count()),
+        properties: properties(aggregate.schema(), input.output_partitioning().partition_count(), EmissionType::Final),
         input,
         groups,
         aggregates: aggregate.aggr_expr().to_vec(),

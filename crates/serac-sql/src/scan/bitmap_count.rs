@@ -5,22 +5,23 @@
 
 use super::bitmap::{BitmapFilter, Rows};
 use super::exec::SeracScanExec;
+use super::plan::{properties, replace_nodes};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::{Key, Predicate};
@@ -164,13 +165,7 @@ impl PhysicalOptimizerRule for BitmapCounts {
         true
     }
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            Ok(match plan.downcast_ref::<AggregateExec>().and_then(counted) {
-                Some(count) => Transformed::yes(Arc::new(count) as _),
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
+        replace_nodes(plan, |aggregate| Ok(counted(aggregate).map(|count| Arc::new(count) as _)))
     }
 }
 
@@ -216,12 +211,7 @@ fn counted(aggregate: &AggregateExec) -> Option<CubitCountExec> {
             return None;
         }
     }
-    let properties = Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(aggregate.schema()),
-        Partitioning::UnknownPartitioning(1),
-        EmissionType::Final,
-        Boundedness::Bounded,
-    ));
+    let properties = properties(aggregate.schema(), 1, EmissionType::Final);
     let counting = Counting { group, filter, any };
     let (table, metrics) = (scan.table().name().to_owned(), ExecutionPlanMetricsSet::new());
     Some(CubitCountExec { counting, table, properties, metrics })

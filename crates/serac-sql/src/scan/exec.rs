@@ -6,6 +6,7 @@
 use super::bitmap::{BitmapFilter, Indexes, Rows, most_keys};
 use super::conjunct::Conjunct;
 use super::key_filter::KeyFilter;
+use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -15,9 +16,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ColumnStatistics, Result, Statistics};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_roots};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
@@ -90,7 +91,7 @@ impl SeracScanExec {
         let blocks = table.data.block_count() as usize;
         let share =
             bitmap.as_ref().map_or(usize::MAX, |bitmap| bitmap.estimated_rows() as usize / ROWS_PER_PARTITION + 1);
-        let properties = properties(&full_schema, &projection, partitions.min(blocks).min(share).max(1))?;
+        let properties = projected(&full_schema, &projection, partitions.min(blocks).min(share).max(1))?;
         Ok(Self {
             estimated_rows: estimated_rows.ceil() as usize,
             statistics: table.statistics(&snapshot),
@@ -151,7 +152,7 @@ impl SeracScanExec {
         let row_id = self.table.definition.columns.len();
         let projection: Vec<usize> = outputs.iter().map(|&output| self.projection[output]).chain([row_id]).collect();
         let partitions = self.properties.partitioning.partition_count();
-        let properties = properties(&self.full_schema, &projection, partitions)?;
+        let properties = projected(&self.full_schema, &projection, partitions)?;
         Ok(Self { projection, properties, ..self.clone() })
     }
     /// The table's column behind an output column; none for the row id.
@@ -221,14 +222,8 @@ fn table_rows(table: &Table) -> f64 {
     table.data.approximate_rows() as f64
 }
 
-fn properties(full_schema: &SchemaRef, projection: &[usize], partitions: usize) -> Result<Arc<PlanProperties>> {
-    let schema = Arc::new(full_schema.project(projection)?);
-    Ok(Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(partitions),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    )))
+fn projected(full_schema: &SchemaRef, projection: &[usize], partitions: usize) -> Result<Arc<PlanProperties>> {
+    Ok(properties(Arc::new(full_schema.project(projection)?), partitions, EmissionType::Incremental))
 }
 
 /// The conjuncts for expressions over a table's columns.
@@ -575,7 +570,7 @@ impl ExecutionPlan for SeracScanExec {
             }
         }
         let partitions = self.properties.partitioning.partition_count();
-        let properties = properties(&self.full_schema, &columns, partitions)?;
+        let properties = projected(&self.full_schema, &columns, partitions)?;
         Ok(Some(Arc::new(Self { projection: columns, properties, ..self.clone() })))
     }
 

@@ -9,10 +9,11 @@
 //! then takes the union of their bitvectors in place of testing every row.
 
 use super::exec::SeracScanExec;
+use super::plan::replace_nodes;
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -199,13 +200,7 @@ impl PhysicalOptimizerRule for KeyFilterPushdown {
         if !config.optimizer.enable_join_dynamic_filter_pushdown {
             return Ok(plan);
         }
-        plan.transform_up(|plan| {
-            Ok(match plan.downcast_ref::<HashJoinExec>().map(push_down).transpose()?.flatten() {
-                Some(join) => Transformed::yes(join),
-                None => Transformed::no(plan),
-            })
-        })
-        .data()
+        replace_nodes(plan, push_down)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A filter that fixes all columns of an index to constants (`=`, `IN`, or a few `=` joined by OR) names a handful of keys. Each is looked up
 //! in the scan's snapshot, own writes included; then the whole filter is applied to the rows found, so the lookup only has to find enough.
 
+use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
@@ -11,13 +12,13 @@ use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, apply_expression_roots};
+use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_roots};
 use datafusion::physical_plan::filter::batch_filter;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_engine::{Table, TableIndex};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
@@ -161,12 +162,7 @@ impl SeracLookupExec {
         limit: Option<usize>,
     ) -> Result<Self> {
         let schema = Arc::new(full_schema.project(&projection)?);
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        ));
+        let properties = properties(schema, 1, EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
         Ok(Self { table, snapshot, lookup, full_schema, projection, filters, limit, properties, metrics })
     }

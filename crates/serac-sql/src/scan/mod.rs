@@ -11,6 +11,7 @@ mod conjunct;
 mod exec;
 mod key_filter;
 mod lookup;
+mod plan;
 mod provider;
 mod value_set;
 mod words;
