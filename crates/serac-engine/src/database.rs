@@ -5,6 +5,7 @@ use crate::catalog::{Catalog, CatalogState, MetaRecord};
 use crate::error::Result;
 use crate::lock::TableLock;
 use crate::moves::IndexFollower;
+use crate::procedure::Procedures;
 use crate::transaction::Transaction;
 use parking_lot::Mutex;
 use serac_storage::checkpoint::CheckpointReport;
@@ -29,6 +30,7 @@ pub(crate) struct DatabaseInner {
     pub(crate) next_owner: AtomicU64,
     recovery: RecoveryReport,
     merger: BitmapMerger,
+    pub(crate) procedures: Procedures,
 }
 
 /// An open database. Cheap to clone; the last clone to go closes it.
@@ -107,6 +109,7 @@ impl Database {
             next_owner: AtomicU64::new(1),
             recovery,
             merger: BitmapMerger::default(),
+            procedures: Procedures::default(),
         });
         inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))));
         // From now on rows may move.

@@ -106,6 +106,12 @@ pub enum EngineError {
     /// The definition makes no sense.
     #[error("{0}")]
     InvalidDefinition(String),
+    /// A call of a procedure, or what it returned, does not fit its signature.
+    #[error("{0}")]
+    InvalidCall(String),
+    /// Raised by a stored procedure, to roll its transaction back.
+    #[error("{0}")]
+    Raised(String),
     /// Not supported.
     #[error("{0}")]
     Unsupported(String),
@@ -131,6 +137,7 @@ impl EngineError {
                 "column" => "42703",
                 "schema" => "3F000",
                 "constraint" | "index" => "42704",
+                "procedure" => "42883",
                 _ => "42P01",
             },
             Self::Exists { kind, .. } => match *kind {
@@ -150,8 +157,15 @@ impl EngineError {
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::NotIndexable { .. } => "42704",
             Self::InvalidDefinition(_) => "42P16",
+            Self::InvalidCall(_) => "42883",
+            Self::Raised(_) => "P0001",
             Self::Unsupported(_) => "0A000",
         }
+    }
+
+    /// Whether a concurrent transaction got in the way, so that the same transaction may succeed with a new snapshot.
+    pub fn is_conflict(&self) -> bool {
+        self.sqlstate() == "40001"
     }
 
     /// The column, relation or constraint that the error is about.

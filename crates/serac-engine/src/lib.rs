@@ -3,6 +3,7 @@
 //! A [`Database`] is a folder or memory. A [`Transaction`] reads and writes rows of the tables in its [`Catalog`], through all constraints and
 //! indexes, and changes the catalog. Knows no SQL: defaults, checks and views are texts that it keeps.
 
+mod access;
 pub mod bitmap;
 pub mod catalog;
 mod column_filter;
@@ -10,6 +11,7 @@ mod constraint_ddl;
 mod database;
 mod ddl;
 pub mod definition;
+mod entries;
 mod error;
 mod export;
 mod expressions;
@@ -17,19 +19,24 @@ mod foreign_key;
 mod lock;
 mod moves;
 mod referential_action;
+pub mod procedure;
 pub mod sequence;
 pub mod statistics;
+mod statement;
 mod table;
 mod transaction;
 pub mod values;
 mod write;
 
+pub use access::{IndexAccess, KeyRange};
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
 pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};
 pub use export::{ArrowScan, DecimalForm, VarlenForm};
 pub use expressions::Expressions;
+pub use procedure::{Procedure, Resolved, RetryPolicy};
 pub use serac_operators::select::Comparison;
+pub use statement::ColumnUpdate;
 pub use table::{ParentPins, Table, TableIndex};
 pub use transaction::{Savepoint, Transaction};

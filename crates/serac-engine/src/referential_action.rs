@@ -6,6 +6,7 @@
 
 use crate::definition::{ColumnDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
+use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::Table;
 use crate::transaction::Transaction;
 use crate::values::{OwnedValue, value_at};
@@ -120,7 +121,8 @@ impl Transaction {
         let child = &update.child;
         let columns = &child.definition.foreign_keys[update.foreign_key].columns;
         let snapshot = self.snapshot().clone();
-        let mut rows = self.start_update(child, columns)?;
+        self.lock_for_write(child)?;
+        let mut rows = RowsUpdate::new(ColumnUpdate::new(&self.catalog, child, columns));
         let mut changed = Vec::with_capacity(update.rows.len());
         for (row, values) in &update.rows {
             // Another foreign key's action may have deleted it.

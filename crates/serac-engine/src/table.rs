@@ -11,7 +11,7 @@ use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key;
 use serac_storage::transaction::TransactionManager;
 use serac_storage::{BlockNo, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -118,6 +118,13 @@ impl ParentPins {
     }
 }
 
+/// The columns of all indexes, those of foreign keys and of what they reference included, as these have indexes.
+fn key_columns(definition: &TableDefinition) -> Vec<ColumnId> {
+    let keys = definition.keys.iter().flat_map(|key| key.columns.iter().copied());
+    let columns: BTreeSet<usize> = keys.chain(definition.bitmaps.iter().map(|bitmap| bitmap.column)).collect();
+    columns.into_iter().map(|c| ColumnId(c as u16)).collect()
+}
+
 /// A table as one version of the catalog has it. Versions share data, indexes and lock until DDL changes them.
 #[derive(Debug)]
 pub struct Table {
@@ -129,6 +136,9 @@ pub struct Table {
     pub indexes: Vec<Arc<TableIndex>>,
     /// The bitmap indexes, in the order of the definition's.
     pub bitmaps: Vec<Arc<BitmapIndex>>,
+    /// The columns of all indexes, ascending: whoever follows a row's keys reads these.
+    pub(crate) key_columns: Vec<ColumnId>,
+    pub(crate) has_unique_key: bool,
     manager: Arc<TransactionManager>,
     pub(crate) lock: Arc<TableLock>,
     pub(crate) parent_pins: Arc<ParentPins>,
@@ -152,6 +162,8 @@ impl Table {
             })
             .collect();
         Self {
+            key_columns: key_columns(&definition),
+            has_unique_key: definition.keys.iter().any(|key| key.unique),
             definition,
             data,
             indexes,
@@ -184,12 +196,20 @@ impl Table {
                 })
                 .collect(),
             manager: self.manager.clone(),
+            key_columns: key_columns(&definition),
+            has_unique_key: definition.keys.iter().any(|key| key.unique),
             definition,
             data: self.data.clone(),
             lock: self.lock.clone(),
             parent_pins: self.parent_pins.clone(),
             statistics: self.statistics.clone(),
         }
+    }
+    /// The values of the key columns in `buffer`, each at its column's position; NULL in all others.
+    pub(crate) fn spread<'b>(&self, buffer: &'b RowBuffer) -> Vec<Value<'b>> {
+        let mut row = vec![Value::Null; self.definition.columns.len()];
+        self.key_columns.iter().enumerate().for_each(|(i, column)| row[column.0 as usize] = buffer.value(i));
+        row
     }
     /// Estimates for planning.
     pub fn statistics(&self, snapshot: &Snapshot) -> Arc<TableStatistics> {

@@ -3,13 +3,15 @@
 use crate::bitmap::OwnChanges;
 use crate::catalog::{Catalog, MetaRecord};
 use crate::database::{Database, DatabaseInner};
+use crate::entries::EntryNotes;
 use crate::error::{EngineError, Result};
 use crate::expressions::Expressions;
 use crate::foreign_key::PendingForeignKey;
 use crate::lock::TableLock;
 use crate::referential_action::PendingAction;
 use crate::table::Table;
-use serac_storage::{CommitTicket, RowId, Snapshot, TableId};
+use serac_storage::{CommitTicket, RowBuffer, RowId, Snapshot, TableId};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ pub struct Savepoint {
     catalog_changed: bool,
     own_pins: HashSet<(TableId, RowId)>,
     bitmaps: Vec<usize>,
+    entries: usize,
 }
 
 /// A transaction. Dropping it rolls it back.
@@ -40,6 +43,14 @@ pub struct Transaction {
     /// Parent rows that this transaction has pinned.
     pub(crate) own_pins: HashSet<(TableId, RowId)>,
     pub(crate) bitmaps: OwnChanges,
+    pub(crate) entries: EntryNotes,
+    /// For the old values of single rows.
+    pub(crate) old: RowBuffer,
+}
+
+thread_local! {
+    /// What the thread's last transaction leaves to its next one: memory for notes and rows.
+    static SPARE: Cell<Option<(EntryNotes, RowBuffer)>> = const { Cell::new(None) };
 }
 
 impl Transaction {
@@ -49,6 +60,7 @@ impl Transaction {
         catalog: Arc<Catalog>,
         owner: u64,
     ) -> Self {
+        let (entries, old) = SPARE.take().unwrap_or_default();
         Self {
             db,
             txn: Some(txn),
@@ -62,6 +74,8 @@ impl Transaction {
             expressions: None,
             own_pins: HashSet::new(),
             bitmaps: OwnChanges::default(),
+            entries,
+            old,
         }
     }
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
@@ -99,11 +113,13 @@ impl Transaction {
             catalog_changed: self.catalog_changed,
             own_pins: self.own_pins.clone(),
             bitmaps: self.bitmaps.lock().mark(),
+            entries: self.entries.mark(),
         }
     }
     /// Undoes everything since `savepoint`.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);
+        self.entries.roll_back(savepoint.entries);
         self.catalog = savepoint.catalog.clone();
         self.catalog_changed = savepoint.catalog_changed;
         self.own_pins = savepoint.own_pins.clone();
@@ -133,8 +149,14 @@ impl Transaction {
             }));
         }
         self.bitmaps.lock().publish(&mut txn);
+        if let Some(lost) = self.entries.lost_keys() {
+            txn.on_obsolete(Box::new(move || lost.remove_lost()));
+        }
         let writes = txn.has_writes();
         let ticket = txn.commit();
+        if ticket.is_ok() {
+            self.entries.clear();
+        }
         self.release();
         if writes {
             Database::checkpoint_if_due(&self.db);
@@ -164,6 +186,7 @@ impl Transaction {
     /// snapshot has. So DDL gets through beside writers: its first attempt may find rows that its snapshot does not see, the next one cannot.
     pub fn restart(&mut self) {
         self.txn.take();
+        self.entries.roll_back(0);
         self.pending.clear();
         self.actions.clear();
         self.own_pins.clear();
@@ -269,6 +292,8 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         // Roll back before the locks go.
         self.txn.take();
+        self.entries.roll_back(0);
         self.release();
+        SPARE.set(Some((std::mem::take(&mut self.entries), std::mem::take(&mut self.old))));
     }
 }

@@ -4,9 +4,9 @@
 //! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. Index entries are added before the
 //! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
-use crate::bitmap::BitmapIndex;
 use crate::definition::{ColumnDefinition, TableDefinition};
 use crate::error::{EngineError, Result};
+use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::{NewestHolder, Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::{display, value_at};
@@ -53,33 +53,13 @@ fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<Array
     Ok(Arc::new(checked))
 }
 
-fn storage_ids(columns: &[usize]) -> Vec<ColumnId> {
-    columns.iter().map(|&c| ColumnId(c as u16)).collect()
-}
-
 fn all_columns(table: &Table) -> Vec<ColumnId> {
     (0..table.definition.columns.len() as u16).map(ColumnId).collect()
 }
 
-/// An update of the same columns of several rows.
-pub(crate) struct RowsUpdate<'t> {
-    table: &'t Arc<Table>,
-    columns: &'t [usize],
-    ids: Vec<ColumnId>,
-    /// Indexes over a changed column.
-    touched: Vec<Arc<TableIndex>>,
-    touched_bitmaps: Vec<Arc<BitmapIndex>>,
-    /// Whether a changed column is part of a foreign key.
-    references: bool,
-    /// Whether other rows may reference the table's.
-    referenced: bool,
-    old: RowBuffer,
-    /// Rows whose unique keys are to be checked.
-    written: Vec<RowId>,
-}
-
 impl Transaction {
-    /// Inserts a row: a value for every column.
+    /// Inserts a row, a value for every column, as part of a statement: foreign keys are checked at its end, and the caller, who has checked lengths, rolls it back
+    /// if it fails. [`insert`](Self::insert) is a statement of its own.
     ///
     /// # Errors
     /// Violated constraints and conflicts.
@@ -90,7 +70,7 @@ impl Transaction {
         Ok(id)
     }
 
-    fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+    pub(crate) fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
         for (value, column) in row.iter().zip(&table.definition.columns) {
             if value.is_null() && !column.nullable {
                 return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
@@ -161,7 +141,8 @@ impl Transaction {
     ) -> Result<()> {
         assert_eq!(rows.len(), new.num_rows(), "one row of values per row");
         let new = check_columns(&table.definition, columns, new)?;
-        let mut update = self.start_update(table, columns)?;
+        let mut update = RowsUpdate::new(ColumnUpdate::new(&self.catalog, table, columns));
+        self.lock_for_write(table)?;
         for (i, &row) in rows.iter().enumerate() {
             let values: Vec<Value<'_>> = new
                 .columns()
@@ -174,68 +155,65 @@ impl Transaction {
         self.finish_update(update)
     }
 
-    /// Begins an update of several rows; see [`RowsUpdate`].
-    pub(crate) fn start_update<'t>(&mut self, table: &'t Arc<Table>, columns: &'t [usize]) -> Result<RowsUpdate<'t>> {
-        self.lock_for_write(table)?;
-        let is_touched = |key: &[usize]| key.iter().any(|c| columns.contains(c));
-        Ok(RowsUpdate {
-            table,
-            columns,
-            ids: storage_ids(columns),
-            touched: table.indexes.iter().filter(|index| is_touched(&index.definition.columns)).cloned().collect(),
-            touched_bitmaps: table.bitmaps.iter().filter(|b| columns.contains(&b.definition.column)).cloned().collect(),
-            references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
-            referenced: self.is_referenced(table),
-            old: RowBuffer::default(),
-            written: Vec::new(),
-        })
-    }
-
     /// Updates one row. The values' types and lengths are the columns'.
-    pub(crate) fn update_row(&mut self, update: &mut RowsUpdate<'_>, row: RowId, values: &[Value<'_>]) -> Result<()> {
-        let (table, snapshot) = (update.table, self.snapshot().clone());
-        let watched = !update.touched.is_empty() || !update.touched_bitmaps.is_empty() || update.references;
-        if watched {
-            table.data.read(&snapshot, row, &all_columns(table), &mut update.old)?;
-        }
-        table.data.update(self.storage(), row, &update.ids, values)?;
-        if !watched {
-            return Ok(());
-        }
-        let before = update.old.values();
-        let mut after = before.clone();
-        for (&column, value) in update.columns.iter().zip(values) {
-            after[column] = *value;
-        }
-        for index in &update.touched {
-            let ((old_key, _), (new_key, _)) = (index.key_of(&before), index.key_of(&after));
-            if old_key != new_key {
-                self.add_entry(table, index, row, new_key);
-                self.drop_entry_later(table, index, row, old_key);
-            }
-        }
-        for index in &update.touched_bitmaps {
-            self.bitmaps.lock().of(index).update(row, index.key_of(&before), index.key_of(&after));
-        }
-        if update.references {
-            self.note_new_child(table, &after);
-        }
-        if update.referenced {
-            self.note_gone_parent(table, row, &before, Some(&after))?;
-        }
-        if update.touched.iter().any(|index| index.definition.unique) {
+    pub(crate) fn update_row(&mut self, update: &mut RowsUpdate, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        if self.update_unchecked(&update.plan, &mut update.old, row, values)? {
             update.written.push(row);
         }
         Ok(())
     }
 
     /// Checks unique keys once all rows have their new values.
-    pub(crate) fn finish_update(&mut self, mut update: RowsUpdate<'_>) -> Result<()> {
-        let (snapshot, all) = (self.snapshot().clone(), all_columns(update.table));
-        for row in update.written {
-            if update.table.data.read(&snapshot, row, &all, &mut update.old)? {
-                self.check_keys(update.table, row, &update.old.values())?;
+    pub(crate) fn finish_update(&mut self, mut update: RowsUpdate) -> Result<()> {
+        update.written.iter().try_for_each(|&row| self.check_written_keys(&update.plan.table, row, &mut update.old))
+    }
+
+    /// Updates a row and its entries; says whether its unique keys are to be checked.
+    pub(crate) fn update_unchecked(
+        &mut self,
+        plan: &ColumnUpdate,
+        old: &mut RowBuffer,
+        row: RowId,
+        values: &[Value<'_>],
+    ) -> Result<bool> {
+        let table = &plan.table;
+        let watched = !plan.touched.is_empty() || !plan.touched_bitmaps.is_empty() || plan.references;
+        if watched {
+            table.data.read(self.snapshot(), row, &table.key_columns, old)?;
+        }
+        table.data.update(self.storage(), row, &plan.ids, values)?;
+        if !watched {
+            return Ok(false);
+        }
+        let before = table.spread(old);
+        let mut after = before.clone();
+        for (&column, value) in plan.columns.iter().zip(values) {
+            after[column] = *value;
+        }
+        for &index in &plan.touched {
+            let ((old_key, _), (new_key, _)) =
+                (table.indexes[index].key_of(&before), table.indexes[index].key_of(&after));
+            if old_key != new_key {
+                self.add_entry(table, index, row, &new_key);
+                self.entries.lost(table, index, row, &old_key);
             }
+        }
+        for index in &plan.touched_bitmaps {
+            self.bitmaps.lock().of(index).update(row, index.key_of(&before), index.key_of(&after));
+        }
+        if plan.references {
+            self.note_new_child(table, &after);
+        }
+        if plan.referenced {
+            self.note_gone_parent(table, row, &before, Some(&after))?;
+        }
+        Ok(plan.unique)
+    }
+
+    /// Checks the unique keys of a row that was updated, if it is still there.
+    pub(crate) fn check_written_keys(&mut self, table: &Arc<Table>, row: RowId, buffer: &mut RowBuffer) -> Result<()> {
+        if table.data.read(self.snapshot(), row, &table.key_columns, buffer)? {
+            self.check_keys(table, row, &table.spread(buffer))?;
         }
         Ok(())
     }
@@ -246,27 +224,33 @@ impl Transaction {
     /// Conflicts; violated foreign keys at the statement's end.
     pub fn delete_batch(&mut self, table: &Arc<Table>, rows: &[RowId]) -> Result<()> {
         self.lock_for_write(table)?;
-        let referenced = self.is_referenced(table);
-        let watched = referenced || !table.indexes.is_empty() || !table.bitmaps.is_empty();
-        let all = all_columns(table);
-        let mut old = RowBuffer::default();
-        for &row in rows {
-            if watched {
-                let snapshot = self.snapshot().clone();
-                table.data.read(&snapshot, row, &all, &mut old)?;
+        let (referenced, mut old) = (self.is_referenced(table), RowBuffer::default());
+        rows.iter().try_for_each(|&row| self.delete_row(table, referenced, row, &mut old))
+    }
+
+    pub(crate) fn delete_row(
+        &mut self,
+        table: &Arc<Table>,
+        referenced: bool,
+        row: RowId,
+        old: &mut RowBuffer,
+    ) -> Result<()> {
+        let watched = referenced || !table.key_columns.is_empty();
+        if watched {
+            table.data.read(self.snapshot(), row, &table.key_columns, old)?;
+        }
+        table.data.delete(self.storage(), row)?;
+        if watched {
+            let before = table.spread(old);
+            for index in 0..table.indexes.len() {
+                let (key, _) = table.indexes[index].key_of(&before);
+                self.entries.lost(table, index, row, &key);
             }
-            table.data.delete(self.storage(), row)?;
-            if watched {
-                let before = old.values();
-                for index in &table.indexes {
-                    self.drop_entry_later(table, index, row, index.key_of(&before).0);
-                }
-                for index in &table.bitmaps {
-                    self.bitmaps.lock().of(index).delete(row, index.key_of(&before));
-                }
-                if referenced {
-                    self.note_gone_parent(table, row, &before, None)?;
-                }
+            for index in &table.bitmaps {
+                self.bitmaps.lock().of(index).delete(row, index.key_of(&before));
+            }
+            if referenced {
+                self.note_gone_parent(table, row, &before, None)?;
             }
         }
         Ok(())
@@ -275,27 +259,21 @@ impl Transaction {
     // ---- index entries
 
     fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) {
-        for index in &table.indexes {
-            let (key, _) = index.key_of(values);
-            self.add_entry(table, index, row, key);
+        for index in 0..table.indexes.len() {
+            let (key, _) = table.indexes[index].key_of(values);
+            self.add_entry(table, index, row, &key);
         }
         for index in &table.bitmaps {
             self.bitmaps.lock().of(index).insert(row, index.key_of(values));
         }
     }
-    fn add_entry(&mut self, table: &Arc<Table>, index: &Arc<TableIndex>, row: RowId, key: Vec<u8>) {
-        index.entries.insert(&key, row);
-        let (table, index) = (table.clone(), index.clone());
-        self.storage().on_abort(Box::new(move || remove_if_unused(&table, &index, row, &key)));
-    }
-    /// An older snapshot may still need the entry.
-    fn drop_entry_later(&mut self, table: &Arc<Table>, index: &Arc<TableIndex>, row: RowId, key: Vec<u8>) {
-        let (table, index) = (table.clone(), index.clone());
-        self.storage().on_obsolete(Box::new(move || remove_if_unused(&table, &index, row, &key)));
+    fn add_entry(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
+        table.indexes[index].entries.insert(key, row);
+        self.entries.added(table, index, row, key);
     }
 
     /// Checks the unique keys of a row that was just written.
-    fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
+    pub(crate) fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
         for index in table.indexes.iter().filter(|index| index.definition.unique) {
             let (wanted, has_null) = index.key_of(values);
             if has_null {

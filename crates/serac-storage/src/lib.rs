@@ -58,5 +58,5 @@ pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};
 pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};
 pub use transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use types::{ColumnSchema, ColumnType, TableSchema};
-pub use value::Value;
+pub use value::{FromValue, Value};
 pub use wal::Durability;

@@ -1,10 +1,11 @@
 //! A row, or some columns of it, copied out of its block.
 
 use crate::block::{Block, Cell};
+use crate::error::{Result, StorageError};
 use crate::heap::view_len;
 use crate::ids::ColumnId;
 use crate::types::{PhysicalType, TableSchema};
-use crate::value::Value;
+use crate::value::{FromValue, Value};
 
 /// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the long run.
 #[derive(Debug, Default, Clone)]
@@ -73,6 +74,18 @@ impl RowBuffer {
             ValueKind::Float(_) => Value::Float64(f64::from_bits(cell.bits as u64)),
             ValueKind::Bytes => Value::Bytes(&self.bytes[self.starts[i]..self.starts[i] + view_len(cell.bits)]),
         }
+    }
+
+    /// The value of the `i`-th column that was asked for, as a Rust type.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidInput`] when the value is not of the type (NULL is one of `Option` types alone).
+    #[inline]
+    pub fn get<'a, T: FromValue<'a>>(&'a self, i: usize) -> Result<T> {
+        let value = self.value(i);
+        T::from_value(value).ok_or_else(|| {
+            StorageError::InvalidInput(format!("column {i} holds {value:?}, which is no {}", std::any::type_name::<T>()))
+        })
     }
 
     /// All values.

@@ -1,6 +1,7 @@
 //! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form inside a block.
 
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use crate::value::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -68,6 +69,22 @@ impl ColumnType {
             Self::Decimal { precision, .. } => PhysicalType::Fixed(if precision <= 18 { 8 } else { 16 }),
             Self::Interval | Self::Uuid => PhysicalType::Fixed(16),
             Self::Utf8 | Self::Binary => PhysicalType::View,
+        }
+    }
+
+    /// Whether a column of the type can hold the value: NULL, or one of the physical form, and text that is UTF-8.
+    pub fn accepts(self, value: &Value<'_>) -> bool {
+        match (self, self.physical(), value) {
+            (_, _, Value::Null) | (_, PhysicalType::Bit, Value::Bool(_)) => true,
+            (Self::Float32, _, value) => matches!(value, Value::Float32(_)),
+            (Self::Float64, _, value) => matches!(value, Value::Float64(_)),
+            (_, PhysicalType::Fixed(2), Value::Int16(_))
+            | (_, PhysicalType::Fixed(4), Value::Int32(_))
+            | (_, PhysicalType::Fixed(8), Value::Int64(_))
+            | (_, PhysicalType::Fixed(16), Value::Int128(_)) => true,
+            (Self::Utf8, _, Value::Bytes(bytes)) => std::str::from_utf8(bytes).is_ok(),
+            (Self::Binary, _, Value::Bytes(_)) => true,
+            _ => false,
         }
     }
 

@@ -40,3 +40,71 @@ impl Value<'_> {
         matches!(self, Value::Null)
     }
 }
+
+macro_rules! from_native {
+    ($($native:ty => $variant:ident),*) => {
+        $(impl From<$native> for Value<'_> {
+            #[inline]
+            fn from(value: $native) -> Self {
+                Self::$variant(value)
+            }
+        })*
+    };
+}
+from_native!(bool => Bool, i16 => Int16, i32 => Int32, i64 => Int64, i128 => Int128, f32 => Float32, f64 => Float64);
+
+impl<'a> From<&'a str> for Value<'a> {
+    #[inline]
+    fn from(value: &'a str) -> Self {
+        Self::Bytes(value.as_bytes())
+    }
+}
+impl<'a> From<&'a [u8]> for Value<'a> {
+    #[inline]
+    fn from(value: &'a [u8]) -> Self {
+        Self::Bytes(value)
+    }
+}
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    #[inline]
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes those of its width and of smaller ones.
+pub trait FromValue<'a>: Sized {
+    /// The value, if it is one of the type.
+    fn from_value(value: Value<'a>) -> Option<Self>;
+}
+
+macro_rules! to_native {
+    ($($native:ty: $($variant:ident)|+),*) => {
+        $(impl<'a> FromValue<'a> for $native {
+            #[inline]
+            fn from_value(value: Value<'a>) -> Option<Self> {
+                match value {
+                    $(Value::$variant(value) => Some(value.into()),)+
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+to_native!(
+    bool: Bool, i16: Int16, i32: Int16 | Int32, i64: Int16 | Int32 | Int64, i128: Int16 | Int32 | Int64 | Int128, f32: Float32,
+    f64: Float32 | Float64, &'a [u8]: Bytes
+);
+
+impl<'a> FromValue<'a> for &'a str {
+    #[inline]
+    fn from_value(value: Value<'a>) -> Option<Self> {
+        <&[u8]>::from_value(value).and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+}
+impl<'a, T: FromValue<'a>> FromValue<'a> for Option<T> {
+    #[inline]
+    fn from_value(value: Value<'a>) -> Option<Self> {
+        if value.is_null() { Some(None) } else { T::from_value(value).map(Some) }
+    }
+}

@@ -5,46 +5,56 @@
 
 use serac_storage::Value;
 
+/// What a value that is not NULL begins with.
+pub const VALUE: u8 = 1;
+/// What stands for NULL.
+const NULL: u8 = 2;
+
 /// The key of `values`, and whether any of them is NULL (such a key never violates uniqueness).
 pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     let mut key = Vec::with_capacity(values.len() * 9);
-    let mut has_null = false;
-    for value in values {
-        if value.is_null() {
-            key.push(2);
-            has_null = true;
-            continue;
+    let has_null = values.iter().fold(false, |has_null, value| !push(&mut key, value) || has_null);
+    (key, has_null)
+}
+
+/// Appends the next column's value to a key; false for NULL.
+#[inline]
+pub fn push(key: &mut Vec<u8>, value: &Value<'_>) -> bool {
+    #[inline]
+    fn fixed<const N: usize>(key: &mut Vec<u8>, bytes: [u8; N]) {
+        key.push(VALUE);
+        key.extend_from_slice(&bytes);
+    }
+    match value {
+        Value::Null => {
+            key.push(NULL);
+            return false;
         }
-        key.push(1);
-        match value {
-            Value::Null => {}
-            Value::Bool(v) => key.push(u8::from(*v)),
-            Value::Int16(v) => key.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
-            Value::Int32(v) => key.extend_from_slice(&(*v as u32 ^ 1 << 31).to_be_bytes()),
-            Value::Int64(v) => key.extend_from_slice(&(*v as u64 ^ 1 << 63).to_be_bytes()),
-            Value::Int128(v) => key.extend_from_slice(&(*v as u128 ^ 1 << 127).to_be_bytes()),
-            Value::Float32(v) => {
-                let bits = (*v + 0.0).to_bits();
-                let bits = if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 };
-                key.extend_from_slice(&bits.to_be_bytes());
-            }
-            Value::Float64(v) => {
-                let bits = (*v + 0.0).to_bits();
-                let bits = if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 };
-                key.extend_from_slice(&bits.to_be_bytes());
-            }
-            Value::Bytes(v) => {
-                for &byte in *v {
-                    key.push(byte);
-                    if byte == 0 {
-                        key.push(0xFF);
-                    }
+        Value::Bool(v) => fixed(key, [u8::from(*v)]),
+        Value::Int16(v) => fixed(key, (*v as u16 ^ 1 << 15).to_be_bytes()),
+        Value::Int32(v) => fixed(key, (*v as u32 ^ 1 << 31).to_be_bytes()),
+        Value::Int64(v) => fixed(key, (*v as u64 ^ 1 << 63).to_be_bytes()),
+        Value::Int128(v) => fixed(key, (*v as u128 ^ 1 << 127).to_be_bytes()),
+        Value::Float32(v) => {
+            let bits = (*v + 0.0).to_bits();
+            fixed(key, (if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }).to_be_bytes());
+        }
+        Value::Float64(v) => {
+            let bits = (*v + 0.0).to_bits();
+            fixed(key, (if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes());
+        }
+        Value::Bytes(v) => {
+            key.push(VALUE);
+            for &byte in *v {
+                key.push(byte);
+                if byte == 0 {
+                    key.push(0xFF);
                 }
-                key.extend_from_slice(&[0, 0]);
             }
+            key.extend_from_slice(&[0, 0]);
         }
     }
-    (key, has_null)
+    true
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub mod key;
 use crossbeam_skiplist::SkipSet;
 use parking_lot::Mutex;
 use serac_storage::RowId;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 const ROW_LATCHES: usize = 64;
 
@@ -39,7 +39,65 @@ fn row_of(entry: &[u8]) -> RowId {
     RowId::from_u64(u64::from_be_bytes(*row))
 }
 
+/// A place between keys: before or after all keys that begin with some columns' encoded values.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit<'k> {
+    /// The encoded values; none for all keys.
+    pub prefix: &'k [u8],
+    /// Whether the place is behind these keys.
+    pub after: bool,
+}
+
+impl<'k> Limit<'k> {
+    /// Before all keys that begin with `prefix`.
+    pub fn before(prefix: &'k [u8]) -> Self {
+        Self { prefix, after: false }
+    }
+    /// Behind all keys that begin with `prefix`.
+    pub fn after(prefix: &'k [u8]) -> Self {
+        Self { prefix, after: true }
+    }
+    fn bytes(self) -> Vec<u8> {
+        let mut bytes = self.prefix.to_vec();
+        if self.after {
+            bytes.extend_from_slice(&[0xFF; 9]);
+        }
+        bytes
+    }
+}
+
+/// The key of an entry that a scan has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryKey<'e>(&'e [u8]);
+
+impl EntryKey<'_> {
+    /// Whether it is this key.
+    #[inline]
+    pub fn is(&self, key: &[u8]) -> bool {
+        self.0 == key
+    }
+}
+
 impl OrderedIndex {
+    /// Visits the entries between two limits in key order, or against it, until `visit` breaks. Entries that are added or removed meanwhile may be visited or not.
+    pub fn scan<B>(
+        &self,
+        from: Limit<'_>,
+        to: Limit<'_>,
+        reverse: bool,
+        mut visit: impl FnMut(EntryKey<'_>, RowId) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let (from, to) = (from.bytes(), to.bytes());
+        if from >= to {
+            return ControlFlow::Continue(());
+        }
+        let mut range = self.entries.range::<[u8], _>((Bound::Included(&from[..]), Bound::Excluded(&to[..])));
+        while let Some(found) = if reverse { range.next_back() } else { range.next() } {
+            let bytes = found.value();
+            visit(EntryKey(&bytes[..bytes.len() - 8]), row_of(bytes))?;
+        }
+        ControlFlow::Continue(())
+    }
     fn row_latch(&self, row: RowId) -> &Mutex<()> {
         let mixed = row.as_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.row_latches[mixed as usize % ROW_LATCHES]

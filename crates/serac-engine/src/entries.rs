@@ -1,0 +1,90 @@
+//! What a running transaction has done to ordered indexes.
+//!
+//! Entries are added when a version is written. If that is undone, they are removed again, unless another version has the key. The entry of a key that a row has
+//! lost stays until no snapshot can see the row with it. Both are noted here in the order in which they happened, keys one behind the other in one buffer, so that a
+//! note costs no allocation; savepoints mark the length.
+
+use crate::table::Table;
+use crate::write::remove_if_unused;
+use serac_storage::RowId;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    Added,
+    /// The row has another key now, or is gone.
+    Lost,
+}
+
+#[derive(Debug)]
+struct Note {
+    change: Change,
+    table: Arc<Table>,
+    /// Position in the table's indexes.
+    index: usize,
+    row: RowId,
+    /// Where the key ends in the buffer.
+    key_end: usize,
+}
+
+impl Note {
+    fn remove_entry_if_unused(&self, key: &[u8]) {
+        remove_if_unused(&self.table, &self.table.indexes[self.index], self.row, key);
+    }
+}
+
+/// The notes of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct EntryNotes {
+    notes: Vec<Note>,
+    keys: Vec<u8>,
+}
+
+impl EntryNotes {
+    fn note(&mut self, change: Change, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.notes.push(Note { change, table: table.clone(), index, row, key_end: self.keys.len() });
+    }
+    /// An entry was added.
+    pub(crate) fn added(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
+        self.note(Change::Added, table, index, row, key);
+    }
+    /// The row no longer has the key.
+    pub(crate) fn lost(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
+        self.note(Change::Lost, table, index, row, key);
+    }
+    /// The present length, for [`roll_back`](Self::roll_back).
+    pub(crate) fn mark(&self) -> usize {
+        self.notes.len()
+    }
+
+    fn each(&self, from: usize, change: Change) -> impl DoubleEndedIterator<Item = (&Note, &[u8])> {
+        self.notes[from..].iter().enumerate().filter(move |(_, note)| note.change == change).map(move |(i, note)| {
+            let key_start = (from + i).checked_sub(1).map_or(0, |before| self.notes[before].key_end);
+            (note, &self.keys[key_start..note.key_end])
+        })
+    }
+
+    /// Removes the entries that were added since `mark`, newest first. The versions are undone already.
+    pub(crate) fn roll_back(&mut self, mark: usize) {
+        self.each(mark, Change::Added).rev().for_each(|(note, key)| note.remove_entry_if_unused(key));
+        self.notes.truncate(mark);
+        self.keys.truncate(self.notes.last().map_or(0, |note| note.key_end));
+    }
+
+    /// What remains to be done once nobody sees the rows with the keys that they have lost; none if they have lost none.
+    pub(crate) fn lost_keys(&self) -> Option<Self> {
+        let mut lost = Self::default();
+        self.each(0, Change::Lost).for_each(|(note, key)| lost.lost(&note.table, note.index, note.row, key));
+        (!lost.notes.is_empty()).then_some(lost)
+    }
+    /// Removes the entries of keys that were lost.
+    pub(crate) fn remove_lost(&self) {
+        self.each(0, Change::Lost).for_each(|(note, key)| note.remove_entry_if_unused(key));
+    }
+    /// Forgets everything, but keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.notes.clear();
+        self.keys.clear();
+    }
+}

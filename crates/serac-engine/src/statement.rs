@@ -1,0 +1,199 @@
+//! Statements of one row: insert, update and delete without Arrow batches, for stored procedures and compiled statements.
+//!
+//! Each is a statement of its own: constraints and foreign keys are checked at its end, and one that fails leaves nothing behind, so that a
+//! procedure may go on. CHECK constraints are SQL and the business of the callers that know it.
+
+use crate::access::positions;
+use crate::bitmap::BitmapIndex;
+use crate::catalog::{Catalog, DEFAULT_SCHEMA};
+use crate::definition::ColumnDefinition;
+use crate::error::{EngineError, Result};
+use crate::table::Table;
+use crate::transaction::Transaction;
+use serac_storage::{ColumnId, RowBuffer, RowId, StorageError, Value};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An update of certain columns of a table, and what has to follow it: made once and used for many rows.
+#[derive(Clone, Debug)]
+pub struct ColumnUpdate {
+    catalog: Arc<Catalog>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) columns: Vec<usize>,
+    pub(crate) ids: Vec<ColumnId>,
+    /// Positions of the indexes over a changed column.
+    pub(crate) touched: Vec<usize>,
+    pub(crate) touched_bitmaps: Vec<Arc<BitmapIndex>>,
+    /// Whether a unique key has a changed column.
+    pub(crate) unique: bool,
+    /// Whether a changed column is part of a foreign key.
+    pub(crate) references: bool,
+    /// Whether other rows may reference the table's.
+    pub(crate) referenced: bool,
+}
+
+impl ColumnUpdate {
+    /// An update of `columns` (positions, each once) of a table of the catalog.
+    pub fn new(catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> Self {
+        let is_touched = |key: &[usize]| key.iter().any(|c| columns.contains(c));
+        let touched: Vec<usize> =
+            (0..table.indexes.len()).filter(|&i| is_touched(&table.indexes[i].definition.columns)).collect();
+        Self {
+            unique: touched.iter().any(|&i| table.indexes[i].definition.unique),
+            touched,
+            touched_bitmaps: table.bitmaps.iter().filter(|b| columns.contains(&b.definition.column)).cloned().collect(),
+            references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
+            referenced: catalog.children_of(&table.definition).next().is_some(),
+            catalog: catalog.clone(),
+            table: table.clone(),
+            ids: columns.iter().map(|&c| ColumnId(c as u16)).collect(),
+            columns: columns.into(),
+        }
+    }
+    /// An update of columns of a table in the default schema, all by name.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn named(catalog: &Arc<Catalog>, table: &str, columns: &[&str]) -> Result<Self> {
+        let table = catalog.table(DEFAULT_SCHEMA, table)?;
+        Ok(Self::new(catalog, table, &positions(table, columns)?))
+    }
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+}
+
+/// An update of several rows under way.
+#[derive(Debug)]
+pub(crate) struct RowsUpdate {
+    pub(crate) plan: ColumnUpdate,
+    pub(crate) old: RowBuffer,
+    /// Rows whose unique keys are to be checked.
+    pub(crate) written: Vec<RowId>,
+}
+
+impl RowsUpdate {
+    pub(crate) fn new(plan: ColumnUpdate) -> Self {
+        Self { plan, old: RowBuffer::default(), written: Vec::new() }
+    }
+}
+
+/// The value, checked against the column, and without the trailing blanks that CHAR does not keep.
+fn check_value<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
+    if value.is_null() && !column.nullable {
+        return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+    }
+    if !column.sql_type.column_type.accepts(&value) {
+        return Err(StorageError::InvalidInput(format!(
+            "{value:?} is no value of column \"{}\" of type {}",
+            column.name, column.sql_type
+        ))
+        .into());
+    }
+    let (Value::Bytes(bytes), Some(limit)) = (value, column.sql_type.length) else { return Ok(value) };
+    let blanks = bytes.iter().rev().take_while(|byte| column.sql_type.fixed_length && **byte == b' ').count();
+    let kept = &bytes[..bytes.len() - blanks];
+    let too_long = || std::str::from_utf8(kept).is_ok_and(|text| text.chars().count() > limit as usize);
+    if kept.len() > limit as usize && too_long() {
+        return Err(EngineError::TooLong { sql_type: column.sql_type.to_string() });
+    }
+    Ok(Value::Bytes(kept))
+}
+
+/// The values, checked against their columns.
+fn check_values<'v, 'r>(
+    table: &Table,
+    columns: impl Iterator<Item = &'r ColumnDefinition>,
+    values: &'v [Value<'v>],
+) -> Result<Cow<'v, [Value<'v>]>> {
+    let mut checked = Cow::Borrowed(values);
+    let mut count = 0;
+    for (i, column) in columns.enumerate() {
+        count += 1;
+        let Some(&value) = values.get(i) else { continue };
+        let kept = check_value(table, column, value)?;
+        if let (Value::Bytes(kept), Value::Bytes(given)) = (kept, value)
+            && kept.len() < given.len()
+        {
+            checked.to_mut()[i] = Value::Bytes(kept);
+        }
+    }
+    if values.len() != count {
+        return Err(StorageError::InvalidInput(format!(
+            "{count} values are needed for table \"{}\", but {} were given",
+            table.name(),
+            values.len()
+        ))
+        .into());
+    }
+    Ok(checked)
+}
+
+impl Transaction {
+    /// Runs one statement, and leaves nothing of it behind if it fails.
+    fn statement<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let savepoint = self.savepoint();
+        let result = run(self).and_then(|value| self.check_statement_end().map(|()| value));
+        if result.is_err() {
+            self.rollback_to(&savepoint);
+        }
+        result
+    }
+
+    /// Inserts a row: a value for every column.
+    ///
+    /// # Errors
+    /// Values that do not fit, violated constraints, and conflicts; the row is not there then.
+    pub fn insert(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+        self.lock_for_write(table)?;
+        let row = check_values(table, table.definition.columns.iter(), row)?;
+        if !table.has_unique_key && table.definition.foreign_keys.is_empty() {
+            return self.insert_unchecked(table, &row);
+        }
+        self.statement(|txn| {
+            let id = txn.insert_unchecked(table, &row)?;
+            txn.check_keys(table, id, &row)?;
+            Ok(id)
+        })
+    }
+
+    /// Updates a row: a value for every column of the plan.
+    ///
+    /// # Errors
+    /// Values that do not fit, violated constraints, and conflicts; the row is as it was then.
+    pub fn update(&mut self, plan: &ColumnUpdate, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        self.check_current(&plan.catalog, &plan.table)?;
+        self.lock_for_write(&plan.table)?;
+        let columns = plan.columns.iter().map(|&c| &plan.table.definition.columns[c]);
+        let values = check_values(&plan.table, columns, values)?;
+        if plan.touched.is_empty() && plan.touched_bitmaps.is_empty() {
+            return Ok(plan.table.data.update(self.storage(), row, &plan.ids, &values)?);
+        }
+        let mut old = std::mem::take(&mut self.old);
+        let result = self.statement(|txn| {
+            if txn.update_unchecked(plan, &mut old, row, &values)? {
+                txn.check_written_keys(&plan.table, row, &mut old)?;
+            }
+            Ok(())
+        });
+        self.old = old;
+        result
+    }
+
+    /// Deletes a row.
+    ///
+    /// # Errors
+    /// Violated foreign keys and conflicts; the row is still there then.
+    pub fn delete(&mut self, table: &Arc<Table>, row: RowId) -> Result<()> {
+        self.lock_for_write(table)?;
+        let mut old = std::mem::take(&mut self.old);
+        let result = if self.is_referenced(table) {
+            self.statement(|txn| txn.delete_row(table, true, row, &mut old))
+        } else {
+            self.delete_row(table, false, row, &mut old)
+        };
+        self.old = old;
+        result
+    }
+}
