@@ -142,7 +142,10 @@ pub struct Procedure {
 
 impl std::fmt::Debug for Procedure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Procedure").field("parameters", &self.parameters).field("returns", &self.returns).finish_non_exhaustive()
+        f.debug_struct("Procedure")
+            .field("parameters", &self.parameters)
+            .field("returns", &self.returns)
+            .finish_non_exhaustive()
     }
 }
 
@@ -184,7 +187,10 @@ impl Procedure {
             let values: Vec<OwnedValue> = rows.iter().filter_map(|row| row.get(i).cloned()).collect();
             let fits = |value: &OwnedValue| column.column_type.accepts(&value.as_value());
             if values.len() != rows.len() || !values.iter().all(fits) {
-                return Err(EngineError::InvalidCall(format!("a procedure returned a value that is no {}", column.name)));
+                return Err(EngineError::InvalidCall(format!(
+                    "a procedure returned a value that is no {}",
+                    column.name
+                )));
             }
             arrays.push(array_of(&values, column.column_type));
         }

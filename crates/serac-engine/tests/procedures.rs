@@ -13,7 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefinition {
-    ColumnDefinition { name: name.into(), sql_type: column_type.into(), nullable, default: None, always_generated: false }
+    ColumnDefinition {
+        name: name.into(),
+        sql_type: column_type.into(),
+        nullable,
+        default: None,
+        always_generated: false,
+    }
 }
 
 fn key(name: &str, columns: &[usize], unique: bool) -> KeyDefinition {
@@ -36,7 +42,13 @@ fn accounts() -> Database {
     db
 }
 
-fn insert(txn: &mut Transaction, branch: i32, number: i32, owner: Option<&str>, balance: i64) -> Result<RowId, EngineError> {
+fn insert(
+    txn: &mut Transaction,
+    branch: i32,
+    number: i32,
+    owner: Option<&str>,
+    balance: i64,
+) -> Result<RowId, EngineError> {
     let table = txn.catalog().table("public", "account")?.clone();
     txn.insert(&table, &[branch.into(), number.into(), owner.into(), balance.into()])
 }
@@ -81,7 +93,10 @@ fn ranges_go_both_ways_and_leave_nulls_out() {
     assert_eq!(numbers(&txn, "account_key", middle.backwards()), [6, 5, 4]);
     assert_eq!(numbers(&txn, "account_key", prefix.from(Bound::Included(8.into()))), [8, 9]);
     assert_eq!(numbers(&txn, "account_key", prefix.to(Bound::Excluded(2.into()))), [0, 1]);
-    assert_eq!(numbers(&txn, "account_key", prefix.from(Bound::Included(7.into())).to(Bound::Excluded(7.into()))), [0; 0]);
+    assert_eq!(
+        numbers(&txn, "account_key", prefix.from(Bound::Included(7.into())).to(Bound::Excluded(7.into()))),
+        [0; 0]
+    );
     // Keys without an owner come last, and are in no range with a bound.
     let mut owned = numbers(&txn, "account_owner", prefix.from(Bound::Excluded("ann".into())));
     owned.sort_unstable();
@@ -155,7 +170,8 @@ fn conflicts_are_tried_again_and_no_update_is_lost() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let patient = RetryPolicy { attempts: 10_000, longest_wait: Duration::from_micros(200), ..Default::default() };
+                let patient =
+                    RetryPolicy { attempts: 10_000, longest_wait: Duration::from_micros(200), ..Default::default() };
                 for _ in 0..rounds {
                     db.transact_with(&patient, |txn| {
                         attempts.fetch_add(1, Ordering::Relaxed);

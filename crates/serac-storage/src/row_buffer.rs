@@ -84,7 +84,10 @@ impl RowBuffer {
     pub fn get<'a, T: FromValue<'a>>(&'a self, i: usize) -> Result<T> {
         let value = self.value(i);
         T::from_value(value).ok_or_else(|| {
-            StorageError::InvalidInput(format!("column {i} holds {value:?}, which is no {}", std::any::type_name::<T>()))
+            StorageError::InvalidInput(format!(
+                "column {i} holds {value:?}, which is no {}",
+                std::any::type_name::<T>()
+            ))
         })
     }
 

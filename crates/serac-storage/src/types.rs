@@ -1,7 +1,7 @@
 //! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form inside a block.
 
-use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use crate::value::Value;
+use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
