@@ -13,7 +13,10 @@ const NULL: u8 = 2;
 /// The key of `values`, and whether any of them is NULL (such a key never violates uniqueness).
 pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     let mut key = Vec::with_capacity(values.len() * 9);
-    let has_null = values.iter().fold(false, |has_null, value| !push(&mut key, value) || has_null);
+    let mut has_null = false;
+    for value in values {
+        has_null |= !push(&mut key, value);
+    }
     (key, has_null)
 }
 
