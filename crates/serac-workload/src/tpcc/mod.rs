@@ -36,7 +36,8 @@ pub struct TpccTable {
 impl TpccTable {
     /// CREATE TABLE.
     pub fn create_sql(&self) -> String {
-        let key = if self.primary_key.is_empty() { String::new() } else { format!(", PRIMARY KEY ({})", self.primary_key) };
+        let key =
+            if self.primary_key.is_empty() { String::new() } else { format!(", PRIMARY KEY ({})", self.primary_key) };
         format!("CREATE TABLE {} ({}{key})", self.name, self.columns)
     }
 }

@@ -115,7 +115,8 @@ impl Population {
     }
 
     fn warehouse_row(&mut self, warehouse: i32) -> RecordBatch {
-        let columns = Columns::default().int("w_id", [warehouse].into_iter()).text("w_name", self.letters(1, 6, 10).iter());
+        let columns =
+            Columns::default().int("w_id", [warehouse].into_iter()).text("w_name", self.letters(1, 6, 10).iter());
         self.address(columns, ["w_street_1", "w_street_2", "w_city", "w_state", "w_zip"], 1)
             .decimal("w_tax", 4, 4, self.numbers(1, 0, 2_000).into_iter())
             .decimal("w_ytd", 12, 2, [30_000_000].into_iter())
@@ -189,8 +190,16 @@ impl Population {
             .int("s_w_id", all().map(|_| warehouse))
             .int("s_quantity", self.numbers(ITEMS, 10, 100).into_iter().map(|n| n as i32));
         for name in [
-            "s_dist_01", "s_dist_02", "s_dist_03", "s_dist_04", "s_dist_05", "s_dist_06", "s_dist_07", "s_dist_08",
-            "s_dist_09", "s_dist_10",
+            "s_dist_01",
+            "s_dist_02",
+            "s_dist_03",
+            "s_dist_04",
+            "s_dist_05",
+            "s_dist_06",
+            "s_dist_07",
+            "s_dist_08",
+            "s_dist_09",
+            "s_dist_10",
         ] {
             columns = columns.text(name, self.letters(ITEMS, 24, 24).iter());
         }
@@ -276,7 +285,8 @@ mod tests {
             let (_, batch) = batches.iter().find(|(name, _)| *name == table.name).expect("every table has rows");
             let columns: Vec<&str> = table.columns.split(", ").filter_map(|c| c.trim().split(' ').next()).collect();
             // The comma in DECIMAL(p, s) splits, too; what follows it begins with a digit.
-            let columns: Vec<_> = columns.into_iter().filter(|c| !c.starts_with(|c: char| c.is_ascii_digit())).collect();
+            let columns: Vec<_> =
+                columns.into_iter().filter(|c| !c.starts_with(|c: char| c.is_ascii_digit())).collect();
             let schema = batch.schema();
             assert_eq!(schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), columns);
             let rows = match table.name {
@@ -291,6 +301,10 @@ mod tests {
         }
         let (_, lines) = batches.iter().find(|(name, _)| *name == "order_line").expect("it is there");
         assert!((290_000..310_000).contains(&lines.num_rows()), "{}", lines.num_rows());
-        assert_eq!(Population::new(1, 0).warehouse(1), Population::new(1, 0).warehouse(1), "the same seed, the same rows");
+        assert_eq!(
+            Population::new(1, 0).warehouse(1),
+            Population::new(1, 0).warehouse(1),
+            "the same seed, the same rows"
+        );
     }
 }

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 const TEXT_BYTES: usize = 1 << 16;
 /// Letters and digits, and digits, from which strings are cut.
-static LETTERS: LazyLock<String> = LazyLock::new(|| random_text(1, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"));
+static LETTERS: LazyLock<String> =
+    LazyLock::new(|| random_text(1, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"));
 static DIGITS: LazyLock<String> = LazyLock::new(|| random_text(2, b"0123456789"));
 
 fn random_text(seed: u64, of: &[u8]) -> String {
