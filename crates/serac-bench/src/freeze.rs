@@ -3,8 +3,9 @@
 use crate::report::{Report, median};
 use crate::setup::{lineitem, resident_bytes, text};
 use arrow::array::{Array, ArrayRef, AsArray};
-use serac_engine::DecimalForm;
-use serac_storage::StorageOptions;
+use serac_engine::{DecimalForm, Table};
+use serac_sql::SqlDatabase;
+use serac_storage::{BlockNo, ColumnId, RowId, Slot, StorageOptions, Value};
 use serac_workload::tpch::TABLES;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -75,5 +76,22 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
     ] {
         report.row(&[("measure", json!(measure)), ("value", json!(value))]);
     }
+    let first = write_each_block(&db, &table)?;
+    let again = write_each_block(&db, &table)?;
+    for (measure, time) in [("writing to each frozen block, ms per block", first), ("writing to each hot block", again)] {
+        report.row(&[("measure", json!(measure)), ("value", json!(time))]);
+    }
     Ok(())
+}
+
+/// Changes a row of each block, a transaction each; milliseconds per block.
+fn write_each_block(db: &SqlDatabase, table: &Table) -> Result<f64, String> {
+    let started = Instant::now();
+    for no in 0..table.data.block_count() {
+        let mut txn = db.database().storage().begin();
+        let row = RowId::new(BlockNo(no), Slot(0));
+        table.data.update(&mut txn, row, &[ColumnId(0)], &[Value::Int64(no.into())]).map_err(text)?;
+        txn.commit().map_err(text)?;
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e3 / f64::from(table.data.block_count()))
 }

@@ -108,7 +108,7 @@ impl Region {
     unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a region that we have mapped.
         let taken = unsafe {
-            if self.kind == RegionKind::HugePage {
+            if self.kind == RegionKind::HugePage && self.returned.load(Ordering::Relaxed) == 0 {
                 libc::madvise(self.memory.as_ptr().cast(), HUGE_PAGE_BYTES, libc::MADV_NOHUGEPAGE);
             }
             libc::madvise(pages.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0

@@ -7,7 +7,7 @@
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
 //! **What a frozen block is.** Not the hot block in another state, as in the text, but a block of its own ([`FrozenBlock`]) that takes the hot one's place in
-//! the block table. Its values lie where they lay, in memory that both share and that nobody writes to any more; a thaw copies them to new memory. So
+//! the block table. Its values lie where they lay, in memory that both share and that nobody writes to any more; a thaw copies them, but for the bytes of long values, to new memory. So
 //! nothing that anybody holds ever changes: readers of the hot block go on reading what they have, and Arrow arrays lent out by a frozen block stay
 //! what they are when it is thawed; no writer waits for a reader, and there is no count of readers. What only a hot block needs (version column, spare
 //! heap) is given back when its last reader is gone.

@@ -13,6 +13,9 @@
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
 //! the chunks that they name under one pin. Its index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
 //! [`crate::vacuum`].
+//!
+//! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form as chunks that take no appends, so that a thaw copies no
+//! values of variable length.
 
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
@@ -35,6 +38,8 @@ const LARGEST_CHUNK_BYTES: usize = 1 << 20;
 pub struct HeapChunk {
     bytes: NonNull<u8>,
     capacity: usize,
+    /// Whose memory it is, if a frozen block's: such a chunk takes no appends.
+    adopted: Option<Buffer>,
 }
 
 // SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet, and are read only through views that
@@ -51,11 +56,15 @@ impl HeapChunk {
         let layout = Self::layout(capacity);
         // SAFETY: the capacity is not zero. Zeroed, because the tail past the used bytes is lent out with the rest.
         let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-        Self { bytes: NonNull::new(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout)), capacity }
+        let bytes = NonNull::new(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Self { bytes, capacity, adopted: None }
     }
-}
+    /// A chunk over memory that is there.
+    fn adopt(buffer: Buffer) -> Self {
+        let bytes = NonNull::from(buffer.as_slice()).cast();
+        Self { bytes, capacity: buffer.len(), adopted: Some(buffer) }
+    }
 
-impl HeapChunk {
     /// Bytes that a view names.
     fn slice(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.capacity, "a view names bytes inside its chunk");
@@ -66,8 +75,10 @@ impl HeapChunk {
 
 impl Drop for HeapChunk {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout; nobody else owns it.
-        unsafe { std::alloc::dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
+        if self.adopted.is_none() {
+            // SAFETY: allocated in `new` with the same layout; nobody else owns it.
+            unsafe { std::alloc::dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
+        }
     }
 }
 
@@ -176,6 +187,10 @@ pub(crate) const fn is_in_heap(view: View) -> bool {
 pub(crate) const fn chunk_of(view: View) -> usize {
     (view >> 64) as u32 as usize
 }
+/// The view, where its value lies at the same place of another buffer.
+const fn renumbered(view: View, chunk: usize) -> View {
+    view & !((u32::MAX as View) << 64) | (chunk as View) << 64
+}
 #[inline]
 const fn offset_of(view: View) -> usize {
     (view >> 96) as u32 as usize
@@ -235,8 +250,10 @@ impl BlockHeap {
     pub fn buffers(&self) -> Vec<Buffer> {
         let buffer = |entry: &ChunkEntry| match &entry.chunk {
             None => Buffer::from(&[] as &[u8]),
-            // SAFETY: the chunk owns at least `used` bytes, which never change again, and the buffer keeps it alive.
-            Some(chunk) => unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) },
+            Some(chunk) => chunk.adopted.clone().unwrap_or_else(|| {
+                // SAFETY: the chunk owns at least `used` bytes, which never change again, and the buffer keeps it alive.
+                unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) }
+            }),
         };
         self.state.lock().chunks.iter().map(buffer).collect()
     }
@@ -332,21 +349,50 @@ impl HeapLatch<'_> {
         self.seal();
         let by_growth = self.heap.live_bytes().clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
         let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
-        let chunk = Arc::new(HeapChunk::new(capacity.max(at_least)));
-        self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
-        let entry = ChunkEntry { chunk: Some(chunk), used: 0, live: 0, condemned: false, owner: Owner::Nobody };
-        let index = match self.state.free.pop() {
-            Some(index) => {
-                self.state.chunks[index] = entry;
-                index
-            }
-            None => {
-                self.state.chunks.push(entry);
-                self.state.chunks.len() - 1
-            }
-        };
+        let index = self.put_chunk(HeapChunk::new(capacity.max(at_least)));
         self.state.tail = Some(index);
         index
+    }
+
+    /// Gives a chunk an index.
+    fn put_chunk(&mut self, chunk: HeapChunk) -> usize {
+        self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
+        let chunk = Some(Arc::new(chunk));
+        let entry = ChunkEntry { chunk, used: 0, live: 0, condemned: false, owner: Owner::Nobody };
+        if let Some(index) = self.state.free.pop() {
+            self.state.chunks[index] = entry;
+            return index;
+        }
+        self.state.chunks.push(entry);
+        self.state.chunks.len() - 1
+    }
+
+    /// Makes chunks of a column of the buffers that its `views` name, and gives the views the chunks' numbers. Nothing is copied. Short values' views, which
+    /// name nothing, stay as they are.
+    pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &mut [[u8; 16]]) {
+        let mut living = vec![0; buffers.len()];
+        let long = |view: &[u8; 16]| Some(View::from_le_bytes(*view)).filter(|view| is_in_heap(*view));
+        views.iter().filter_map(long).for_each(|view| living[chunk_of(view)] += view_len(view));
+        let mut adopt = |(buffer, &live): (&Buffer, &usize)| {
+            if live == 0 {
+                return usize::MAX;
+            }
+            let index = self.put_chunk(HeapChunk::adopt(buffer.clone()));
+            let entry = &mut self.state.chunks[index];
+            (entry.used, entry.live, entry.owner) = (buffer.len(), live, Owner::Column(column));
+            add(&self.heap.used, buffer.len());
+            add(&self.heap.live, live);
+            index
+        };
+        let numbers: Vec<usize> = buffers.iter().zip(&living).map(&mut adopt).collect();
+        if numbers.iter().enumerate().all(|(i, &number)| number == i || number == usize::MAX) {
+            return;
+        }
+        for bytes in views {
+            if let Some(view) = long(bytes) {
+                *bytes = renumbered(view, numbers[chunk_of(view)]).to_le_bytes();
+            }
+        }
     }
 
     /// Makes the next append start a chunk.

@@ -97,6 +97,59 @@ fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
 }
 
 #[test]
+fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
+    for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
+        let (storage, table) = open();
+        table.set_freeze_format(format);
+        let text = |i: u32| format!("a text that lies in the heap of its block: {}", i % 100);
+        let mut txn = storage.begin();
+        let row = |i: u32| [Value::Int64(i.into()), Value::Null];
+        let ids: Vec<RowId> = (0..2_000).map(|i| table.insert(&mut txn, &row(i)).unwrap()).collect();
+        for (i, &id) in ids.iter().enumerate().filter(|(i, _)| i % 3 > 0) {
+            table.update(&mut txn, id, &[ColumnId(1)], &[Value::Bytes(text(i as u32).as_bytes())]).unwrap();
+        }
+        txn.commit().unwrap();
+        let read = |i: usize| {
+            let (txn, mut row) = (storage.begin(), RowBuffer::default());
+            assert!(table.read(txn.snapshot(), ids[i], &[ColumnId(1)], &mut row).unwrap());
+            let text = text(i as u32);
+            row.value(0) == if i.is_multiple_of(3) { Value::Null } else { Value::Bytes(text.as_bytes()) }
+        };
+        let mut heap_bytes = Vec::new();
+        for round in 0..20 {
+            assert_eq!(storage.freeze_table(&table, Duration::from_secs(30)), (1, 1));
+            let frozen = table.block(BlockNo(0)).unwrap();
+            let lent = frozen.frozen().unwrap().arrays(table.schema())[1].to_data();
+            let lent = match format {
+                FreezeFormat::Dictionary => lent.child_data()[0].buffers()[1].clone(),
+                _ => lent.buffers()[1].clone(),
+            };
+            let mut txn = storage.begin();
+            table.update(&mut txn, ids[round], &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
+            txn.commit().unwrap();
+            let thawed = table.block(BlockNo(0)).unwrap();
+            let heap = thawed.hot().unwrap().heap().buffers();
+            assert!(heap.iter().any(|buffer| buffer.as_ptr() == lent.as_ptr()), "{format:?}: no copy");
+            assert!((0..ids.len()).all(read));
+            heap_bytes.push(thawed.hot().unwrap().heap().bytes());
+            table.verify();
+        }
+        assert_eq!(heap_bytes.first(), heap_bytes.last(), "{format:?}: nothing piles up");
+        // The chunks go with their last value, for the block; who was lent them keeps them.
+        let frozen = table.block(BlockNo(0)).unwrap().hot().unwrap().heap().buffers();
+        let mut txn = storage.begin();
+        for &id in &ids {
+            table.update(&mut txn, id, &[ColumnId(1)], &[Value::Null]).unwrap();
+        }
+        txn.commit().unwrap();
+        while table.metrics().heap_bytes > 0 {
+            storage.run_gc();
+        }
+        assert!(frozen.iter().any(|buffer| buffer.starts_with(b"a text that lies in the heap")));
+    }
+}
+
+#[test]
 fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
     let options = StorageOptions { freeze_after: None, gc_threads: 3, ..Default::default() };
     let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };

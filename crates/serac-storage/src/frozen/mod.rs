@@ -24,7 +24,7 @@ use crate::block::{Cell, HotBlock};
 use crate::block_memory::{BlockMemory, SPARE_PART, SparePages};
 use crate::data_file::DataFile;
 use crate::error::{Result, StorageError};
-use crate::heap::{INLINE_BYTES, View, view_len};
+use crate::heap::View;
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::{BlockLayout, bitmap_bytes};
 use crate::types::{ColumnType, PhysicalType, TableSchema};
@@ -222,23 +222,19 @@ impl FrozenBlock {
         block
     }
 
-    /// Copies what a column's views name into the heap of the new block, and makes the views name that.
+    /// Makes the new block's heap hold what a column's views name: the same memory, or, of a block that lies in a file, a copy of it.
     fn thaw_heap(&self, block: &HotBlock, id: ColumnId, views: &mut [[u8; 16]]) {
         let column = self.column(id);
-        let long = |view: &[u8; 16]| view_len(View::from_le_bytes(*view)) > INLINE_BYTES;
-        let holds = |slot: usize| {
-            self.is_present(Slot(slot as u32)) && column.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(slot))
+        if let Some(held) = held(self.presence.as_ref(), column.nulls.as_ref()) {
+            let empty = !&held;
+            empty.set_indices().for_each(|slot| views[slot] = [0; 16]);
+        }
+        let copied = |buffer: &Buffer| match self.source {
+            None => buffer.clone(),
+            Some(_) => Buffer::from_slice_ref(buffer.as_slice()),
         };
-        (0..views.len()).filter(|&slot| !holds(slot)).for_each(|slot| views[slot] = [0; 16]);
-        let slots: Vec<usize> = (0..views.len()).filter(|&slot| long(&views[slot])).collect();
-        let old: Vec<View> = slots.iter().map(|&slot| View::from_le_bytes(views[slot])).collect();
-        let total = old.iter().map(|&view| view_len(view)).sum();
-        let (mut at, values) = (slots.iter(), old.iter().map(|&view| Some(column.heap_value(view))));
-        let appended = block.heap().append_all(id, total, values, |view| {
-            let slot = *at.next().expect("a view for every value");
-            views[slot] = view.expect("a view for a value").to_le_bytes();
-        });
-        appended.expect("the values were in a block before");
+        let heap: Vec<Buffer> = column.heap().iter().map(copied).collect();
+        block.heap().latch().adopt(id, &heap, views);
     }
 
     /// Slots below which rows lie.
