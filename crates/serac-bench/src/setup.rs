@@ -136,8 +136,9 @@ pub fn thread_cpu_seconds() -> f64 {
     program + system
 }
 
-/// Bytes of this process in memory.
+/// Bytes of this process in memory that are its own: without pages of files, such as the program's code.
 pub fn resident_bytes() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+    let pages: Vec<f64> = statm.split_whitespace().filter_map(|pages| pages.parse().ok()).collect();
+    pages.get(1..3).map_or(0.0, |pages| (pages[0] - pages[1]) * 4096.0)
 }
