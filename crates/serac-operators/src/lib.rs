@@ -1,5 +1,8 @@
-//! Column-at-a-time operators over the columns of a block (column-store report). SQL scans filter with these kernels.
+//! Column-at-a-time operators over the columns of a block (column-store report). SQL scans filter and aggregate with these kernels.
 #![warn(missing_docs)]
 
+pub mod aggregate;
+pub mod arithmetic;
 pub mod key_set;
 pub mod select;
+mod simd;

@@ -13,7 +13,7 @@ use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{BitmapAggregation, BitmapCounts, KeyFilterPushdown};
+use crate::scan::{BitmapAggregation, BitmapCounts, BlockAggregation, KeyFilterPushdown};
 use crate::transactions::{Mark, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -227,6 +227,7 @@ impl Session {
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .with_physical_optimizer_rule(Arc::new(BitmapCounts))
+            .with_physical_optimizer_rule(Arc::new(BlockAggregation { memory_limit: db.memory_limit }))
             .with_physical_optimizer_rule(Arc::new(BitmapAggregation))
             .build();
         let ctx = SessionContext::new_with_state(state);

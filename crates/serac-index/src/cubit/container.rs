@@ -62,6 +62,10 @@ impl Words {
             self.words[b] |= high;
         }
     }
+    /// The bits, 64 slots to a word, up to the last that is set.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
     /// Makes the container of the bits that are set, if any, and clears them all.
     pub fn take(&mut self) -> Option<Container> {
         let container = Container::from_words(&self.words);

@@ -2,7 +2,8 @@
 //!
 //! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for which values of each index a row is taken. NOT is pushed down
 //! to the comparisons, where it means "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become one set of values
-//! first (BETWEEN: one range). A set that more than half of the rows have is computed as what it leaves out, and stays inverse as far as it can.
+//! first (BETWEEN: one range). A set that more than half of the rows have is computed as what it leaves out, and stays inverse as far as it can. Any other
+//! expression over one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
 //!
 //! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know exactly how many rows have the values; making
 //! a bitvector looks at that many at the most, a scan at all that are left.
@@ -10,15 +11,23 @@
 use super::conjunct::comparison_of;
 use super::lookup::exact;
 use super::value_set::ValueSet;
-use datafusion::common::ScalarValue;
+use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::create_physical_expr;
 use serac_engine::bitmap::BitmapReader;
-use serac_index::cubit::{Bitvector, Key};
+use serac_engine::values::array_of;
+use serac_index::cubit::container::Words;
+use serac_index::cubit::{Bitvector, Key, Predicate};
 use serac_operators::select::Comparison;
 use serac_storage::types::PhysicalType;
 use serac_storage::{BlockNo, Selection};
 use std::fmt;
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and an index to put a row into a bitvector: set so that the scans
@@ -28,6 +37,11 @@ const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
 /// And to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
+
+/// An expression is tried on the values of an index up to so many, …
+const MOST_TRIED_VALUES: u64 = 4_096;
+/// … if there are so many rows for each.
+const ROWS_PER_TRIED_VALUE: u64 = 16;
 
 /// How many keys of a join it is worth looking up in place of testing so many rows.
 pub(super) fn most_keys(rows: f64) -> usize {
@@ -46,17 +60,64 @@ enum Condition {
 /// The bitmap indexes of a table, in a snapshot.
 pub(super) type Indexes = Arc<[BitmapReader]>;
 
-/// An index's number by the column's name in the table.
-fn find_index(indexes: &Indexes, names: &[String], column: &Expr) -> Option<usize> {
-    let Expr::Column(column) = column else { return None };
-    indexes.iter().position(|index| names[index.index().definition.column] == column.name)
+/// A table as conditions are made for it.
+pub(super) struct Indexed<'a> {
+    pub(super) indexes: &'a Indexes,
+    /// The table's columns, by their numbers.
+    pub(super) schema: &'a Schema,
+}
+
+impl Indexed<'_> {
+    /// An index's number by the column's name in the table.
+    fn find(&self, column: &str) -> Option<usize> {
+        self.indexes.iter().position(|index| self.schema.field(index.index().definition.column).name() == column)
+    }
+}
+
+/// What an expression over one column says of each of these values.
+fn evaluated(expr: &Expr, column: &Field, values: ArrayRef) -> Option<BooleanArray> {
+    let schema = Arc::new(Schema::new(vec![column.clone().with_nullable(true)]));
+    let (of_columns, context) = (DFSchema::try_from(schema.clone()).ok()?, PhysicalPlanningContext::default());
+    let expr = create_physical_expr(expr, &of_columns, &ExecutionProps::new(), &context).ok()?;
+    let batch = RecordBatch::try_new(schema, vec![values]).ok()?;
+    // If it fails, the reason may be a value whose rows other conjuncts take away.
+    let outcome = expr.evaluate(&batch).ok()?.into_array(batch.num_rows()).ok()?;
+    outcome.as_boolean_opt().cloned()
 }
 
 impl Condition {
     /// The rows for which `expr` is true (`negated`: false); none if indexes do not know.
-    fn new(expr: &Expr, negated: bool, indexes: &Indexes, names: &[String]) -> Option<Self> {
-        let again = |expr, negated| Self::new(expr, negated, indexes, names);
-        let find = |column| find_index(indexes, names, column);
+    fn new(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
+        Self::by_comparison(expr, negated, table).or_else(|| Self::by_values(expr, negated, table))
+    }
+
+    /// An expression over one indexed column, tried on each of the column's values.
+    fn by_values(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
+        let columns = expr.column_refs();
+        let name = columns.iter().next().filter(|_| columns.len() == 1)?;
+        let at = table.find(&name.name)?;
+        let reader = &table.indexes[at];
+        let values = reader.index().entries.value_count();
+        if values > MOST_TRIED_VALUES || values * ROWS_PER_TRIED_VALUE > reader.row_count() {
+            return None;
+        }
+        // All that the snapshot sees, in order.
+        let keys = reader.counts(Predicate::Range(Bound::Unbounded, Bound::Unbounded)).into_iter().map(|(key, _)| key);
+        let keys: Vec<Key> = keys.collect();
+        let values: Vec<_> = keys.iter().map(|key| reader.index().value(key)).collect();
+        let field = table.schema.field(reader.index().definition.column);
+        let outcome = evaluated(expr, field, array_of(&values, reader.index().column_type))?;
+        let taken = outcome.iter().map(|holds| holds.is_some_and(|holds| holds != negated));
+        Some(Self::Values(at, ValueSet::of_all(keys.into_iter().zip(taken))))
+    }
+
+    fn by_comparison(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
+        let indexes = table.indexes;
+        let again = |expr, negated| Self::new(expr, negated, table);
+        let find = |column: &Expr| match column {
+            Expr::Column(column) => table.find(&column.name),
+            _ => None,
+        };
         let key = |index: usize, constant: &Expr| -> Option<Key> {
             let Expr::Literal(value, _) = constant else { return None };
             let index = indexes[index].index();
@@ -149,7 +210,7 @@ impl Condition {
         match self {
             Self::Values(index, set) => {
                 let index = &indexes[*index];
-                if set.count(index) * 2 > total {
+                if inverse(set, index, total) {
                     Rows::Except(set.complement().rows(index))
                 } else {
                     Rows::Only(set.rows(index))
@@ -168,17 +229,30 @@ impl Condition {
         }
     }
 
-    fn describe(&self, indexes: &Indexes) -> String {
+    fn describe(&self, indexes: &Indexes, total: u64) -> String {
         let list = |parts: &[Self], word: &str| -> String {
-            let parts: Vec<String> = parts.iter().map(|part| part.describe(indexes)).collect();
+            let parts: Vec<String> = parts.iter().map(|part| part.describe(indexes, total)).collect();
             format!("({})", parts.join(word))
         };
         match self {
-            Self::Values(index, set) => format!("{}: {set}", indexes[*index].index().definition.name),
+            Self::Values(index, set) => {
+                let index = &indexes[*index];
+                let name = &index.index().definition.name;
+                if inverse(set, index, total) {
+                    format!("NOT ({name}: {})", set.complement().describe(index))
+                } else {
+                    format!("{name}: {}", set.describe(index))
+                }
+            }
             Self::All(parts) => list(parts, " AND "),
             Self::Any(parts) => list(parts, " OR "),
         }
     }
+}
+
+/// Whether fewer rows have the values that are not in the set.
+fn inverse(set: &ValueSet, index: &BitmapReader, total: u64) -> bool {
+    set.count(index) * 2 > total
 }
 
 /// The parts, those on the same index combined.
@@ -263,6 +337,27 @@ impl Rows {
         }
         Selection::Positions(slots)
     }
+    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of them.
+    pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
+        let (rows, container) = match self {
+            Self::Only(rows) => (true, rows.block(no)?),
+            Self::Except(rows) => (false, rows.block(no)?),
+        };
+        if (container.cardinality() * 2 > all) != rows {
+            return None;
+        }
+        let mut words = Words::default();
+        container.or_into(&mut words);
+        let mut bits = words.words().to_vec();
+        bits.resize((all as usize).div_ceil(64), 0);
+        if !rows {
+            bits.iter_mut().for_each(|word| *word = !*word);
+            if !all.is_multiple_of(64) {
+                bits[all as usize / 64] &= (1 << (all % 64)) - 1;
+            }
+        }
+        Some(bits)
+    }
     /// Those of the slots of a block.
     pub(super) fn narrow(&self, no: BlockNo, slots: &[u32]) -> Selection {
         let (rows, container) = match self {
@@ -295,18 +390,22 @@ pub(super) struct BitmapFilter {
 
 impl BitmapFilter {
     /// The filter for those conjuncts of `filters` that indexes answer at less cost than a scan, and the other conjuncts.
-    pub(super) fn find(indexes: &Indexes, names: &[String], filters: &[Expr]) -> Option<(Self, Vec<Expr>)> {
+    pub(super) fn find(table: &Indexed<'_>, filters: &[Expr]) -> Option<(Self, Vec<Expr>)> {
         /// Conjuncts that become one condition.
         struct Part {
             condition: Condition,
             conjuncts: Vec<usize>,
             scan_ns: f64,
         }
+        let indexes = table.indexes;
         let conjuncts: Vec<&Expr> = filters.iter().flat_map(split_conjunction).collect();
         let mut parts: Vec<Part> = Vec::new();
         for (i, conjunct) in conjuncts.iter().enumerate() {
-            let Some(condition) = Condition::new(conjunct, false, indexes, names) else { continue };
-            let scan_ns = condition.scan_ns(indexes);
+            let found = match Condition::by_comparison(conjunct, false, table) {
+                Some(condition) => Some((condition.scan_ns(indexes), condition)),
+                None => Condition::by_values(conjunct, false, table).map(|condition| (EXPRESSION_NS, condition)),
+            };
+            let Some((scan_ns, condition)) = found else { continue };
             let same = parts.iter_mut().find(|part| match (&part.condition, &condition) {
                 (Condition::Values(a, _), Condition::Values(b, _)) => a == b,
                 _ => false,
@@ -380,7 +479,7 @@ impl fmt::Display for BitmapFilter {
         write!(
             f,
             "{}, about {} of {} rows",
-            self.condition.describe(&self.indexes),
+            self.condition.describe(&self.indexes, self.total),
             self.estimated_rows.ceil(),
             self.total
         )

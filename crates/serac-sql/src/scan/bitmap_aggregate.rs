@@ -1,12 +1,13 @@
 //! `CubitAggregateExec`: GROUP BY on indexed columns with few values (the CUBIT paper, §F).
 //!
-//! The groups' columns are neither read nor hashed. Which group a row belongs to is in the bitvectors of the columns' values: block by block they are
+//! For aggregates that [`super::block_aggregate`] does not have. The groups' columns are neither read nor hashed. Which group a row belongs to is in the bitvectors of the columns' values: block by block they are
 //! written into an array of group numbers by slot, and DataFusion's accumulators take the arguments with the numbers of their rows. Below stands the scan
 //! with the columns that the arguments need and the row ids.
 //!
 //! [`BitmapAggregation`] puts it in the place of an aggregation's first (or only) step, where the rows are not so few that reading is cheaper.
 
 use super::exec::SeracScanExec;
+use super::group_columns::{BlockGroups, GroupColumn, indexes_of};
 use super::plan::{properties, replace_nodes};
 use super::provider::ROW_ID_COLUMN;
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -30,24 +31,14 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::TryStreamExt;
 use serac_engine::bitmap::BitmapReader;
-use serac_engine::values::array_of;
-use serac_index::cubit::{Bitvector, Key, Predicate};
-use serac_storage::{BlockNo, RowId};
+use serac_storage::RowId;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 /// Combinations of values at the most.
 const MOST_GROUPS: u64 = 1_024;
 /// Group numbers are written for whole blocks: at least one row in so many must be wanted.
 const MOST_ROWS_PER_WANTED: f64 = 8.0;
-
-/// The values of a column that groups rows, with their bitvectors.
-#[derive(Debug)]
-struct GroupColumn {
-    keys: Vec<Key>,
-    vectors: Vec<Bitvector>,
-}
 
 /// Aggregates by groups of indexed columns; see the module.
 #[derive(Debug)]
@@ -64,39 +55,6 @@ pub struct CubitAggregateExec {
     columns: Arc<OnceLock<Vec<GroupColumn>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-/// Group numbers of the rows of a block, by slot.
-#[derive(Default)]
-struct BlockGroups {
-    block: Option<BlockNo>,
-    numbers: Vec<u32>,
-}
-
-impl BlockGroups {
-    fn load(&mut self, block: BlockNo, columns: &[GroupColumn]) {
-        if self.block == Some(block) {
-            return;
-        }
-        self.block = Some(block);
-        self.numbers.clear();
-        let mut stride = 1;
-        for column in columns {
-            for (value, vector) in column.vectors.iter().enumerate() {
-                let Some(container) = vector.block(block) else { continue };
-                let add = value as u32 * stride;
-                // The first column sees every slot that has a row.
-                container.for_each(|slot| {
-                    let slot = usize::from(slot);
-                    if slot >= self.numbers.len() {
-                        self.numbers.resize(slot + 1, 0);
-                    }
-                    self.numbers[slot] += add;
-                });
-            }
-            stride *= column.vectors.len() as u32;
-        }
-    }
 }
 
 /// What one partition has found so far.
@@ -122,7 +80,7 @@ impl Aggregating {
         for &id in ids.values() {
             let row = RowId::from_u64(id);
             self.block.load(row.block(), columns);
-            let number = self.block.numbers[row.slot().0 as usize] as usize;
+            let number = self.block.number(row.slot()) as usize;
             self.met[number] = true;
             self.numbers.push(number);
         }
@@ -138,15 +96,8 @@ impl Aggregating {
         if !self.met.contains(&true) {
             return Ok(RecordBatch::new_empty(schema));
         }
-        let mut arrays = Vec::new();
-        let mut stride = 1;
-        for (group, column) in groups.iter().zip(self.columns()) {
-            let values: Vec<_> = column.keys.iter().map(|key| group.index().value(key)).collect();
-            let of_groups: Vec<_> =
-                (0..self.met.len()).map(|number| values[number / stride % values.len()].clone()).collect();
-            arrays.push(array_of(&of_groups, group.index().column_type));
-            stride *= values.len();
-        }
+        let all: Vec<usize> = (0..self.met.len()).collect();
+        let mut arrays = GroupColumn::values(self.columns(), groups, &all);
         for accumulator in &mut self.accumulators {
             if partial {
                 arrays.extend(accumulator.state(EmitTo::All)?);
@@ -159,18 +110,6 @@ impl Aggregating {
         let options = RecordBatchOptions::new().with_row_count(Some(met.true_count()));
         let kept = arrays.iter().map(|array| filter(array, &met));
         Ok(RecordBatch::try_new_with_options(schema, kept.collect::<std::result::Result<_, _>>()?, &options)?)
-    }
-}
-
-impl CubitAggregateExec {
-    fn group_columns(groups: &[BitmapReader]) -> Vec<GroupColumn> {
-        let all = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
-        let column = |group: &BitmapReader| {
-            let keys: Vec<Key> = group.counts(all).into_iter().map(|(key, _)| key).collect();
-            let vectors = keys.iter().map(|key| group.query(Predicate::Equals(key))).collect();
-            GroupColumn { keys, vectors }
-        };
-        groups.iter().map(column).collect()
     }
 }
 
@@ -231,8 +170,8 @@ impl ExecutionPlan for CubitAggregateExec {
         let mut input = self.input.execute(partition, context)?;
         let of_batch = schema.clone();
         let batch = futures::stream::once(async move {
-            let columns = aggregating.columns.get_or_init(|| Self::group_columns(&groups));
-            aggregating.met = vec![false; columns.iter().map(|column| column.keys.len()).product()];
+            let columns = aggregating.columns.get_or_init(|| GroupColumn::of_all(&groups));
+            aggregating.met = vec![false; GroupColumn::combinations(columns)];
             while let Some(batch) = input.try_next().await? {
                 let _timer = baseline.elapsed_compute().timer();
                 aggregating.add(&batch)?;
@@ -313,17 +252,7 @@ fn aggregated(aggregate: &AggregateExec) -> Result<Option<CubitAggregateExec>> {
     {
         return Ok(None);
     }
-    let index_of = |expr: &Arc<dyn PhysicalExpr>| -> Option<BitmapReader> {
-        let mut at = expr.downcast_ref::<Column>()?.index();
-        if let Some(projection) = projection {
-            at = projection.expr()[at].expr.downcast_ref::<Column>()?.index();
-        }
-        let column = scan.column_of(at)?;
-        scan.indexes().iter().find(|index| index.index().definition.column == column).cloned()
-    };
-    let Some(groups) = by.expr().iter().map(|(expr, _)| index_of(expr)).collect::<Option<Vec<_>>>() else {
-        return Ok(None);
-    };
+    let Some(groups) = indexes_of(by, projection, scan) else { return Ok(None) };
     let combinations = groups.iter().map(|group| group.index().entries.value_count().max(1));
     let combinations = combinations.fold(1u64, u64::saturating_mul);
     if combinations > MOST_GROUPS || scan.estimated_rows() * MOST_ROWS_PER_WANTED < groups[0].row_count() as f64 {

@@ -3,18 +3,22 @@
 //! Partitions share one cursor over the block numbers, so that threads balance by themselves. With a [`BitmapFilter`] it is the CUBIT scan: it looks
 //! only at rows that the filter names.
 
+mod blocks;
+
+pub(super) use blocks::{BlockRows, BlockScan};
+
 use super::bitmap::{BitmapFilter, Indexes, Rows, most_keys};
 use super::conjunct::Conjunct;
 use super::key_filter::KeyFilter;
 use super::plan::properties;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use datafusion::arrow::compute::{BatchCoalescer, take};
+use blocks::filter_block;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::BatchCoalescer;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ColumnStatistics, Result, Statistics};
-use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -22,7 +26,7 @@ use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_r
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -31,17 +35,13 @@ use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
 use serac_index::cubit::{Key, Predicate};
-use serac_storage::{
-    BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection, Snapshot, Value,
-};
+use serac_storage::{BlockNo, Snapshot, Value};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 /// Blocks looked at without output before the task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
-/// Blocks after which the conjuncts are put in order anew.
-const BLOCKS_PER_ORDER: u32 = 8;
 /// Rows named by bitmap indexes for which another partition is worth its while.
 const ROWS_PER_PARTITION: usize = 16_384;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
@@ -159,6 +159,17 @@ impl SeracScanExec {
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {
         self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
     }
+    /// Blocks are dealt out to so many threads.
+    pub(super) fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+    /// Whether rows without a partner in a join are left out.
+    pub(super) fn has_key_filters(&self) -> bool {
+        !self.key_filters.is_empty()
+    }
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
     pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.filters
     }
@@ -251,159 +262,18 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
     Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
 }
 
-/// Columns already read, for the rows of the current selection.
-type Loaded = Vec<((usize, ColumnForm), ArrayRef)>;
-
-fn load(reader: &mut BlockReader<'_>, column: (usize, ColumnForm), selection: &Selection) -> Result<ArrayRef> {
-    let column = ScanColumn { id: ColumnId(column.0 as u16), form: column.1 };
-    let mut arrays = reader.columns(&[column], selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
-    Ok(arrays.remove(0))
-}
-
-/// Columns, from those that are loaded already if they are there.
-fn load_all(
-    reader: &mut BlockReader<'_>,
-    columns: &[(usize, ColumnForm)],
-    selection: &Selection,
-    loaded: &mut Loaded,
-) -> Result<Vec<ArrayRef>> {
-    let mut arrays = Vec::with_capacity(columns.len());
-    for &column in columns {
-        let array = match loaded.iter().find(|(known, _)| *known == column) {
-            Some((_, array)) => array.clone(),
-            None => {
-                let array = load(reader, column, selection)?;
-                loaded.push((column, array.clone()));
-                array
-            }
-        };
-        arrays.push(array);
-    }
-    Ok(arrays)
-}
-
-/// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on the way.
-fn filter_block(
-    reader: &mut BlockReader<'_>,
-    mut selection: Selection,
-    conjuncts: &mut [Conjunct],
-) -> Result<(Selection, Loaded)> {
-    let mut loaded: Loaded = Vec::new();
-    for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
-        let positions = match conjunct.select_by_words(reader, &selection) {
-            Some(positions) => positions,
-            None => {
-                let arrays = load_all(reader, &conjunct.columns, &selection, &mut loaded)?;
-                conjunct.select(arrays, selection.len())?
-            }
-        };
-        let Some(positions) = positions else { continue };
-        if positions.is_empty() {
-            return Ok((Selection::All(0), Vec::new()));
-        }
-        let indices = UInt32Array::from(positions);
-        for (_, array) in &mut loaded {
-            *array = take(array, &indices, None)?;
-        }
-        selection = selection.narrow(indices.values());
-    }
-    Ok((selection, loaded))
-}
-
 struct ScanStream {
-    scan: SeracScanExec,
-    conjuncts: Vec<Conjunct>,
+    blocks: BlockScan,
     schema: SchemaRef,
     coalescer: BatchCoalescer,
     /// Batches of so many rows are not copied into others.
     uncopied_rows: usize,
     remaining: usize,
     finished: bool,
-    blocks_read: u32,
     baseline: BaselineMetrics,
-    blocks_skipped: Count,
-    blocks_frozen: Count,
-    blocks_bulk: Count,
-    blocks_patched: Count,
-    rows_patched: Count,
-    bitmap_rows: Count,
-    joined_rows: Count,
 }
 
 impl ScanStream {
-    /// The rows of one block.
-    fn read(&mut self, no: BlockNo) -> Result<Option<RecordBatch>> {
-        let scan = &self.scan;
-        let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows());
-        let joined = scan.joined();
-        if [named, joined].into_iter().flatten().any(|rows| rows.skips(no)) {
-            self.blocks_skipped.add(1);
-            return Ok(None);
-        }
-        let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
-        let excludes =
-            |conjunct: &Conjunct| conjunct.excludes(|column| reader.zone(column)) || conjunct.finds_no_word(&reader);
-        if self.conjuncts.iter().any(excludes) {
-            self.blocks_skipped.add(1);
-            return Ok(None);
-        }
-        let mut selection = reader.visible().clone();
-        if let Some(rows) = named {
-            selection = rows.select(no, &selection);
-            self.bitmap_rows.add(selection.len());
-        }
-        if let Some(rows) = joined {
-            selection = match &selection {
-                Selection::Positions(slots) if named.is_some() => rows.narrow(no, slots),
-                // All that is visible: no slot has to be looked up.
-                all => rows.select(no, all),
-            };
-            self.joined_rows.add(selection.len());
-        }
-        if selection.is_empty() {
-            return Ok(None);
-        }
-        let (selection, loaded) = filter_block(&mut reader, selection, &mut self.conjuncts)?;
-        let mut batch = None;
-        if !selection.is_empty() {
-            let missing: Vec<usize> = scan
-                .projection
-                .iter()
-                .copied()
-                .filter(|&c| !scan.is_row_id(c) && loaded.iter().all(|(known, _)| *known != (c, ColumnForm::Arrow)))
-                .collect();
-            let wanted: Vec<ScanColumn> = missing.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect();
-            let arrays = reader.columns(&wanted, &selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
-            let columns = scan
-                .projection
-                .iter()
-                .map(|&c| {
-                    if scan.is_row_id(c) {
-                        return Arc::new(reader.row_ids(&selection)) as ArrayRef;
-                    }
-                    match missing.iter().position(|&m| m == c) {
-                        Some(at) => arrays[at].clone(),
-                        None => {
-                            let known = loaded.iter().find(|(known, _)| *known == (c, ColumnForm::Arrow));
-                            known.expect("not missing").1.clone()
-                        }
-                    }
-                })
-                .collect();
-            let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-            batch = Some(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?);
-        }
-        let stats = reader.stats();
-        match stats {
-            BlockReadStats { frozen: true, .. } => &self.blocks_frozen,
-            BlockReadStats { bulk: true, .. } => &self.blocks_bulk,
-            _ => &self.blocks_patched,
-        }
-        .add(1);
-        self.rows_patched.add(stats.rows_patched as usize);
-        Ok(batch)
-    }
-
     /// The next batch of output, if there is one within this turn.
     fn turn(&mut self) -> Result<Option<RecordBatch>> {
         for _ in 0..BLOCKS_PER_TURN {
@@ -413,19 +283,13 @@ impl ScanStream {
             if self.finished {
                 return Ok(None);
             }
-            // Relaxed: block numbers need only be handed out once.
-            let no = self.scan.next_block.fetch_add(1, Ordering::Relaxed);
-            if no >= self.scan.table.data.block_count() || self.remaining == 0 {
+            let next = if self.remaining == 0 { None } else { self.blocks.next() };
+            let Some(no) = next else {
                 self.finished = true;
                 self.coalescer.finish_buffered_batch()?;
                 continue;
-            }
-            self.blocks_read += 1;
-            if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
-                // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
-                self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
-            }
-            if let Some(mut batch) = self.read(BlockNo(no))? {
+            };
+            if let Some(mut batch) = self.blocks.batch(no, &self.schema)? {
                 if batch.num_rows() > self.remaining {
                     batch = batch.slice(0, self.remaining);
                 }
@@ -460,7 +324,7 @@ impl DisplayAs for SeracScanExec {
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
         }
-        Ok(())
+        write!(f, ", estimated_rows={}", self.estimated_rows)
     }
 }
 
@@ -493,24 +357,14 @@ impl ExecutionPlan for SeracScanExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
-        let counter = |name: &'static str| MetricBuilder::new(&self.metrics).counter(name, partition);
         let stream = ScanStream {
-            conjuncts: self.conjuncts()?,
+            blocks: BlockScan::new(self, partition)?,
             schema: schema.clone(),
             coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size()),
             uncopied_rows: context.session_config().batch_size() / 8,
             remaining: self.limit.unwrap_or(usize::MAX),
             finished: false,
-            blocks_read: 0,
             baseline: BaselineMetrics::new(&self.metrics, partition),
-            blocks_skipped: counter("blocks_skipped"),
-            blocks_frozen: counter("blocks_frozen"),
-            blocks_bulk: counter("blocks_bulk"),
-            blocks_patched: counter("blocks_patched"),
-            rows_patched: counter("rows_patched"),
-            bitmap_rows: counter("bitmap_rows"),
-            joined_rows: counter("joined_rows"),
-            scan: self.clone(),
         };
         let batches = futures::stream::try_unfold(stream, |mut stream| async move {
             loop {

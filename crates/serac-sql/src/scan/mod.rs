@@ -2,13 +2,16 @@
 //!
 //! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that the conjuncts before it left, and the
 //! output columns are read last, for the surviving rows only (late materialisation). A filter that names keys of an index is a lookup instead, and what bitmap
-//! indexes know of a filter is not tested at all: the scan begins with the rows that they name (the CUBIT scan).
+//! indexes know of a filter is not tested at all: the scan begins with the rows that they name (the CUBIT scan). Aggregations that can do without batches take
+//! the blocks' columns as they are (`block_aggregate`).
 
 mod bitmap;
 mod bitmap_aggregate;
 mod bitmap_count;
+mod block_aggregate;
 mod conjunct;
 mod exec;
+mod group_columns;
 mod key_filter;
 mod lookup;
 mod plan;
@@ -18,6 +21,7 @@ mod words;
 
 pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
 pub use bitmap_count::{BitmapCounts, CubitCountExec};
+pub use block_aggregate::{BlockAggregateExec, BlockAggregation};
 pub use exec::SeracScanExec;
 pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;

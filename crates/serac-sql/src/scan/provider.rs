@@ -1,6 +1,6 @@
 //! A table of the catalog, in a snapshot, as a DataFusion `TableProvider`.
 
-use super::bitmap::{BitmapFilter, Indexes};
+use super::bitmap::{BitmapFilter, Indexed, Indexes};
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
 use super::lookup::{KeyLookup, SeracLookupExec};
 use async_trait::async_trait;
@@ -37,8 +37,19 @@ pub struct SeracTable {
     constraints: Constraints,
     /// The table's bitmap indexes, as far as they may be asked.
     indexes: Indexes,
-    /// Rows that filters leave, by the filters' text: planning asks again and again.
-    estimates: Mutex<HashMap<String, f64>>,
+    /// What is known of filters: planning asks again and again.
+    planned: Mutex<HashMap<Vec<Expr>, Planned>>,
+}
+
+/// What is known of some filters before they run.
+#[derive(Clone, Debug)]
+struct Planned {
+    /// What bitmap indexes answer of them.
+    bitmap: Option<Arc<BitmapFilter>>,
+    /// The conjuncts that are left.
+    others: Vec<Expr>,
+    /// About how many rows they leave.
+    rows: f64,
 }
 
 impl SeracTable {
@@ -71,7 +82,7 @@ impl SeracTable {
             schema,
             constraints: Constraints::new_unverified(constraints),
             indexes,
-            estimates: Mutex::default(),
+            planned: Mutex::default(),
         }
     }
 }
@@ -92,25 +103,33 @@ impl SeracTable {
         Ok(conjuncts)
     }
 
-    /// About how many rows `filters` leave: they are tried on a few blocks.
+    /// About how many rows `filters` leave.
     pub(crate) fn estimated_rows(&self, filters: &[Expr]) -> f64 {
+        match KeyLookup::find(&self.table, filters) {
+            Some(lookup) => lookup.candidates() as f64,
+            None => self.planned(filters).rows,
+        }
+    }
+
+    /// What bitmap indexes answer of `filters`; the rest is tried on a few blocks.
+    fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {
-            return all;
+            return Planned { bitmap: None, others: Vec::new(), rows: all };
         }
-        let key = filters.iter().map(ToString::to_string).collect::<Vec<_>>().join(" AND ");
-        if let Some(known) = self.estimates.lock().get(&key) {
-            return *known;
+        let filters = unnormalize_cols(filters.iter().cloned());
+        if let Some(known) = self.planned.lock().get(&filters) {
+            return known.clone();
         }
-        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
-            return lookup.candidates() as f64;
-        }
-        let bitmap = self.bitmap_filter(filters);
-        let filters = bitmap.as_ref().map_or(filters, |(_, others)| &others[..]);
+        let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema };
+        let (bitmap, others) = match BitmapFilter::find(&indexed, &filters) {
+            Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
+            None => (None, filters.clone()),
+        };
         let context = PhysicalPlanningContext::default();
         let physical =
             |filter: Expr, schema: &DFSchema| create_physical_expr(&filter, schema, &ExecutionProps::new(), &context);
-        let share = self.conjuncts(filters, physical).and_then(|conjuncts| {
+        let share = self.conjuncts(&others, physical).and_then(|conjuncts| {
             if conjuncts.is_empty() {
                 return Ok(1.0);
             }
@@ -118,19 +137,10 @@ impl SeracTable {
             sampled_share(&self.table, &self.snapshot, &mut conjuncts)
         });
         // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
-        let named = bitmap.as_ref().map_or(all, |(bitmap, _)| bitmap.estimated_rows());
-        let rows = named * share.unwrap_or(1.0);
-        self.estimates.lock().insert(key, rows);
-        rows
-    }
-
-    /// What bitmap indexes answer of `filters`, and the conjuncts that are left.
-    fn bitmap_filter(&self, filters: &[Expr]) -> Option<(BitmapFilter, Vec<Expr>)> {
-        if self.indexes.is_empty() {
-            return None;
-        }
-        let names: Vec<String> = self.table.definition.columns.iter().map(|c| c.name.clone()).collect();
-        BitmapFilter::find(&self.indexes, &names, filters)
+        let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
+        let planned = Planned { bitmap, others, rows };
+        self.planned.lock().insert(filters, planned.clone());
+        planned
     }
 
     /// How many different values a column has among how many rows; none where it is not known.
@@ -183,11 +193,7 @@ impl TableProvider for SeracTable {
             let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
             return Ok(Arc::new(lookup));
         }
-        let estimated_rows = self.estimated_rows(filters);
-        let (bitmap, others) = match self.bitmap_filter(filters) {
-            Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
-            None => (None, filters.to_vec()),
-        };
+        let Planned { bitmap, others, rows } = self.planned(filters);
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
             self.snapshot.clone(),
@@ -196,7 +202,7 @@ impl TableProvider for SeracTable {
             self.full_schema.clone(),
             projection,
             self.conjuncts(&others, physical)?,
-            estimated_rows,
+            rows,
             limit,
             state.config().target_partitions(),
         )?))

@@ -3,7 +3,6 @@
 use serac_engine::bitmap::BitmapReader;
 use serac_index::cubit::{Bitvector, Key, Predicate};
 use serac_operators::select::Comparison;
-use std::fmt;
 use std::ops::Bound;
 
 /// A place between keys: before (false) or behind (true) one.
@@ -47,6 +46,24 @@ impl ValueSet {
         keys.dedup();
         let point = |key: Key| (Cut::At(key.clone(), false), Cut::At(key, true));
         Self { intervals: keys.into_iter().map(point).collect(), null: false }
+    }
+    /// Of all values that there are, ascending (NULL last), those that are taken. Neighbours become one interval.
+    pub(super) fn of_all(values: impl IntoIterator<Item = (Key, bool)>) -> Self {
+        let (mut intervals, mut null): (Vec<(Cut, Cut)>, _) = (Vec::new(), false);
+        let mut neighbour = false;
+        for (key, taken) in values {
+            if key == Key::null() {
+                null = taken;
+                continue;
+            }
+            match intervals.last_mut().filter(|_| neighbour && taken) {
+                Some(last) => last.1 = Cut::At(key, true),
+                None if taken => intervals.push((Cut::At(key.clone(), false), Cut::At(key, true))),
+                None => {}
+            }
+            neighbour = taken;
+        }
+        Self { intervals, null }
     }
     /// The values that compare so with `key`.
     pub(super) fn compared(comparison: Comparison, key: Key) -> Self {
@@ -152,14 +169,26 @@ impl ValueSet {
     }
 }
 
-impl fmt::Display for ValueSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ValueSet {
+    /// The set for a person, with how many values (bitvectors) of the index lie in its ranges.
+    pub(super) fn describe(&self, index: &BitmapReader) -> String {
         let Parts { points, ranges, unbounded } = self.parts();
-        let (values, ranges) = (points.len() - usize::from(self.null), ranges.len() + usize::from(unbounded));
-        let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
-        let parts = [counted(values, "value"), counted(ranges, "range"), self.null.then(|| "NULL".into())];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { f.write_str("nothing") } else { f.write_str(&parts.join(" + ")) }
+        let (single, several) = (points.len() - usize::from(self.null), ranges.len() + usize::from(unbounded));
+        let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let mut parts = Vec::new();
+        if single > 0 {
+            parts.push(counted(single, "value"));
+        }
+        if several > 0 {
+            let ranges = Self { intervals: self.intervals.clone(), null: false };
+            let mut all = 0;
+            ranges.for_each_predicate(|predicate| all += index.counts(predicate).len());
+            parts.push(format!("{} of {}", counted(several, "range"), counted(all.saturating_sub(single), "value")));
+        }
+        if self.null {
+            parts.push("NULL".into());
+        }
+        if parts.is_empty() { "nothing".into() } else { parts.join(" + ") }
     }
 }
 
@@ -228,6 +257,13 @@ mod tests {
                 prop_assert_eq!(&members(&set), &expected);
             }
             prop_assert_eq!(members(&ValueSet::of(vec![key(3), key(1), key(3)])), BTreeSet::from([1, 3]));
+        }
+
+        #[test]
+        fn what_is_taken_of_all_values(taken in prop::collection::vec(any::<bool>(), 11)) {
+            let of = |n: usize| if n == 10 { Key::null() } else { key(n as u8) };
+            let set = ValueSet::of_all((0..11).map(|n| (of(n), taken[n])));
+            prop_assert_eq!(members(&set), (0..11u8).filter(|&n| taken[n as usize]).collect());
         }
     }
 }

@@ -10,14 +10,14 @@ use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-async fn text(session: &mut Session, sql: &str) -> String {
+pub(crate) async fn text(session: &mut Session, sql: &str) -> String {
     match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
         Some(StatementResult::Rows { batches, .. }) => pretty_format_batches(&batches).unwrap().to_string(),
         other => panic!("{other:?}"),
     }
 }
 
-fn open() -> SqlDatabase {
+pub(crate) fn open() -> SqlDatabase {
     let options = SqlOptions { threads: Some(2), ..SqlOptions::default() };
     SqlDatabase::new(Database::in_memory().unwrap(), &options).unwrap()
 }
@@ -55,7 +55,21 @@ fn filter(rng: &mut StdRng, values: i64, depth: u32) -> String {
     }
     let column = &COLUMNS[rng.random_range(0..COLUMNS.len())];
     let name = column.name;
-    match rng.random_range(0..8) {
+    match rng.random_range(0..9) {
+        8 => {
+            let n = rng.random_range(0..values);
+            let any = [
+                format!("t LIKE '%{n}%'"),
+                format!("t NOT LIKE '%{n}'"),
+                format!("coalesce(s, {n}) = {n}"),
+                format!("i % 3 = {}", n % 3),
+                format!("extract(day FROM d) < {}", n % 31),
+                format!("length(t || 'x') BETWEEN 20 AND {}", 25 + n % 5),
+                format!("(n * 2 > {n}) IS NOT TRUE"),
+                format!("CASE WHEN b THEN s ELSE {n} END > 2"),
+            ];
+            any[rng.random_range(0..any.len())].clone()
+        }
         0 => format!("{name} IS NULL"),
         1 => format!("{name} IS NOT NULL"),
         2 if name == "b" => "b".into(),
@@ -223,14 +237,19 @@ async fn plans_say_what_the_indexes_do() {
         (
             "SELECT x FROM t WHERE d BETWEEN '2020-01-11' AND '2020-01-20' AND c IN (1, 2) AND x % 2 = 0",
             "CubitScanExec: table=t, columns=[x]",
-            "t_d: 1 range, about 1000 of 100000 rows",
+            "t_d: 1 range of 10 values, about 1000 of 100000 rows",
         ),
         (
             "SELECT x FROM t WHERE d BETWEEN '2020-01-11' AND '2022-09-20' AND c = 4",
             "CubitScanExec: table=t, columns=[x]",
-            "(t_c: 1 value AND t_d: 1 range)",
+            "(t_c: 1 value AND NOT (t_d: 2 ranges of 17 values + NULL))",
         ),
-        ("SELECT count(*) FROM t WHERE c <> 3 OR d IS NULL", "CubitCountExec: table=t", "(t_c: 2 ranges OR t_d: NULL)"),
+        ("SELECT count(*) FROM t WHERE c <> 3 OR d IS NULL", "CubitCountExec: table=t", "(NOT (t_c: 1 value + NULL) OR t_d: NULL)"),
+        (
+            "SELECT x FROM t WHERE extract(month FROM d) = 2 AND c % 5 = 2",
+            "CubitScanExec: table=t, columns=[x]",
+            "(t_d: 3 ranges of 85 values AND t_c: 2 values)",
+        ),
         (
             "SELECT c, count(*) FROM t WHERE d < '2020-01-11' GROUP BY c",
             "CubitCountExec: table=t, by=t_c",

@@ -1,5 +1,6 @@
 //! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links DataFusion takes long to build.
 
+mod aggregates;
 mod bitmap_queries;
 mod ddl_beside_writers;
 mod errors;

@@ -1,0 +1,299 @@
+//! Where an aggregation is computed on blocks.
+
+use super::super::exec::SeracScanExec;
+use super::super::group_columns::{column_of, indexes_of};
+use super::super::plan::replace_nodes;
+use super::program::{Compiled, Source};
+use super::worker::MASKED_GROUPS;
+use super::{BlockAggregateExec, Grouping, Output, Plan};
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, InputOrderMode, Partitioning};
+use serac_engine::Table;
+use serac_operators::aggregate::States;
+use serac_storage::{BlockNo, ColumnId, ScanColumn, Snapshot};
+use std::sync::Arc;
+
+/// Combinations of indexed values at the most.
+const MOST_COMBINATIONS: u64 = 1_024;
+/// Group numbers by slot are written for whole blocks: at least one row in so many must be wanted.
+const MOST_ROWS_PER_WANTED: f64 = 8.0;
+/// A range of keys may always have so many numbers, …
+const SMALL_RANGE: u64 = 65_536;
+/// … so many for each row that is expected, …
+const NUMBERS_PER_ROW: f64 = 8.0;
+/// … and never more than these.
+const LARGEST_RANGE: u64 = 1 << 26;
+/// Where joins decide which rows come, and so nobody knows how few, no more than these.
+const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
+/// Blocks that are looked at to find a column's range.
+const SAMPLED_BLOCKS: u32 = 8;
+
+/// Computes aggregations over scans block by block, where all aggregates are of numbers that it knows; see the module.
+#[derive(Debug, Default)]
+pub struct BlockAggregation {
+    /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a small part of it.
+    pub memory_limit: Option<usize>,
+}
+
+impl PhysicalOptimizerRule for BlockAggregation {
+    fn name(&self) -> &str {
+        "block_aggregation"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = replace_nodes(plan, |aggregate| self.aggregated(aggregate))?;
+        replace_nodes(plan, filter_below)
+    }
+}
+
+/// HAVING before the groups are dealt out: most go no further.
+fn filter_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(dealt) = filter.input().downcast_ref::<RepartitionExec>() else { return Ok(None) };
+    let Partitioning::Hash(keys, partitions) = dealt.partitioning() else { return Ok(None) };
+    if dealt.input().downcast_ref::<BlockAggregateExec>().is_none() {
+        return Ok(None);
+    }
+    let output_of = |at: usize| match filter.projection() {
+        Some(projection) => projection.iter().position(|&kept| kept == at),
+        None => Some(at),
+    };
+    let key = |key: &Arc<dyn PhysicalExpr>| -> Option<Arc<dyn PhysicalExpr>> {
+        let column = key.downcast_ref::<Column>()?;
+        Some(Arc::new(Column::new(column.name(), output_of(column.index())?)))
+    };
+    let Some(keys) = keys.iter().map(key).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let below = Arc::new(FilterExecBuilder::from(filter).with_input(dealt.input().clone()).build()?);
+    Ok(Some(Arc::new(RepartitionExec::try_new(below, Partitioning::Hash(keys, *partitions))?)))
+}
+
+/// The first step of an aggregation whose last step is given; that itself if it has but one.
+fn first_step(last: &AggregateExec) -> Option<&AggregateExec> {
+    match last.mode() {
+        AggregateMode::Single => Some(last),
+        AggregateMode::Final | AggregateMode::FinalPartitioned => {
+            let mut below = last.input();
+            while below.downcast_ref::<RepartitionExec>().is_some()
+                || below.downcast_ref::<CoalescePartitionsExec>().is_some()
+            {
+                below = below.children()[0];
+            }
+            below.downcast_ref::<AggregateExec>().filter(|first| *first.mode() == AggregateMode::Partial)
+        }
+        _ => None,
+    }
+}
+
+fn is_plain(aggregate: &AggregateExec) -> bool {
+    aggregate.limit_options().is_none()
+        && aggregate.filter_expr().iter().all(Option::is_none)
+        && !aggregate.group_expr().has_grouping_set()
+        && *aggregate.input_order_mode() == InputOrderMode::Linear
+}
+
+/// The smallest and the largest value that some blocks have in a column, drawn apart a little.
+fn sampled_range(table: &Table, snapshot: &Snapshot, column: usize) -> Option<(i64, i64)> {
+    let blocks = table.data.block_count();
+    let mut range: Option<(i64, i64)> = None;
+    let sampled = blocks.min(SAMPLED_BLOCKS);
+    for i in 0..sampled {
+        // The first, the last, and some between.
+        let no = if sampled < 2 { 0 } else { u64::from(i) * u64::from(blocks - 1) / u64::from(sampled - 1) };
+        let Some(mut reader) = table.data.read_block(snapshot, BlockNo(no as u32)) else { continue };
+        let visible = reader.visible().clone();
+        let array = reader.columns(&[ScanColumn::arrow(ColumnId(column as u16))], &visible).ok()?.remove(0);
+        let mut note = |value: i64| {
+            let (low, high) = range.unwrap_or((value, value));
+            range = Some((low.min(value), high.max(value)));
+        };
+        match array.data_type() {
+            DataType::Int16 => array.as_primitive::<Int16Type>().iter().flatten().for_each(|v| note(v.into())),
+            DataType::Int32 => array.as_primitive::<Int32Type>().iter().flatten().for_each(|v| note(v.into())),
+            DataType::Date32 => array.as_primitive::<Date32Type>().iter().flatten().for_each(|v| note(v.into())),
+            DataType::Int64 => array.as_primitive::<Int64Type>().iter().flatten().for_each(note),
+            _ => return None,
+        }
+    }
+    let (low, high) = range?;
+    let margin = (high.abs_diff(low) / 16 + 16) as i64;
+    let lowest = if low >= 0 { 0 } else { i64::MIN };
+    Some((low.saturating_sub(margin).max(lowest), high.saturating_add(margin)))
+}
+
+impl BlockAggregation {
+    fn aggregated(&self, last: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(first) = first_step(last) else { return Ok(None) };
+        if !is_plain(first) || !is_plain(last) {
+            return Ok(None);
+        }
+        let projection = first.input().downcast_ref::<ProjectionExec>();
+        let below = projection.map_or(first.input(), |projection| projection.input());
+        let Some(scan) = SeracScanExec::find(below) else { return Ok(None) };
+        if scan.fetch().is_some() {
+            return Ok(None);
+        }
+        let source = Source { scan, projection };
+        let mut compiled = Compiled::default();
+        let Some(grouping) = self.grouping(first, &source, &mut compiled) else { return Ok(None) };
+        let (schema, input) = (last.schema(), first.input().schema());
+        let groups = first.group_expr().expr().len();
+        let mut outputs = Vec::new();
+        let mut smallest = Vec::new();
+        for (i, aggregate) in first.aggr_expr().iter().enumerate() {
+            let Some(output) = output_of(aggregate, &source, &input, &mut compiled, &mut smallest) else {
+                return Ok(None);
+            };
+            if !fits(&output, schema.field(groups + i).data_type(), aggregate, &input) {
+                return Ok(None);
+            }
+            outputs.push(output);
+        }
+        let states =
+            States { counts: compiled.nullable.len(), sums: compiled.sums.len(), extremes: smallest };
+        let words = 1 + states.counts + states.sums + states.extremes.len();
+        if let (Grouping::Keys { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
+            && len * words * 8 > limit / 8
+        {
+            return Ok(None);
+        }
+        let plan = Plan { grouping, compiled, states, outputs, schema };
+        let partitions = last.properties().output_partitioning().partition_count();
+        let scan: Arc<dyn ExecutionPlan> = Arc::new(scan.clone());
+        let aggregate: Arc<dyn ExecutionPlan> = Arc::new(BlockAggregateExec::new(scan, plan, partitions));
+        Ok(Some(match last.properties().output_partitioning() {
+            // Joins above may rely on it.
+            Partitioning::Hash(keys, n) if *n > 1 => {
+                Arc::new(RepartitionExec::try_new(aggregate, Partitioning::Hash(keys.clone(), *n))?)
+            }
+            _ => aggregate,
+        }))
+    }
+
+    fn grouping(&self, first: &AggregateExec, source: &Source<'_>, compiled: &mut Compiled) -> Option<Grouping> {
+        let (by, scan) = (first.group_expr(), source.scan);
+        if by.is_empty() {
+            return Some(Grouping::Nothing);
+        }
+        let indexes = indexes_of(by, source.projection, scan).filter(|indexes| {
+            let combinations = indexes.iter().map(|index| index.index().entries.value_count().max(1));
+            combinations.fold(1u64, u64::saturating_mul) <= MOST_COMBINATIONS
+                && scan.estimated_rows() * MOST_ROWS_PER_WANTED >= indexes[0].row_count() as f64
+        });
+        let masked = |indexes: &Vec<_>| {
+            let values = indexes.iter().map(|index: &serac_engine::bitmap::BitmapReader| index.index().entries.value_count());
+            values.product::<u64>() <= MASKED_GROUPS as u64
+        };
+        match indexes {
+            Some(indexes) if masked(&indexes) => Some(Grouping::Bitmaps(indexes)),
+            indexes => self.keys(first, source, compiled).or_else(|| indexes.map(Grouping::Bitmaps)),
+        }
+    }
+
+    /// Grouping by one column of integers that lie close together.
+    fn keys(&self, first: &AggregateExec, source: &Source<'_>, compiled: &mut Compiled) -> Option<Grouping> {
+        let ([(expr, _)], scan) = (first.group_expr().expr(), source.scan) else { return None };
+        let key = column_of(expr, source.projection, scan)?;
+        let data_type = scan.full_schema().field(key).data_type();
+        if !matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Date32) {
+            return None;
+        }
+        let (low, high) = sampled_range(scan.table(), scan.snapshot(), key)?;
+        let len = high.abs_diff(low).checked_add(1)?;
+        let largest = if scan.has_key_filters() { LARGEST_RANGE_OF_JOINED } else { LARGEST_RANGE };
+        let close = len <= SMALL_RANGE || len as f64 <= scan.estimated_rows() * NUMBERS_PER_ROW;
+        if !close || len > largest {
+            return None;
+        }
+        let (column, _) = compiled.column(source, key)?;
+        Some(Grouping::Keys { column, first: low, len: len as usize })
+    }
+}
+
+/// How an aggregate is computed; none if it is not one of those that are known.
+fn output_of(
+    aggregate: &AggregateFunctionExpr,
+    source: &Source<'_>,
+    schema: &Schema,
+    compiled: &mut Compiled,
+    smallest: &mut Vec<bool>,
+) -> Option<Output> {
+    let arguments = aggregate.expressions();
+    let ([argument], false, true) = (&arguments[..], aggregate.is_distinct(), aggregate.order_bys().is_empty()) else {
+        return None;
+    };
+    match aggregate.fun().name() {
+        "count" => {
+            if argument.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null()) {
+                return Some(Output::Rows);
+            }
+            if argument.downcast_ref::<Column>().is_some()
+                && let Some(column) = column_of(argument, source.projection, source.scan)
+                && !source.scan.table().definition.columns[column].nullable
+            {
+                return Some(Output::Rows);
+            }
+            let step = compiled.compile(argument, source, schema)?.step;
+            Some(compiled.nullable_of(step, source).map_or(Output::Rows, Output::Count))
+        }
+        "sum" => {
+            let step = compiled.compile(argument, source, schema)?.step;
+            let (sum, count) = compiled.sum(step, source);
+            Some(Output::Sum(sum, count))
+        }
+        "avg" => {
+            let step = compiled.compile(argument, source, schema)?.step;
+            let (sum, count) = compiled.sum(step, source);
+            Some(Output::Average(sum, count, Arc::new(aggregate.clone())))
+        }
+        name @ ("min" | "max") => {
+            let step = compiled.compile(argument, source, schema)?.step;
+            let column = compiled.program.column(step)?;
+            let count = compiled.nullable_of(step, source);
+            compiled.extremes.push((column, count));
+            smallest.push(name == "min");
+            Some(Output::Extreme(compiled.extremes.len() - 1, count))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the output's numbers are those of its type.
+fn fits(
+    output: &Output,
+    data_type: &DataType,
+    aggregate: &AggregateFunctionExpr,
+    schema: &Schema,
+) -> bool {
+    let argument = &aggregate.expressions()[0];
+    let scale = |data_type: &DataType| match data_type {
+        DataType::Decimal128(_, scale) => Some(*scale),
+        _ => None,
+    };
+    let of_argument = argument.data_type(schema).ok().and_then(|data_type| scale(&data_type));
+    match output {
+        Output::Rows | Output::Count(_) => *data_type == DataType::Int64,
+        // Integers add up to BIGINT, decimals keep their scale.
+        Output::Sum(..) => *data_type == DataType::Int64 || (of_argument.is_some() && scale(data_type) == of_argument),
+        Output::Extreme(..) => argument.data_type(schema).is_ok_and(|of_argument| of_argument == *data_type),
+        Output::Average(..) => aggregate.state_fields().is_ok_and(|state| {
+            aggregate.groups_accumulator_supported()
+                && state.len() == 2
+                && *state[0].data_type() == DataType::UInt64
+                && of_argument.is_some()
+                && scale(state[1].data_type()) == of_argument
+        }),
+    }
+}

@@ -1,0 +1,328 @@
+//! What one task of an aggregation does with the blocks that it takes.
+
+use super::super::exec::{BlockRows, BlockScan};
+use super::super::group_columns::{BlockGroups, GroupColumn};
+use super::program::Compiled;
+use super::{Grouping, Plan};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
+};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use parking_lot::Mutex;
+use serac_operators::aggregate::{Groups, Run, States, add_runs, sum_of_bits};
+use serac_operators::arithmetic::{Column, Numbers, Overflow, Scratch};
+use serac_storage::{BlockNo, Selection, Slot};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Up to so many combinations of bitvectors rows are added under masks.
+pub(super) const MASKED_GROUPS: usize = 16;
+
+/// Groups with keys outside the range that was expected.
+#[derive(Debug, Default)]
+pub(super) struct Outside(Mutex<HashMap<i64, OutsideGroup>>);
+
+#[derive(Debug)]
+struct OutsideGroup {
+    rows: u64,
+    counts: Vec<u64>,
+    sums: Vec<i128>,
+    extremes: Vec<i64>,
+}
+
+impl Outside {
+    /// The keys, and the groups in their order; none if there are none.
+    pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Groups)> {
+        let found = self.0.into_inner();
+        if found.is_empty() {
+            return None;
+        }
+        let groups = Groups::new(found.len(), states, false);
+        let mut keys = Vec::with_capacity(found.len());
+        for (at, (key, group)) in found.into_iter().enumerate() {
+            keys.push(key);
+            groups.add_rows(at, group.rows);
+            group.counts.iter().enumerate().for_each(|(count, &n)| groups.add_count(count, at, n));
+            group.sums.iter().enumerate().for_each(|(sum, &n)| groups.add_wide(sum, at, n));
+            group.extremes.iter().enumerate().for_each(|(extreme, &value)| groups.note(extreme, at, value));
+        }
+        Some((keys, groups))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Worker {
+    plan: Arc<Plan>,
+    columns: Arc<[GroupColumn]>,
+    groups: Arc<Groups>,
+    outside: Arc<Outside>,
+    masked: bool,
+    widened: Vec<Vec<i64>>,
+    scratch: Scratch,
+    by_slot: BlockGroups,
+    runs: Vec<Run>,
+}
+
+fn overflow(_: Overflow) -> DataFusionError {
+    ArrowError::ArithmeticOverflow("a decimal of an aggregate exceeds 38 digits".into()).into()
+}
+
+/// The array's values; `widened` has them where they are narrower.
+fn integers<'a>(array: &'a ArrayRef, widened: &'a mut Vec<i64>) -> Result<&'a [i64]> {
+    fn widen<'a, T: Copy + Into<i64>>(values: &[T], widened: &'a mut Vec<i64>) -> &'a [i64] {
+        widened.clear();
+        widened.extend(values.iter().map(|&value| value.into()));
+        widened
+    }
+    Ok(match array.data_type() {
+        DataType::Int16 => widen(array.as_primitive::<Int16Type>().values(), widened),
+        DataType::Int32 => widen(array.as_primitive::<Int32Type>().values(), widened),
+        DataType::Date32 => widen(array.as_primitive::<Date32Type>().values(), widened),
+        DataType::Int64 => array.as_primitive::<Int64Type>().values(),
+        DataType::Time64(_) => array.as_primitive::<Time64MicrosecondType>().values(),
+        DataType::Timestamp(..) => array.as_primitive::<TimestampMicrosecondType>().values(),
+        other => return Err(DataFusionError::Internal(format!("{other} is not aggregated as integers"))),
+    })
+}
+
+fn is_set(bits: &[u64], at: usize) -> bool {
+    bits[at / 64] >> (at % 64) & 1 == 1
+}
+fn ones(bits: &[u64]) -> u64 {
+    bits.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+fn and(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| a & b).collect()
+}
+fn all_ones(rows: usize) -> Vec<u64> {
+    let mut bits = vec![u64::MAX; rows.div_ceil(64)];
+    if !rows.is_multiple_of(64) {
+        bits[rows / 64] = (1 << (rows % 64)) - 1;
+    }
+    bits
+}
+fn positions(bits: &[u64]) -> impl Iterator<Item = usize> {
+    bits.iter().enumerate().flat_map(|(i, &word)| {
+        std::iter::successors((word != 0).then_some(word), |rest| Some(rest & (rest - 1)).filter(|rest| *rest != 0))
+            .map(move |rest| i * 64 + rest.trailing_zeros() as usize)
+    })
+}
+
+/// Of each set of columns that may be NULL, the rows in which none is; none for all rows.
+fn validity(compiled: &Compiled, arrays: &[ArrayRef]) -> Vec<Option<Vec<u64>>> {
+    let of_set = |set: &Vec<usize>| {
+        let nulls = set.iter().filter_map(|&at| arrays[at].nulls().filter(|nulls| nulls.null_count() > 0));
+        nulls.map(|nulls| nulls.inner().bit_chunks().iter_padded().collect::<Vec<u64>>()).reduce(|a, b| and(&a, &b))
+    };
+    compiled.nullable.iter().map(of_set).collect()
+}
+
+/// The rows of a block as an aggregation sees them.
+struct Rows<'a> {
+    compiled: &'a Compiled,
+    columns: &'a [Column<'a>],
+    valid: &'a [Option<Vec<u64>>],
+    scratch: &'a Scratch,
+}
+
+impl Rows<'_> {
+    fn valid(&self, set: Option<usize>) -> Option<&[u64]> {
+        self.valid[set?].as_deref()
+    }
+    fn numbers(&self, step: usize) -> Numbers<'_> {
+        self.compiled.program.numbers(step, self.columns, self.scratch)
+    }
+    fn number(&self, step: usize, row: usize) -> Result<i128> {
+        self.compiled.program.row(step, self.columns, row).map_err(overflow)
+    }
+
+    /// Adds the rows whose bits are set to one group.
+    fn add_bits(&self, groups: &Groups, group: usize, mask: &[u64]) -> Result<()> {
+        let masked = |set: Option<usize>| match self.valid(set) {
+            Some(valid) => Cow::Owned(and(mask, valid)),
+            None => Cow::Borrowed(mask),
+        };
+        groups.add_rows(group, ones(mask));
+        for set in 0..self.valid.len() {
+            groups.add_count(set, group, ones(&masked(Some(set))));
+        }
+        for (sum, &(step, set)) in self.compiled.sums.iter().enumerate() {
+            let mask = masked(set);
+            match sum_of_bits(&self.numbers(step), &mask) {
+                Some(total) => groups.add_wide(sum, group, total),
+                None => positions(&mask)
+                    .try_for_each(|row| self.number(step, row).map(|n| groups.add_wide(sum, group, n)))?,
+            }
+        }
+        for (extreme, &(column, set)) in self.compiled.extremes.iter().enumerate() {
+            let values = self.columns[column].values();
+            positions(&masked(set)).for_each(|row| groups.note(extreme, group, values[row]));
+        }
+        Ok(())
+    }
+
+    /// Adds all rows to the groups of their runs, but for those of the group `ignored`.
+    fn add_runs(&self, groups: &Groups, runs: &[Run], ignored: u32) -> Result<()> {
+        let ranges = |f: &mut dyn FnMut(u32, std::ops::Range<usize>) -> Result<()>| {
+            let mut first = 0;
+            runs.iter().try_for_each(|&(group, end)| f(group, std::mem::replace(&mut first, end as usize)..end as usize))
+        };
+        ranges(&mut |group, rows| {
+            groups.add_rows(group as usize, rows.len() as u64);
+            Ok(())
+        })?;
+        for set in 0..self.valid.len() {
+            let valid = self.valid(Some(set));
+            ranges(&mut |group, rows| {
+                let n = valid.map_or(rows.len(), |valid| rows.filter(|&row| is_set(valid, row)).count());
+                groups.add_count(set, group as usize, n as u64);
+                Ok(())
+            })?;
+        }
+        for (sum, &(step, set)) in self.compiled.sums.iter().enumerate() {
+            let valid = self.valid(set);
+            if !add_runs(groups, sum, &self.numbers(step), runs, valid) {
+                ranges(&mut |group, rows| {
+                    let mut rows = rows.filter(|&row| group != ignored && valid.is_none_or(|valid| is_set(valid, row)));
+                    rows.try_for_each(|row| self.number(step, row).map(|n| groups.add_wide(sum, group as usize, n)))
+                })?;
+            }
+        }
+        for (extreme, &(column, set)) in self.compiled.extremes.iter().enumerate() {
+            let (values, valid) = (self.columns[column].values(), self.valid(set));
+            ranges(&mut |group, rows| {
+                let rows = rows.filter(|&row| valid.is_none_or(|valid| is_set(valid, row)));
+                rows.for_each(|row| groups.note(extreme, group as usize, values[row]));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds one row to the group of a key outside the range.
+    fn add_outside(&self, groups: &mut HashMap<i64, OutsideGroup>, key: i64, row: usize, states: &States) -> Result<()> {
+        let group = groups.entry(key).or_insert_with(|| OutsideGroup {
+            rows: 0,
+            counts: vec![0; states.counts],
+            sums: vec![0; states.sums],
+            extremes: states.extremes.iter().map(|&smallest| if smallest { i64::MAX } else { i64::MIN }).collect(),
+        });
+        let is_valid = |set: Option<usize>| self.valid(set).is_none_or(|valid| is_set(valid, row));
+        group.rows += 1;
+        for (set, count) in group.counts.iter_mut().enumerate() {
+            *count += u64::from(is_valid(Some(set)));
+        }
+        for (sum, &(step, set)) in group.sums.iter_mut().zip(&self.compiled.sums) {
+            if is_valid(set) {
+                *sum = sum.wrapping_add(self.number(step, row)?);
+            }
+        }
+        for ((extreme, &smallest), &(column, set)) in
+            group.extremes.iter_mut().zip(&states.extremes).zip(&self.compiled.extremes)
+        {
+            if is_valid(set) {
+                let value = self.columns[column].values()[row];
+                *extreme = if smallest { value.min(*extreme) } else { value.max(*extreme) };
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        columns: Arc<[GroupColumn]>,
+        groups: Arc<Groups>,
+        outside: Arc<Outside>,
+    ) -> Self {
+        let masked = match plan.grouping {
+            Grouping::Nothing => true,
+            Grouping::Bitmaps(_) => GroupColumn::combinations(&columns) <= MASKED_GROUPS,
+            Grouping::Keys { .. } => false,
+        };
+        let widened = vec![Vec::new(); plan.compiled.columns.len()];
+        let (scratch, by_slot, runs) = Default::default();
+        Self { plan, columns, groups, outside, masked, widened, scratch, by_slot, runs }
+    }
+
+    /// Adds a block's rows.
+    pub(super) fn add(&mut self, blocks: &mut BlockScan, no: BlockNo) -> Result<()> {
+        let compiled = &self.plan.compiled;
+        let Some(BlockRows { no, slots, wanted, columns: arrays }) = blocks.rows(no, &compiled.columns, self.masked)?
+        else {
+            return Ok(());
+        };
+        let columns = arrays.iter().zip(&mut self.widened);
+        let columns = columns.map(|(array, widened)| integers(array, widened).map(Column::new));
+        let columns: Vec<Column<'_>> = columns.collect::<Result<_>>()?;
+        let valid = validity(compiled, &arrays);
+        compiled.program.run(&columns, slots.len(), &mut self.scratch);
+        let rows = Rows { compiled, columns: &columns, valid: &valid, scratch: &self.scratch };
+        let runs = &mut self.runs;
+        runs.clear();
+        let mut run_on = |row: usize, group: u32| match runs.last_mut() {
+            Some(last) if last.0 == group => last.1 = row as u32 + 1,
+            _ => runs.push((group, row as u32 + 1)),
+        };
+        match self.plan.grouping {
+            Grouping::Nothing => {
+                let mask = wanted.unwrap_or_else(|| all_ones(slots.len()));
+                return rows.add_bits(&self.groups, 0, &mask);
+            }
+            Grouping::Bitmaps(_) => {
+                if let (Selection::All(all), true) = (&slots, self.masked) {
+                    let mask = wanted.unwrap_or_else(|| all_ones(*all as usize));
+                    let mut outcome = Ok(());
+                    GroupColumn::for_each_group(&self.columns, no, &mask, |group, mask| {
+                        if outcome.is_ok() {
+                            outcome = rows.add_bits(&self.groups, group, mask);
+                        }
+                    });
+                    return outcome;
+                }
+                self.by_slot.load(no, &self.columns);
+                match &slots {
+                    Selection::All(all) => {
+                        (0..*all).for_each(|slot| run_on(slot as usize, self.by_slot.number(Slot(slot))));
+                    }
+                    Selection::Positions(slots) => {
+                        slots.iter().enumerate().for_each(|(row, &slot)| run_on(row, self.by_slot.number(Slot(slot))));
+                    }
+                }
+                rows.add_runs(&self.groups, runs, u32::MAX)
+            }
+            Grouping::Keys { column, first, len } => {
+                let (null, ignored) = (len as u32, len as u32 + 1);
+                let nulls = arrays[column].nulls();
+                let keys = columns[column].values();
+                let mut outside = Vec::new();
+                for (row, key) in keys.iter().enumerate() {
+                    let number = key.wrapping_sub(first) as u64;
+                    let group = if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                        null
+                    } else if number < len as u64 {
+                        number as u32
+                    } else {
+                        outside.push(row);
+                        ignored
+                    };
+                    run_on(row, group);
+                }
+                rows.add_runs(&self.groups, runs, ignored)?;
+                if !outside.is_empty() {
+                    let mut groups = self.outside.0.lock();
+                    for row in outside {
+                        rows.add_outside(&mut groups, keys[row], row, &self.plan.states)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The blocks of a scan one after the other: which rows its filters leave, and columns of these.
+
+use super::super::conjunct::Conjunct;
+use super::SeracScanExec;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::metrics::{Count, MetricBuilder};
+use serac_storage::{BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Blocks after which the conjuncts are put in order anew.
+const BLOCKS_PER_ORDER: u32 = 8;
+
+/// Columns already read, for the rows of the current selection.
+pub(super) type Loaded = Vec<((usize, ColumnForm), ArrayRef)>;
+
+fn load(reader: &mut BlockReader<'_>, column: (usize, ColumnForm), selection: &Selection) -> Result<ArrayRef> {
+    let column = ScanColumn { id: ColumnId(column.0 as u16), form: column.1 };
+    let mut arrays = reader.columns(&[column], selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
+    Ok(arrays.remove(0))
+}
+
+/// Columns, from those that are loaded already if they are there.
+fn load_all(
+    reader: &mut BlockReader<'_>,
+    columns: &[(usize, ColumnForm)],
+    selection: &Selection,
+    loaded: &mut Loaded,
+) -> Result<Vec<ArrayRef>> {
+    let mut arrays = Vec::with_capacity(columns.len());
+    for &column in columns {
+        let array = match loaded.iter().find(|(known, _)| *known == column) {
+            Some((_, array)) => array.clone(),
+            None => {
+                let array = load(reader, column, selection)?;
+                loaded.push((column, array.clone()));
+                array
+            }
+        };
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
+/// Columns of the rows that are left, those that are not loaded yet all at once.
+fn load_missing(
+    reader: &mut BlockReader<'_>,
+    columns: &[(usize, ColumnForm)],
+    selection: &Selection,
+    mut loaded: Loaded,
+) -> Result<Vec<ArrayRef>> {
+    let mut missing: Vec<(usize, ColumnForm)> = Vec::new();
+    for column in columns {
+        if loaded.iter().all(|(known, _)| known != column) && !missing.contains(column) {
+            missing.push(*column);
+        }
+    }
+    let wanted: Vec<ScanColumn> =
+        missing.iter().map(|&(c, form)| ScanColumn { id: ColumnId(c as u16), form }).collect();
+    let arrays = reader.columns(&wanted, selection).map_err(|e| DataFusionError::External(Box::new(e)))?;
+    loaded.extend(missing.into_iter().zip(arrays));
+    let array = |column: &(usize, ColumnForm)| {
+        let (_, array) = loaded.iter().find(|(known, _)| known == column).expect("just loaded");
+        array.clone()
+    };
+    Ok(columns.iter().map(array).collect())
+}
+
+/// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on the way.
+pub(super) fn filter_block(
+    reader: &mut BlockReader<'_>,
+    mut selection: Selection,
+    conjuncts: &mut [Conjunct],
+) -> Result<(Selection, Loaded)> {
+    let mut loaded: Loaded = Vec::new();
+    for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
+        let positions = match conjunct.select_by_words(reader, &selection) {
+            Some(positions) => positions,
+            None => {
+                let arrays = load_all(reader, &conjunct.columns, &selection, &mut loaded)?;
+                conjunct.select(arrays, selection.len())?
+            }
+        };
+        let Some(positions) = positions else { continue };
+        if positions.is_empty() {
+            return Ok((Selection::All(0), Vec::new()));
+        }
+        let indices = UInt32Array::from(positions);
+        for (_, array) in &mut loaded {
+            *array = take(array, &indices, None)?;
+        }
+        selection = selection.narrow(indices.values());
+    }
+    Ok((selection, loaded))
+}
+
+
+/// Rows of one block, on their way into an aggregation.
+pub(in crate::scan) struct BlockRows {
+    pub(in crate::scan) no: BlockNo,
+    /// The slots of which `columns` has the values.
+    pub(in crate::scan) slots: Selection,
+    /// Which of all slots are wanted, by bit; none: those of `slots`.
+    pub(in crate::scan) wanted: Option<Vec<u64>>,
+    pub(in crate::scan) columns: Vec<ArrayRef>,
+}
+
+/// What one partition of a scan reads.
+pub(in crate::scan) struct BlockScan {
+    scan: SeracScanExec,
+    conjuncts: Vec<Conjunct>,
+    blocks_read: u32,
+    blocks_skipped: Count,
+    blocks_frozen: Count,
+    blocks_bulk: Count,
+    blocks_patched: Count,
+    rows_patched: Count,
+    bitmap_rows: Count,
+    joined_rows: Count,
+}
+
+impl BlockScan {
+    pub(in crate::scan) fn new(scan: &SeracScanExec, partition: usize) -> Result<Self> {
+        let counter = |name: &'static str| MetricBuilder::new(&scan.metrics).counter(name, partition);
+        Ok(Self {
+            conjuncts: scan.conjuncts()?,
+            blocks_read: 0,
+            blocks_skipped: counter("blocks_skipped"),
+            blocks_frozen: counter("blocks_frozen"),
+            blocks_bulk: counter("blocks_bulk"),
+            blocks_patched: counter("blocks_patched"),
+            rows_patched: counter("rows_patched"),
+            bitmap_rows: counter("bitmap_rows"),
+            joined_rows: counter("joined_rows"),
+            scan: scan.clone(),
+        })
+    }
+
+    /// The next block for this partition.
+    pub(in crate::scan) fn next(&mut self) -> Option<BlockNo> {
+        // Relaxed: block numbers need only be handed out once.
+        let no = self.scan.next_block.fetch_add(1, Ordering::Relaxed);
+        if no >= self.scan.table.data.block_count() {
+            return None;
+        }
+        self.blocks_read += 1;
+        if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
+            // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
+            self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+        }
+        Some(BlockNo(no))
+    }
+
+    /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and dictionaries do not exclude. With `bits`, and if
+    /// nothing is left to be tested, more than half of a block's slots are given as all with a bitmap of the wanted ones.
+    fn visit<T>(
+        &mut self,
+        no: BlockNo,
+        bits: bool,
+        f: impl FnOnce(&SeracScanExec, &mut BlockReader<'_>, &mut [Conjunct], Selection, Option<Vec<u64>>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let scan = &self.scan;
+        let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows());
+        let joined = scan.joined();
+        if [named, joined].into_iter().flatten().any(|rows| rows.skips(no)) {
+            self.blocks_skipped.add(1);
+            return Ok(None);
+        }
+        let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
+        let excludes =
+            |conjunct: &Conjunct| conjunct.excludes(|column| reader.zone(column)) || conjunct.finds_no_word(&reader);
+        if self.conjuncts.iter().any(excludes) {
+            self.blocks_skipped.add(1);
+            return Ok(None);
+        }
+        let mut selection = reader.visible().clone();
+        let mut wanted = None;
+        if let Some(rows) = named {
+            let tested = joined.is_some() || !self.conjuncts.is_empty();
+            if let (Selection::All(all), true, false) = (&selection, bits, tested) {
+                wanted = rows.bits(no, *all);
+            }
+            if wanted.is_none() {
+                selection = rows.select(no, &selection);
+            }
+            let bits = |wanted: &Vec<u64>| wanted.iter().map(|word| word.count_ones() as usize).sum();
+            self.bitmap_rows.add(wanted.as_ref().map_or(selection.len(), bits));
+        }
+        if let Some(rows) = joined {
+            selection = match &selection {
+                Selection::Positions(slots) if named.is_some() => rows.narrow(no, slots),
+                // All that is visible: no slot has to be looked up.
+                all => rows.select(no, all),
+            };
+            self.joined_rows.add(selection.len());
+        }
+        if selection.is_empty() {
+            return Ok(None);
+        }
+        let outcome = f(scan, &mut reader, &mut self.conjuncts, selection, wanted)?;
+        let stats = reader.stats();
+        match stats {
+            BlockReadStats { frozen: true, .. } => &self.blocks_frozen,
+            BlockReadStats { bulk: true, .. } => &self.blocks_bulk,
+            _ => &self.blocks_patched,
+        }
+        .add(1);
+        self.rows_patched.add(stats.rows_patched as usize);
+        Ok(Some(outcome))
+    }
+
+    /// The rows of a block, in the scan's output columns.
+    pub(super) fn batch(&mut self, no: BlockNo, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+        let batch = self.visit(no, false, |scan, reader, conjuncts, selection, _| {
+            let (selection, loaded) = filter_block(reader, selection, conjuncts)?;
+            if selection.is_empty() {
+                return Ok(None);
+            }
+            let columns: Vec<(usize, ColumnForm)> =
+                scan.projection.iter().filter(|&&c| !scan.is_row_id(c)).map(|&c| (c, ColumnForm::Arrow)).collect();
+            let mut arrays = load_missing(reader, &columns, &selection, loaded)?.into_iter();
+            let columns = scan.projection.iter().map(|&c| match scan.is_row_id(c) {
+                true => Arc::new(reader.row_ids(&selection)) as ArrayRef,
+                false => arrays.next().expect("an array for each column"),
+            });
+            let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
+            Ok(Some(RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options)?))
+        })?;
+        Ok(batch.flatten())
+    }
+
+    /// The rows of a block, with other columns of the table. With `bits`, the wanted rows may be given as a bitmap over all.
+    pub(in crate::scan) fn rows(
+        &mut self,
+        no: BlockNo,
+        columns: &[(usize, ColumnForm)],
+        bits: bool,
+    ) -> Result<Option<BlockRows>> {
+        let rows = self.visit(no, bits, |_, reader, conjuncts, selection, wanted| {
+            let (selection, loaded) = filter_block(reader, selection, conjuncts)?;
+            if selection.is_empty() {
+                return Ok(None);
+            }
+            let columns = load_missing(reader, columns, &selection, loaded)?;
+            Ok(Some(BlockRows { no, slots: selection, wanted, columns }))
+        })?;
+        Ok(rows.flatten())
+    }
+}
