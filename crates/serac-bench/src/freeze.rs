@@ -78,7 +78,8 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
     }
     let first = write_each_block(&db, &table)?;
     let again = write_each_block(&db, &table)?;
-    for (measure, time) in [("writing to each frozen block, ms per block", first), ("writing to each hot block", again)] {
+    for (measure, time) in [("writing to each frozen block, ms per block", first), ("writing to each hot block", again)]
+    {
         report.row(&[("measure", json!(measure)), ("value", json!(time))]);
     }
     Ok(())

@@ -221,7 +221,8 @@ impl Program {
                 Form::Wide => {
                     slot.wide.clear();
                     // Within the bound, nothing overflows.
-                    slot.wide.extend((0..rows).map(|row| operate(step, |at| at_row(&done[at], columns, row)).unwrap_or(0)));
+                    slot.wide
+                        .extend((0..rows).map(|row| operate(step, |at| at_row(&done[at], columns, row)).unwrap_or(0)));
                 }
                 _ => {}
             }
@@ -276,13 +277,12 @@ fn narrow(step: &Step, done: &[Slot], columns: &[Column<'_>], rows: usize, out: 
     match *step {
         // A factor may be wider than 64 bits only where its operand is zero.
         Step::Sum { left, right, left_factor, right_factor, subtract } => {
-            let (l, r) = (left_factor as i64, if subtract { (right_factor as i64).wrapping_neg() } else { right_factor as i64 });
+            let (l, r) =
+                (left_factor as i64, if subtract { (right_factor as i64).wrapping_neg() } else { right_factor as i64 });
             match (l, r) {
                 (1, 1) => zip(out, operand(left), operand(right), |a, b| a.wrapping_add(b)),
                 (1, -1) => zip(out, operand(left), operand(right), |a, b| a.wrapping_sub(b)),
-                _ => zip(out, operand(left), operand(right), |a, b| {
-                    a.wrapping_mul(l).wrapping_add(b.wrapping_mul(r))
-                }),
+                _ => zip(out, operand(left), operand(right), |a, b| a.wrapping_mul(l).wrapping_add(b.wrapping_mul(r))),
             }
         }
         Step::Product { left, right } => zip(out, operand(left), operand(right), |a, b| a.wrapping_mul(b)),
@@ -367,7 +367,8 @@ mod tests {
         let (price, discount) = ([10_494_950, 90_100], [0, 10]);
         let columns = [Column::new(&price), Column::new(&discount)];
         let mut program = Program::default();
-        let (p, d, one) = (program.step(Step::Column(0)), program.step(Step::Column(1)), program.step(Step::Constant(1)));
+        let (p, d, one) =
+            (program.step(Step::Column(0)), program.step(Step::Column(1)), program.step(Step::Constant(1)));
         let left = program.step(Step::Sum { left: one, right: d, left_factor: 100, right_factor: 1, subtract: true });
         let product = program.step(Step::Product { left: p, right: left });
         let mut scratch = Scratch::default();

@@ -8,7 +8,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_sql::Session;
 
-const CREATE: &str = "CREATE TABLE t (id BIGINT NOT NULL, k INTEGER, small SMALLINT, day DATE, at TIMESTAMP, far BIGINT, flag TEXT,
+const CREATE: &str =
+    "CREATE TABLE t (id BIGINT NOT NULL, k INTEGER, small SMALLINT, day DATE, at TIMESTAMP, far BIGINT, flag TEXT,
     a DECIMAL(15,2) NOT NULL, b DECIMAL(4,3), c DECIMAL(18,0), big DECIMAL(30,5))";
 
 fn number(rng: &mut StdRng, digits: u32, scale: u32) -> String {

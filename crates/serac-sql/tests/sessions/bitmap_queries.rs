@@ -244,7 +244,11 @@ async fn plans_say_what_the_indexes_do() {
             "CubitScanExec: table=t, columns=[x]",
             "(t_c: 1 value AND NOT (t_d: 2 ranges of 17 values + NULL))",
         ),
-        ("SELECT count(*) FROM t WHERE c <> 3 OR d IS NULL", "CubitCountExec: table=t", "(NOT (t_c: 1 value + NULL) OR t_d: NULL)"),
+        (
+            "SELECT count(*) FROM t WHERE c <> 3 OR d IS NULL",
+            "CubitCountExec: table=t",
+            "(NOT (t_c: 1 value + NULL) OR t_d: NULL)",
+        ),
         (
             "SELECT x FROM t WHERE extract(month FROM d) = 2 AND c % 5 = 2",
             "CubitScanExec: table=t, columns=[x]",

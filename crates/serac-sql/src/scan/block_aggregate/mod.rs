@@ -21,7 +21,8 @@ use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
 use datafusion::arrow::array::{
-    ArrayRef, Date32Array, Decimal128Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
+    ArrayRef, Date32Array, Decimal128Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+    UInt64Array,
 };
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
@@ -60,7 +61,11 @@ enum Grouping {
     /// By the values of indexed columns.
     Bitmaps(Vec<BitmapReader>),
     /// By a column's values, most of which are expected among `len` numbers from `first` on.
-    Keys { column: usize, first: i64, len: usize },
+    Keys {
+        column: usize,
+        first: i64,
+        len: usize,
+    },
 }
 
 /// An output column, behind those of the groups.
@@ -169,7 +174,8 @@ impl BlockAggregateExec {
             }
             let _ = task(0)?.await?;
             for other in others {
-                let own: Arc<Groups> = other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??;
+                let own: Arc<Groups> =
+                    other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??;
                 if !shared {
                     first.merge(&own);
                 }
@@ -215,9 +221,8 @@ impl Plan {
             numbers.iter().map(count).collect()
         };
         // A group without a value has no sum.
-        let present = |counts: &[u64]| {
-            counts.contains(&0).then(|| NullBuffer::from_iter(counts.iter().map(|&count| count > 0)))
-        };
+        let present =
+            |counts: &[u64]| counts.contains(&0).then(|| NullBuffer::from_iter(counts.iter().map(|&count| count > 0)));
         for output in &self.outputs {
             let data_type = self.schema.field(arrays.len()).data_type();
             arrays.push(match output {
@@ -225,7 +230,9 @@ impl Plan {
                 Output::Count(count) => {
                     Arc::new(Int64Array::from_iter_values(counts(Some(*count)).into_iter().map(|n| n as i64)))
                 }
-                Output::Sum(sum, count) => number_array(groups.sums(*sum, numbers), present(&counts(*count)), data_type)?,
+                Output::Sum(sum, count) => {
+                    number_array(groups.sums(*sum, numbers), present(&counts(*count)), data_type)?
+                }
                 Output::Extreme(extreme, count) => {
                     let values = numbers.iter().map(|&group| groups.extreme(*extreme, group).into()).collect();
                     number_array(values, present(&counts(*count)), data_type)?
@@ -292,7 +299,8 @@ impl DisplayAs for BlockAggregateExec {
                 write!(f, "{}: about {} to {}", self.plan.schema.field(0).name(), first, first + *len as i64 - 1)?;
             }
         }
-        let aggregates = self.plan.schema.fields().iter().skip(self.plan.schema.fields().len() - self.plan.outputs.len());
+        let aggregates =
+            self.plan.schema.fields().iter().skip(self.plan.schema.fields().len() - self.plan.outputs.len());
         let aggregates: Vec<_> = aggregates.map(|field| field.name().as_str()).collect();
         write!(f, "], aggregates=[{}]", aggregates.join(", "))
     }
@@ -377,9 +385,9 @@ impl ExecutionPlan for BlockAggregateExec {
             Grouping::Bitmaps(indexes) => {
                 Precision::Inexact(indexes.iter().map(|index| index.index().entries.value_count() as usize).product())
             }
-            Grouping::Keys { len, .. } => {
-                Precision::Inexact(self.scan().map_or(*len, |scan| len.min(&(scan.estimated_rows() as usize)).to_owned()))
-            }
+            Grouping::Keys { len, .. } => Precision::Inexact(
+                self.scan().map_or(*len, |scan| len.min(&(scan.estimated_rows() as usize)).to_owned()),
+            ),
         };
         Ok(Arc::new(Statistics { num_rows: rows, ..Statistics::new_unknown(&self.schema()) }))
     }

@@ -161,8 +161,7 @@ impl BlockAggregation {
             }
             outputs.push(output);
         }
-        let states =
-            States { counts: compiled.nullable.len(), sums: compiled.sums.len(), extremes: smallest };
+        let states = States { counts: compiled.nullable.len(), sums: compiled.sums.len(), extremes: smallest };
         let words = 1 + states.counts + states.sums + states.extremes.len();
         if let (Grouping::Keys { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
             && len * words * 8 > limit / 8
@@ -193,7 +192,8 @@ impl BlockAggregation {
                 && scan.estimated_rows() * MOST_ROWS_PER_WANTED >= indexes[0].row_count() as f64
         });
         let masked = |indexes: &Vec<_>| {
-            let values = indexes.iter().map(|index: &serac_engine::bitmap::BitmapReader| index.index().entries.value_count());
+            let values =
+                indexes.iter().map(|index: &serac_engine::bitmap::BitmapReader| index.index().entries.value_count());
             values.product::<u64>() <= MASKED_GROUPS as u64
         };
         match indexes {
@@ -271,12 +271,7 @@ fn output_of(
 }
 
 /// Whether the output's numbers are those of its type.
-fn fits(
-    output: &Output,
-    data_type: &DataType,
-    aggregate: &AggregateFunctionExpr,
-    schema: &Schema,
-) -> bool {
+fn fits(output: &Output, data_type: &DataType, aggregate: &AggregateFunctionExpr, schema: &Schema) -> bool {
     let argument = &aggregate.expressions()[0];
     let scale = |data_type: &DataType| match data_type {
         DataType::Decimal128(_, scale) => Some(*scale),

@@ -170,7 +170,8 @@ impl Rows<'_> {
     fn add_runs(&self, groups: &Groups, runs: &[Run], ignored: u32) -> Result<()> {
         let ranges = |f: &mut dyn FnMut(u32, std::ops::Range<usize>) -> Result<()>| {
             let mut first = 0;
-            runs.iter().try_for_each(|&(group, end)| f(group, std::mem::replace(&mut first, end as usize)..end as usize))
+            runs.iter()
+                .try_for_each(|&(group, end)| f(group, std::mem::replace(&mut first, end as usize)..end as usize))
         };
         ranges(&mut |group, rows| {
             groups.add_rows(group as usize, rows.len() as u64);
@@ -205,7 +206,13 @@ impl Rows<'_> {
     }
 
     /// Adds one row to the group of a key outside the range.
-    fn add_outside(&self, groups: &mut HashMap<i64, OutsideGroup>, key: i64, row: usize, states: &States) -> Result<()> {
+    fn add_outside(
+        &self,
+        groups: &mut HashMap<i64, OutsideGroup>,
+        key: i64,
+        row: usize,
+        states: &States,
+    ) -> Result<()> {
         let group = groups.entry(key).or_insert_with(|| OutsideGroup {
             rows: 0,
             counts: vec![0; states.counts],

@@ -98,7 +98,6 @@ pub(super) fn filter_block(
     Ok((selection, loaded))
 }
 
-
 /// Rows of one block, on their way into an aggregation.
 pub(in crate::scan) struct BlockRows {
     pub(in crate::scan) no: BlockNo,
