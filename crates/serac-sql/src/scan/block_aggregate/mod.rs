@@ -347,7 +347,7 @@ impl ExecutionPlan for BlockAggregateExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let batches = futures::stream::once(async move {
             let outcome = running.await.map_err(|error| shared_error(&error))?;
-            let mut outside = (partition + 1 == parts).then(|| outcome.outside.is_some()).unwrap_or(false);
+            let mut outside = partition + 1 == parts && outcome.outside.is_some();
             let mut numbers = plan.part(&outcome, partition, parts).into_iter();
             let batches = std::iter::from_fn(move || {
                 let batch = match numbers.next() {

@@ -280,7 +280,7 @@ impl Worker {
         match self.plan.grouping {
             Grouping::Nothing => {
                 let mask = wanted.unwrap_or_else(|| all_ones(slots.len()));
-                return rows.add_bits(&self.groups, 0, &mask);
+                rows.add_bits(&self.groups, 0, &mask)
             }
             Grouping::Bitmaps(_) => {
                 if let (Selection::All(all), true) = (&slots, self.masked) {
