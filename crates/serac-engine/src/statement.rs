@@ -23,7 +23,8 @@ pub struct ColumnUpdate {
     pub(crate) ids: Vec<ColumnId>,
     /// Positions of the indexes over a changed column.
     pub(crate) touched: Vec<usize>,
-    pub(crate) touched_bitmaps: Vec<Arc<BitmapIndex>>,
+    /// Bitmap indexes of changed columns, each with the column's place among these.
+    pub(crate) touched_bitmaps: Vec<(Arc<BitmapIndex>, usize)>,
     /// Whether a unique key has a changed column.
     pub(crate) unique: bool,
     /// Whether a changed column is part of a foreign key.
@@ -36,12 +37,13 @@ impl ColumnUpdate {
     /// An update of `columns` (positions, each once) of a table of the catalog.
     pub fn new(catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> Self {
         let is_touched = |key: &[usize]| key.iter().any(|c| columns.contains(c));
+        let place = |bitmap: &BitmapIndex| columns.iter().position(|c| *c == bitmap.definition.column);
         let touched: Vec<usize> =
             (0..table.indexes.len()).filter(|&i| is_touched(&table.indexes[i].definition.columns)).collect();
         Self {
             unique: touched.iter().any(|&i| table.indexes[i].definition.unique),
             touched,
-            touched_bitmaps: table.bitmaps.iter().filter(|b| columns.contains(&b.definition.column)).cloned().collect(),
+            touched_bitmaps: table.bitmaps.iter().filter_map(|b| Some((b.clone(), place(b)?))).collect(),
             references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
             referenced: catalog.children_of(&table.definition).next().is_some(),
             catalog: catalog.clone(),

@@ -177,11 +177,24 @@ impl Transaction {
         values: &[Value<'_>],
     ) -> Result<bool> {
         let table = &plan.table;
-        let watched = !plan.touched.is_empty() || !plan.touched_bitmaps.is_empty() || plan.references;
+        let watched = !plan.touched.is_empty() || plan.references;
         if watched {
             table.data.read(self.snapshot(), row, &table.key_columns, old)?;
+        } else if !plan.touched_bitmaps.is_empty() {
+            // They need the changed columns only.
+            table.data.read(self.snapshot(), row, &plan.ids, old)?;
         }
         table.data.update(self.storage(), row, &plan.ids, values)?;
+        if !plan.touched_bitmaps.is_empty() {
+            let before = if watched { table.spread(old) } else { old.values() };
+            let mut bitmaps = self.bitmaps.lock();
+            for (index, at) in &plan.touched_bitmaps {
+                let (before, after) = (before[if watched { index.definition.column } else { *at }], values[*at]);
+                if before != after {
+                    bitmaps.of(index).update(row, index.key(before), index.key(after));
+                }
+            }
+        }
         if !watched {
             return Ok(false);
         }
@@ -197,9 +210,6 @@ impl Transaction {
                 self.add_entry(table, index, row, &new_key);
                 self.entries.lost(table, index, row, &old_key);
             }
-        }
-        for index in &plan.touched_bitmaps {
-            self.bitmaps.lock().of(index).update(row, index.key_of(&before), index.key_of(&after));
         }
         if plan.references {
             self.note_new_child(table, &after);

@@ -163,15 +163,6 @@ impl Bitvector {
     pub fn set(&mut self, row: RowId, bit: bool) {
         self.apply(&[(compact(row), bit)], &mut Words::default());
     }
-    /// The rows of a range of blocks.
-    pub fn segment(&self, blocks: Range<u32>) -> Self {
-        let mut result = Self::default();
-        for (block, container) in self.blocks().filter(|(block, _)| blocks.contains(&block.0)) {
-            result.set_container(block.0 as usize, Some(container.clone()));
-        }
-        result
-    }
-
     /// Gives each of the ascending compact rows its bit.
     pub(crate) fn apply(&mut self, changes: &[(u64, bool)], scratch: &mut Words) {
         let mut slots: Vec<(u16, bool)> = Vec::new();
@@ -242,34 +233,64 @@ impl Bitvector {
     pub fn or(&self, other: &Self) -> Self {
         Self::or_many(&[self, other])
     }
-    /// Rows in any: each block is put together in a bitmap that stays in the first-level cache.
+    /// Rows in any.
     pub fn or_many(vectors: &[&Self]) -> Self {
-        if let [only] = vectors {
-            return (*only).clone();
-        }
-        let (mut result, mut scratch) = (Self::default(), Words::default());
-        result.chunks.resize(vectors.iter().map(|v| v.chunks.len()).max().unwrap_or(0), None);
-        for at in 0..result.chunks.len() {
-            let chunks: Vec<&Arc<Chunk>> =
-                vectors.iter().filter_map(|v| v.chunks.get(at).and_then(Option::as_ref)).collect();
-            if let [only] = chunks[..] {
+        let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term { vector, without: Vec::new() }).collect();
+        Self::unite(&terms, &[], 0..u32::MAX)
+    }
+
+    /// The rows of all terms in a range of blocks, and then each row of the ascending `changes` with its bit. Each block is put together in a bitmap
+    /// that stays in the first-level cache.
+    pub(crate) fn unite(terms: &[Term<'_>], changes: &[(u64, bool)], blocks: Range<u32>) -> Self {
+        let (mut result, mut scratch, mut slots) = (Self::default(), Words::default(), Vec::new());
+        let changed_chunks = changes.last().map_or(0, |last| (last.0 >> 16) as usize / BLOCKS_PER_CHUNK + 1);
+        let end = terms.iter().map(|term| term.vector.chunks.len()).max().unwrap_or(0).max(changed_chunks);
+        result.chunks.resize(end.min((blocks.end as usize).div_ceil(BLOCKS_PER_CHUNK)), None);
+        let mut parts: Vec<(&Arc<Chunk>, &[u64])> = Vec::with_capacity(terms.len());
+        for at in blocks.start as usize / BLOCKS_PER_CHUNK..result.chunks.len() {
+            let first = at * BLOCKS_PER_CHUNK;
+            let rows = (first as u64) << 16..((first + BLOCKS_PER_CHUNK) as u64) << 16;
+            parts.clear();
+            parts.extend(terms.iter().filter_map(|term| {
+                let chunk = term.vector.chunks.get(at)?.as_ref()?;
+                Some((chunk, within(&term.without, &rows, |row| *row)))
+            }));
+            let changes = within(changes, &rows, |change| change.0);
+            let whole = blocks.start as usize <= first && first + BLOCKS_PER_CHUNK <= blocks.end as usize;
+            if let ([(only, [])], [], true) = (&parts[..], changes, whole) {
                 result.cardinality += only.cardinality as u64;
-                result.chunks[at] = Some(only.clone());
+                result.chunks[at] = Some((*only).clone());
                 continue;
             }
             let mut chunk = Chunk::default();
-            let mut blocks = chunks.iter().fold(0, |all, chunk| all | chunk.present);
-            while blocks != 0 {
-                let block = blocks.trailing_zeros() as usize;
-                blocks &= blocks - 1;
-                let mut containers = chunks.iter().filter_map(|chunk| chunk.get(block));
-                let first = containers.next().expect("one of them has the block");
-                let container = match containers.next() {
-                    None => Some(first.clone()),
-                    Some(second) => {
-                        first.or_into(&mut scratch);
-                        second.or_into(&mut scratch);
-                        containers.for_each(|container| container.or_into(&mut scratch));
+            let mut present = parts.iter().fold(0, |all, (chunk, _)| all | chunk.present);
+            changes.iter().for_each(|(row, _)| present |= 1 << ((row >> 16) as usize % BLOCKS_PER_CHUNK));
+            while present != 0 {
+                let block = present.trailing_zeros() as usize;
+                present &= present - 1;
+                if !blocks.contains(&((first + block) as u32)) {
+                    continue;
+                }
+                let rows = ((first + block) as u64) << 16..((first + block + 1) as u64) << 16;
+                slots.clear();
+                slots.extend(within(changes, &rows, |change| change.0).iter().map(|(row, bit)| (*row as u16, *bit)));
+                let mut containers = parts.iter().filter_map(|(chunk, without)| {
+                    Some((chunk.get(block)?, within(without, &rows, |row| *row)))
+                });
+                let container = match (containers.next(), containers.next()) {
+                    (None, _) => Container::with_changes(None, &slots, &mut scratch),
+                    (Some((only, [])), None) if slots.is_empty() => Some(only.clone()),
+                    (Some((only, [])), None) => Container::with_changes(Some(only), &slots, &mut scratch),
+                    (first, second) => {
+                        for (container, without) in first.into_iter().chain(second).chain(containers) {
+                            let gone = without.iter().map(|row| *row as u16).filter(|slot| !scratch.has(*slot));
+                            let gone: Vec<u16> = gone.collect();
+                            container.or_into(&mut scratch);
+                            gone.into_iter().for_each(|slot| scratch.clear(slot));
+                        }
+                        for &(slot, bit) in &slots {
+                            if bit { scratch.set(slot) } else { scratch.clear(slot) }
+                        }
                         scratch.take()
                     }
                 };
@@ -281,10 +302,26 @@ impl Bitvector {
     }
 }
 
+/// An operand of [`Bitvector::unite`]: the rows of a vector but for some, ascending and in compact form.
+#[derive(Debug)]
+pub(crate) struct Term<'a> {
+    pub(crate) vector: &'a Bitvector,
+    pub(crate) without: Vec<u64>,
+}
+
+/// The part of an ascending list whose rows are in a range.
+fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -> u64) -> &'a [T] {
+    if list.is_empty() {
+        return list;
+    }
+    let from = &list[list.partition_point(|item| row(item) < rows.start)..];
+    &from[..from.partition_point(|item| row(item) < rows.end)]
+}
+
 /// Rows that come in any order, from many sources.
 #[derive(Debug, Default)]
 pub(crate) struct Scatter {
-    blocks: Vec<Option<Words>>,
+    blocks: Vec<Words>,
 }
 
 impl Scatter {
@@ -293,16 +330,14 @@ impl Scatter {
     pub(crate) fn set(&mut self, row: u64) {
         let block = (row >> 16) as usize;
         if block >= self.blocks.len() {
-            self.blocks.resize_with(block + 1, || None);
+            self.blocks.resize_with(block + 1, Words::default);
         }
-        self.blocks[block].get_or_insert_default().set(row as u16);
+        self.blocks[block].set(row as u16);
     }
     pub(crate) fn finish(self) -> Bitvector {
         let mut result = Bitvector::default();
-        for (block, words) in self.blocks.into_iter().enumerate() {
-            if let Some(mut words) = words {
-                result.set_container(block, words.take());
-            }
+        for (block, mut words) in self.blocks.into_iter().enumerate() {
+            result.set_container(block, words.take());
         }
         result
     }
@@ -312,7 +347,7 @@ impl Scatter {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// Sets with stretches, so that every form of container comes up.
     fn rows() -> impl Strategy<Value = BTreeSet<u64>> {
@@ -346,7 +381,19 @@ mod tests {
             let mut scatter = Scatter::default();
             a.iter().rev().chain(&b).for_each(|&row| scatter.set(row));
             check(&scatter.finish(), &(&a | &b));
-            check(&x.segment(3..70), &a.iter().copied().filter(|row| (3..70).contains(&(row >> 16))).collect());
+            // (a without some of its rows, and b) in some blocks, with some changes on top.
+            let without: Vec<u64> = a.iter().copied().step_by(3).collect();
+            let terms = [Term { vector: &x, without: without.clone() }, Term { vector: &y, without: Vec::new() }];
+            let changes: BTreeMap<u64, bool> = c.iter().map(|row| (*row, row % 3 > 0)).chain(b.iter().step_by(7).map(|row| (*row, false))).collect();
+            for (terms, more) in [(&terms[..1], &BTreeSet::new()), (&terms[..], &b)] {
+                let mut expected: BTreeSet<u64> = a.iter().copied().filter(|row| without.binary_search(row).is_err()).chain(more.iter().copied()).collect();
+                check(&Bitvector::unite(terms, &[], 0..u32::MAX), &expected);
+                for (row, bit) in &changes {
+                    if *bit { expected.insert(*row) } else { expected.remove(row) };
+                }
+                expected.retain(|row| (3..70).contains(&(row >> 16)));
+                check(&Bitvector::unite(terms, &changes.clone().into_iter().collect::<Vec<_>>(), 3..70), &expected);
+            }
             for &row in a.iter().take(50).chain(b.iter().take(50)) {
                 prop_assert_eq!(x.contains_compact(row), a.contains(&row));
             }

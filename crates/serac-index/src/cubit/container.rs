@@ -23,25 +23,41 @@ pub struct Container {
     form: Form,
 }
 
-/// A bitmap of one block to work in; as long as its last set bit needs.
+/// Words of a block's bitmap.
+const WORDS: usize = 1024;
+
+/// A bitmap of one block to work in.
 #[derive(Debug, Default)]
 pub struct Words {
+    /// All of a block's, or none before the first use.
     words: Vec<u64>,
+    /// Words from here on are zero.
+    used: usize,
 }
 
 impl Words {
-    /// Makes room for at least so many words.
-    fn grow(&mut self, length: usize) {
-        if length > self.words.len() {
-            self.words.resize(length, 0);
+    /// All words, of which the first `length` are about to be written.
+    #[inline]
+    fn room(&mut self, length: usize) -> &mut [u64; WORDS] {
+        if self.words.is_empty() {
+            self.words.resize(WORDS, 0);
         }
+        self.used = self.used.max(length);
+        self.words.first_chunk_mut().expect("it has all words")
+    }
+    fn used(&self) -> &[u64] {
+        &self.words[..self.used]
+    }
+    /// Whether the bit of `slot` is set.
+    #[inline]
+    pub(crate) fn has(&self, slot: u16) -> bool {
+        self.words.get(slot as usize >> 6).is_some_and(|word| word >> (slot & 63) & 1 == 1)
     }
     /// Sets the bit of `slot`.
     #[inline]
     pub fn set(&mut self, slot: u16) {
         let word = slot as usize >> 6;
-        self.grow(word + 1);
-        self.words[word] |= 1 << (slot & 63);
+        self.room(word + 1)[word] |= 1 << (slot & 63);
     }
     /// Clears the bit of `slot`.
     #[inline]
@@ -52,14 +68,14 @@ impl Words {
     }
     fn set_run(&mut self, first: u16, last: u16) {
         let (a, b) = (first as usize >> 6, last as usize >> 6);
-        self.grow(b + 1);
+        let words = self.room(b + 1);
         let (low, high) = (u64::MAX << (first & 63), u64::MAX >> (63 - (last & 63)));
         if a == b {
-            self.words[a] |= low & high;
+            words[a] |= low & high;
         } else {
-            self.words[a] |= low;
-            self.words[a + 1..b].fill(u64::MAX);
-            self.words[b] |= high;
+            words[a] |= low;
+            words[a + 1..b].fill(u64::MAX);
+            words[b] |= high;
         }
     }
     /// The bits, 64 slots to a word, up to the last that is set.
@@ -68,8 +84,9 @@ impl Words {
     }
     /// Makes the container of the bits that are set, if any, and clears them all.
     pub fn take(&mut self) -> Option<Container> {
-        let container = Container::from_words(&self.words);
-        self.words.clear();
+        let container = Container::from_words(self.used());
+        self.words[..self.used].fill(0);
+        self.used = 0;
         container
     }
 }
@@ -165,21 +182,20 @@ impl Container {
     pub fn or_into(&self, into: &mut Words) {
         match &self.form {
             Form::Array(slots) => {
-                into.grow(slots[slots.len() - 1] as usize / 64 + 1);
+                let words = into.room(slots[slots.len() - 1] as usize / 64 + 1);
                 for &slot in slots.iter() {
-                    into.words[slot as usize >> 6] |= 1 << (slot & 63);
+                    words[slot as usize >> 6] |= 1 << (slot & 63);
                 }
             }
             Form::Bitmap(words) => {
-                into.grow(words.len());
-                kernels::or(&mut into.words, words);
+                kernels::or(into.room(words.len()), words);
             }
             Form::Runs(runs) => runs.iter().for_each(|&(first, last)| into.set_run(first, last)),
         }
     }
     fn and_not_into(&self, into: &mut Words) {
         match &self.form {
-            Form::Bitmap(words) => kernels::and_not(&mut into.words, words),
+            Form::Bitmap(words) => kernels::and_not(into.room(0), words),
             _ => self.for_each(|slot| into.clear(slot)),
         }
     }
@@ -195,8 +211,10 @@ impl Container {
             (Form::Array(a), _) => Self::filter(a, |slot| other.contains(slot)),
             (_, Form::Array(b)) => Self::filter(b, |slot| self.contains(slot)),
             (Form::Bitmap(a), Form::Bitmap(b)) => {
-                scratch.words.extend_from_slice(&a[..a.len().min(b.len())]);
-                kernels::and(&mut scratch.words, b);
+                let both = a.len().min(b.len());
+                let words = &mut scratch.room(both)[..both];
+                words.copy_from_slice(&a[..both]);
+                kernels::and(words, b);
                 scratch.take()
             }
             (Form::Runs(_), Form::Runs(_)) | (Form::Runs(_), Form::Bitmap(_)) => Self::and_runs(other, self, scratch),
@@ -207,8 +225,8 @@ impl Container {
         let mut mask = Words::default();
         runs.or_into(&mut mask);
         of.or_into(scratch);
-        scratch.words.truncate(mask.words.len());
-        kernels::and(&mut scratch.words, &mask.words);
+        // The mask has all words, zeros after its last.
+        kernels::and(scratch.room(0), mask.room(0));
         scratch.take()
     }
     /// How many rows are in both.

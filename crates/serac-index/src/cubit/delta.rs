@@ -119,23 +119,27 @@ impl Changes {
         }
     }
 
-    /// Bits to clear and bits to set that have the same effect, each in order of value and row.
-    fn into_net(mut self) -> (Vec<Bit>, Vec<Bit>) {
-        let (mut clears, mut sets) = (Vec::new(), Vec::new());
+    /// Bits that have the same effect: those to clear, whose number is told, and then those to set, each part in order of value and row.
+    fn into_net(mut self) -> (Vec<Bit>, usize) {
         self.list.sort_by_key(|change| change.row);
-        let mut changes = self.list.into_iter().peekable();
-        while let Some(RowChange { row, old, mut new }) = changes.next() {
-            while let Some(later) = changes.next_if(|later| later.row == row) {
-                new = later.new;
+        self.list.dedup_by(|later, first| {
+            let same = later.row == first.row;
+            if same {
+                first.new = later.new.take();
             }
-            if old != new {
-                clears.extend(old.map(|key| Bit { key, row }));
-                sets.extend(new.map(|key| Bit { key, row }));
-            }
+            same
+        });
+        self.list.retain(|change| change.old != change.new);
+        let count = |change: &RowChange| usize::from(change.old.is_some()) + usize::from(change.new.is_some());
+        let mut bits = Vec::with_capacity(self.list.iter().map(count).sum());
+        bits.extend(self.list.iter_mut().filter_map(|change| Some(Bit { key: change.old.take()?, row: change.row })));
+        let clears = bits.len();
+        bits.extend(self.list.into_iter().filter_map(|change| Some(Bit { key: change.new?, row: change.row })));
+        let (first, second) = bits.split_at_mut(clears);
+        for part in [first, second] {
+            part.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
         }
-        clears.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
-        sets.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
-        (clears, sets)
+        (bits, clears)
     }
 }
 
@@ -168,9 +172,8 @@ impl Clone for Ule {
 impl Ule {
     /// None if the changes amount to nothing.
     pub(crate) fn new(changes: Changes, cell: Arc<TransactionCell>) -> Option<Self> {
-        let (mut bits, sets) = changes.into_net();
-        let clears = u32::try_from(bits.len()).expect("a table has fewer rows than that");
-        bits.extend(sets);
+        let (bits, clears) = changes.into_net();
+        let clears = u32::try_from(clears).expect("a table has fewer rows than that");
         let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
         (!bits.is_empty()).then(|| Self { cell, decided: AtomicU64::new(OPEN), bits: bits.into(), mask, clears })
     }

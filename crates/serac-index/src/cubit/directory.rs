@@ -6,21 +6,13 @@
 //! right puts it in.
 
 use super::key::Key;
-use super::leaf::{Change, Leaf};
+use super::leaf::Leaf;
+use super::version::{Change, Version};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use crossbeam_skiplist::SkipMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A leaf as it is from `ts` on, until the next version.
-#[derive(Clone, Debug)]
-pub(crate) struct Version {
-    pub(crate) ts: u64,
-    /// The newest commit that is in it: answers from it must not leave before that one is durable.
-    pub(crate) newest_commit: u64,
-    pub(crate) leaf: Arc<Leaf>,
-}
 
 /// What a bin points to; never changes.
 #[derive(Debug)]
@@ -64,7 +56,7 @@ impl Chain {
         &self.versions[0]
     }
 
-    /// The chain after a merge of `changes` (in log order for each value and row) up to `ts`, and the bins that it is split into on the right.
+    /// The chain after a merge of `changes` (by value and row, in log order for each) up to `ts`, and the bins that it is split into on the right.
     /// `starts` are the snapshots, ascending, that may be older than `ts`.
     pub(crate) fn merged(&self, changes: &[&Change], ts: u64, starts: &[u64]) -> (Self, Vec<Arc<Bin>>) {
         let newest = self.newest();
@@ -78,11 +70,7 @@ impl Chain {
             if part.is_empty() && until != ts {
                 continue;
             }
-            let (newest_commit, leaf) = match part.iter().map(|c| c.ts).max() {
-                Some(commit) => (commit, Arc::new(last.leaf.apply(&part))),
-                None => (last.newest_commit, last.leaf.clone()),
-            };
-            versions.push(Version { ts: until, newest_commit, leaf });
+            versions.push(last.after(&part, until));
             before = until;
         }
         versions.reverse();
@@ -99,25 +87,23 @@ impl Chain {
         fewer.then(|| Self { versions: versions.into(), high: self.high.clone(), right: self.right.clone() })
     }
 
-    fn split(&self, mut versions: Vec<Version>) -> (Self, Vec<Arc<Bin>>) {
+    fn split(&self, versions: Vec<Version>) -> (Self, Vec<Arc<Bin>>) {
         let (mut high, mut right, mut bins) = (self.high.clone(), self.right.clone(), Vec::new());
         let keys = versions[0].leaf.split_keys();
         if keys.is_empty() {
             return (Self { versions: versions.into(), high, right }, bins);
         }
-        let mut parts: Vec<Vec<Leaf>> = versions.iter().map(|version| version.leaf.cut(&keys)).collect();
-        let mut take_part = |versions: &[Version]| -> Box<[Version]> {
-            let part = parts.iter_mut().map(|parts| Arc::new(parts.pop().expect("one part more than keys")));
-            versions.iter().zip(part).map(|(version, leaf)| Version { leaf, ..*version }).collect()
+        let mut parts: Vec<Vec<Version>> = versions.iter().map(|version| version.cut(&keys)).collect();
+        let mut take_part = || -> Box<[Version]> {
+            parts.iter_mut().map(|parts| parts.pop().expect("one part more than keys")).collect()
         };
         for key in keys.into_iter().rev() {
-            let chain = Self { versions: take_part(&versions), high: high.take(), right: right.take() };
+            let chain = Self { versions: take_part(), high: high.take(), right: right.take() };
             let bin = Arc::new(Bin::new(Some(key.clone()), chain));
             bins.push(bin.clone());
             (high, right) = (Some(key), Some(bin));
         }
-        versions = take_part(&versions).into();
-        (Self { versions: versions.into(), high, right }, bins)
+        (Self { versions: take_part(), high, right }, bins)
     }
 }
 
@@ -162,7 +148,7 @@ impl Drop for Bin {
 }
 
 fn chain(leaf: Leaf, ts: u64, high: Option<Key>, right: Option<Arc<Bin>>) -> Chain {
-    Chain { versions: [Version { ts, newest_commit: ts, leaf: Arc::new(leaf) }].into(), high, right }
+    Chain { versions: [Version::new(ts, leaf)].into(), high, right }
 }
 
 /// All bins, by their lowest value.

@@ -7,6 +7,7 @@
 use super::bitvector::Bitvector;
 use super::container::Words;
 use super::key::{Key, Keys};
+use super::version::Bit;
 use std::borrow::Cow;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -23,19 +24,6 @@ const MAX_DENSE: usize = 32;
 const MAX_SPARSE_ROWS: usize = 4096;
 /// Values with bitvectors from which on a leaf keeps their union.
 const UNION_VALUES: usize = 4;
-
-/// A bit that a transaction changed: `row` has (or has not) the value `key` from then on.
-#[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) key: Key,
-    /// Compact form.
-    pub(crate) row: u64,
-    pub(crate) bit: bool,
-    /// Commit timestamp.
-    pub(crate) ts: u64,
-    /// Place in the log.
-    pub(crate) order: u32,
-}
 
 /// The rows of one value.
 #[derive(Clone, Copy, Debug)]
@@ -242,22 +230,16 @@ impl Leaf {
             + self.union.as_ref().map_or(0, Bitvector::bytes)
     }
 
-    /// The leaf after `changes`, which are in log order for each (value, row).
-    pub(crate) fn apply(&self, changes: &[&Change]) -> Self {
+    /// The leaf after `bits`, by value and row.
+    pub(crate) fn apply(&self, bits: &[Bit]) -> Self {
         let mut scratch = Words::default();
-        let mut sorted = changes.to_vec();
-        sorted.sort_by(|a, b| (&a.key, a.row, a.order).cmp(&(&b.key, b.row, b.order)));
-        let last_of_row = |group: &[&Change]| -> Vec<(u64, bool)> {
-            group.chunk_by(|a, b| a.row == b.row).map(|g| g[g.len() - 1]).map(|c| (c.row, c.bit)).collect()
-        };
-
         enum From<'k> {
             Old(usize),
             Changes(&'k Key),
         }
         let (mut keys, mut entries) = (Vec::with_capacity(self.len() + 1), Vec::with_capacity(self.len() + 1));
         let (mut at, mut same_keys) = (0, true);
-        for group in sorted.chunk_by(|a, b| a.key == b.key) {
+        for group in bits.chunk_by(|a, b| a.key == b.key) {
             let key = &group[0].key;
             let (found, place) = match self.find(key) {
                 Ok(place) => (true, place),
@@ -269,7 +251,8 @@ impl Leaf {
             }
             let before = found.then(|| self.vector(place));
             at = place + usize::from(found);
-            let after = Entry::changed(before, &last_of_row(group), &mut scratch);
+            let rows: Vec<(u64, bool)> = group.iter().map(|bit| (bit.row(), bit.bit())).collect();
+            let after = Entry::changed(before, &rows, &mut scratch);
             same_keys &= found == after.is_some();
             if let Some(entry) = after {
                 keys.push(From::Changes(key));
@@ -296,10 +279,12 @@ impl Leaf {
         let mut leaf = Self::assemble(keys, entries.into_iter());
         match &self.union {
             Some(union) if leaf.wants_union() => {
-                // What came last for a row says whether any value of the leaf has it.
-                sorted.sort_by_key(|change| (change.row, change.order));
+                // A row that goes from one value of the leaf to another stays.
+                let mut rows: Vec<(u64, bool)> = bits.iter().map(|bit| (bit.row(), bit.bit())).collect();
+                rows.sort_unstable();
+                let last: Vec<_> = rows.chunk_by(|a, b| a.0 == b.0).map(|group| group[group.len() - 1]).collect();
                 let mut union = union.clone();
-                union.apply(&last_of_row(&sorted), &mut scratch);
+                union.apply(&last, &mut scratch);
                 leaf.union = Some(union);
             }
             _ => leaf.make_union(),
@@ -377,8 +362,8 @@ mod tests {
     fn rows(vector: Vector<'_>) -> Vec<u64> {
         vector.to_bitvector().rows().into_iter().map(super::super::bitvector::compact).collect()
     }
-    fn change(key: &Key, row: u64, bit: bool, order: u32) -> Change {
-        Change { key: key.clone(), row, bit, ts: 1, order }
+    fn bit(key: &Key, row: u64, bit: bool) -> Bit {
+        Bit::new(key.clone(), row, bit)
     }
 
     #[test]
@@ -392,16 +377,16 @@ mod tests {
 
         // From a list to a bitvector, and back when most rows are gone.
         let mut leaf = leaf((0..1500).collect());
-        let more: Vec<Change> = (1500..5000).map(|row| change(&key, row, true, 0)).collect();
-        leaf = leaf.apply(&more.iter().collect::<Vec<_>>());
+        let more: Vec<Bit> = (1500..5000).map(|row| bit(&key, row, true)).collect();
+        leaf = leaf.apply(&more);
         assert!(is_dense(&leaf));
         assert_eq!(rows(leaf.get(&key).unwrap()), (0..5000).collect::<Vec<_>>());
-        let fewer: Vec<Change> = (10..5000).map(|row| change(&key, row, false, 0)).collect();
-        leaf = leaf.apply(&fewer.iter().collect::<Vec<_>>());
+        let fewer: Vec<Bit> = (10..5000).map(|row| bit(&key, row, false)).collect();
+        leaf = leaf.apply(&fewer);
         assert!(!is_dense(&leaf));
         assert_eq!(rows(leaf.get(&key).unwrap()), (0..10).collect::<Vec<_>>());
-        let last: Vec<Change> = (0..10).map(|row| change(&key, row, false, 0)).collect();
-        assert_eq!(leaf.apply(&last.iter().collect::<Vec<_>>()).len(), 0);
+        let last: Vec<Bit> = (0..10).map(|row| bit(&key, row, false)).collect();
+        assert_eq!(leaf.apply(&last).len(), 0);
     }
 
     #[test]
@@ -411,9 +396,8 @@ mod tests {
         let leaf = Leaf::from_entries(keys.iter().cloned().zip((0..5).map(part)).collect());
         let all = |leaf: &Leaf| leaf.union().unwrap().cardinality();
         assert_eq!(all(&leaf), 15_000);
-        // Row 4 goes from the last value to the first: set there, cleared here, and by order of values the set comes first.
-        let changes = [change(&keys[4], 4, false, 0), change(&keys[0], 4, true, 1), change(&keys[1], 1, false, 2)];
-        let after = leaf.apply(&changes.iter().collect::<Vec<_>>());
+        // Row 4 goes from the last value to the first: in order of values the set comes first.
+        let after = leaf.apply(&[bit(&keys[0], 4, true), bit(&keys[1], 1, false), bit(&keys[4], 4, false)]);
         assert_eq!((all(&after), all(&leaf)), (14_999, 15_000));
         assert!(after.union().unwrap().contains_compact(4) && !after.union().unwrap().contains_compact(1));
     }

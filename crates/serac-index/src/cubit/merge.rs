@@ -17,8 +17,8 @@
 
 use super::delta::{Fate, Ule};
 use super::directory::Bin;
-use super::leaf::Change;
 use super::log::{Anchor, Node};
+use super::version::{Bit, Change};
 use super::{Cubit, Horizon};
 use crossbeam_epoch::{Guard, Owned, Shared};
 use std::ops::Range;
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     serial: u64,
     end: *const Node,
     carried: Arc<[Ule]>,
-    /// By value; in log order for each value.
+    /// By value and row, in log order for each.
     changes: Vec<Change>,
     tasks: Vec<Task>,
     next_task: AtomicUsize,
@@ -131,7 +131,7 @@ impl Cubit {
             entries += 1;
             match ule.fate() {
                 Fate::Committed(ts) if ts <= horizon.now => ule.for_each(|key, row, bit| {
-                    changes.push(Change { key: key.clone(), row, bit, ts, order: changes.len() as u32 });
+                    changes.push(Change { bit: Bit::new(key.clone(), row, bit), ts });
                 }),
                 Fate::Aborted => {}
                 _ => carried.push(ule.clone()),
@@ -141,13 +141,13 @@ impl Cubit {
         if entries == carried.len() && chained.is_empty() {
             return None;
         }
-        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        changes.sort_by(|a: &Change, b| a.place().cmp(&b.place()));
         let mut tasks = Vec::new();
         let task = |changes, prune| Task { changes, prune, done: AtomicBool::new(false) };
         let mut at = 0;
         while at < changes.len() {
-            let chain = self.directory.locate(&changes[at].key, guard).2;
-            let end = at + changes[at..].partition_point(|change| chain.covers(&change.key));
+            let chain = self.directory.locate(&changes[at].bit.key, guard).2;
+            let end = at + changes[at..].partition_point(|change| chain.covers(&change.bit.key));
             tasks.push(task(at..end, None));
             at = end;
         }
@@ -189,7 +189,7 @@ impl Cubit {
             self.prune_bin(plan, bin, guard);
         }
         while let Some(first) = rest.first() {
-            let (bin, _, _) = self.directory.locate(&first.key, guard);
+            let (bin, _, _) = self.directory.locate(&first.bit.key, guard);
             rest = self.merge_bin(plan, &bin, rest, guard);
         }
         // Release: pairs with the Acquire of whoever finds all tasks done.
@@ -220,7 +220,7 @@ impl Cubit {
     fn merge_bin<'p>(&self, plan: &Plan, bin: &Arc<Bin>, changes: &'p [Change], guard: &Guard) -> &'p [Change] {
         loop {
             let (shared, chain) = bin.load(guard);
-            let (covered, rest) = changes.split_at(changes.partition_point(|change| chain.covers(&change.key)));
+            let (covered, rest) = changes.split_at(changes.partition_point(|change| chain.covers(&change.bit.key)));
             if chain.newest().ts >= plan.ts {
                 return rest;
             }

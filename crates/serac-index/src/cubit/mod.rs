@@ -7,7 +7,7 @@
 //! | module | |
 //! |---|---|
 //! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
-//! | `leaf`, `directory` | value bitvectors of neighbouring values with their union, their version chains, in order of values |
+//! | `leaf`, `version`, `directory` | value bitvectors of neighbouring values with their union, settled bits beside them, version chains in order of values |
 //! | `delta`, `log` | HUDs, ULEs, timestamp cells; the latch-free queue |
 //! | `merge`, `query`, `build`, `statistics` | what is done with them |
 //!
@@ -51,6 +51,7 @@ mod query;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use bitvector::Bitvector;
 pub use build::Builder;

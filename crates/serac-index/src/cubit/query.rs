@@ -5,13 +5,13 @@
 //! and at last the transaction's own changes. Queries take no latch and repeat nothing: they are wait-free but for the directory's skip list.
 
 use super::Cubit;
-use super::bitvector::{Bitvector, Scatter};
-use super::container::Words;
+use super::bitvector::{Bitvector, Scatter, Term};
 use super::delta::{Changes, Fate};
 use super::directory::Chain;
 use super::key::Key;
 use super::leaf::Vector;
 use super::log::Anchor;
+use super::version::{Bit, Version, balance};
 use crossbeam_epoch::Guard;
 use serac_storage::Timestamp;
 use serac_storage::transaction::Snapshot;
@@ -50,16 +50,22 @@ pub enum Predicate<'a> {
     Range(Bound<&'a Key>, Bound<&'a Key>),
 }
 
-/// A leaf, as the snapshot sees it, with the places of the values that are asked for.
+/// What the snapshot sees of a bin: the places of the values that are asked for, and their pending bits.
 struct Part<'g> {
-    chain: &'g Chain,
+    version: &'g Version,
     places: Range<usize>,
+    pending: &'g [Bit],
 }
 
 impl Part<'_> {
-    fn is_whole(&self, start: u64) -> bool {
-        self.places == (0..self.chain.at(start).leaf.len())
+    fn is_whole(&self) -> bool {
+        self.places.len() == self.version.leaf.len()
     }
+}
+
+/// The rows of bits that are set, or of those that are not.
+fn rows_of(bits: &[Bit], set: bool) -> impl Iterator<Item = u64> {
+    bits.iter().filter(move |bit| bit.bit() == set).map(Bit::row)
 }
 
 impl Cubit {
@@ -82,49 +88,50 @@ impl Cubit {
         let guard = &crossbeam_epoch::pin();
         let reader = Reader::new(self, view.start().0, guard);
         let rows = (blocks.start as u64) << 16..(blocks.end as u64) << 16;
-        let (mut vectors, mut sparse): (Vec<Cow<'_, Bitvector>>, Vec<&[u32]>) = (Vec::new(), Vec::new());
-        let whole = blocks == (0..u32::MAX);
-        let mut add_vector = |vector| {
-            vectors.push(if whole {
-                Cow::Borrowed(vector)
-            } else {
-                Cow::Owned(Bitvector::segment(vector, blocks.clone()))
-            });
-        };
-        reader.for_each_part(predicate, |part| {
-            let leaf = &reader.version(part.chain).leaf;
-            if let Some(union) = leaf.union().filter(|_| part.is_whole(reader.start)) {
-                add_vector(union);
+        let (mut terms, mut sparse): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
+        let mut changes: Vec<(u64, bool)> = Vec::new();
+        reader.for_each_part(predicate, |_, part| {
+            let leaf = &part.version.leaf;
+            changes.extend(rows_of(part.pending, true).map(|row| (row, true)));
+            if let Some(vector) = leaf.union().filter(|_| part.is_whole()) {
+                let mut without: Vec<u64> = rows_of(part.pending, false).collect();
+                without.sort_unstable();
+                terms.push(Term { vector, without });
                 return;
             }
             for place in part.places {
+                // Only a value's own vector is without the rows that left the value: another value's may have them.
+                let pending = if part.pending.is_empty() { &[] } else { part.version.pending_of(&leaf.key(place)) };
+                let mut without = rows_of(pending, false);
                 match leaf.vector(place) {
-                    Vector::Dense(vector) => add_vector(vector),
-                    Vector::Sparse(list) if whole => sparse.push(list),
+                    Vector::Dense(vector) => terms.push(Term { vector, without: without.collect() }),
                     Vector::Sparse(list) => {
                         let at = |row: u64| list.partition_point(|r| (*r as u64) < row);
-                        sparse.push(&list[at(rows.start)..at(rows.end)]);
+                        let list = if blocks == (0..u32::MAX) { list } else { &list[at(rows.start)..at(rows.end)] };
+                        sparse.push(match without.next() {
+                            None => Cow::Borrowed(list),
+                            Some(first) => {
+                                let without: Vec<u64> = std::iter::once(first).chain(without).collect();
+                                let stays = |row: &u32| without.binary_search(&u64::from(*row)).is_err();
+                                Cow::Owned(list.iter().copied().filter(stays).collect())
+                            }
+                        });
                     }
                 }
             }
         });
-        if !sparse.is_empty() {
-            vectors.push(Cow::Owned(from_sparse(&sparse)));
-        }
-        let vectors: Vec<&Bitvector> = vectors.iter().map(|v| &**v).filter(|v| !v.is_empty()).collect();
-        let mut result = Bitvector::or_many(&vectors);
-        let mut flips = Vec::new();
-        reader.for_each_delta(predicate, own, |_, row, bit| {
-            if rows.contains(&row) {
-                flips.push((row, bit));
-            }
-        });
-        if !flips.is_empty() {
-            flips.sort_by_key(|flip| flip.0);
-            let last: Vec<(u64, bool)> =
-                flips.chunk_by(|a, b| a.0 == b.0).map(|group| group[group.len() - 1]).collect();
-            result.apply(&last, &mut Words::default());
-        }
+        let few = from_sparse(&sparse);
+        terms.push(Term { vector: &few, without: Vec::new() });
+        terms.retain(|term| !term.vector.is_empty());
+        changes.sort_unstable();
+        reader.for_each_delta(predicate, own, |_, row, bit| changes.push((row, bit)));
+        changes.retain(|(row, _)| rows.contains(row));
+        changes.sort_by_key(|change| change.0);
+        // What came last for a row.
+        changes.reverse();
+        changes.dedup_by_key(|change| change.0);
+        changes.reverse();
+        let result = Bitvector::unite(&terms, &changes, blocks);
         view.note_read(Timestamp(reader.newest.get()));
         result
     }
@@ -137,21 +144,23 @@ impl Cubit {
         if let Predicate::Equals(key) = predicate {
             // The usual case without a list of parts.
             let mut flips = Vec::new();
-            let vector = reader.version(self.directory.locate(key, guard).2).leaf.get(key);
+            let version = reader.version(self.directory.locate(key, guard).2);
             reader.for_each_delta(predicate, own, |_, row, bit| flips.push((row, bit)));
             flips.sort_by_key(|flip| flip.0);
-            count = vector.map_or(0, |v| v.cardinality()) as i64;
+            count = version.cardinality(key, version.pending_of(key)) as i64;
             for group in flips.chunk_by(|a, b| a.0 == b.0) {
                 let (row, bit) = group[group.len() - 1];
-                count += i64::from(bit) - i64::from(vector.is_some_and(|v| v.contains(row)));
+                count += i64::from(bit) - i64::from(version.contains(key, row));
             }
         } else {
             reader.for_each_count(predicate, own, |part, _, n| {
                 count += match part {
-                    Some(part) if part.is_whole(reader.start) => reader.version(part.chain).leaf.row_count() as i64,
+                    Some(part) if part.is_whole() && part.pending.len() == part.version.pending().len() => {
+                        part.version.row_count() as i64
+                    }
                     Some(part) => {
-                        let leaf = &reader.version(part.chain).leaf;
-                        part.places.clone().map(|place| leaf.vector(place).cardinality() as i64).sum()
+                        let cardinality = |place| part.version.leaf.vector(place).cardinality() as i64;
+                        part.places.clone().map(cardinality).sum::<i64>() + balance(part.pending)
                     }
                     None => n,
                 };
@@ -168,9 +177,12 @@ impl Cubit {
         let mut counts: std::collections::BTreeMap<Key, i64> = Default::default();
         reader.for_each_count(predicate, own, |part, key, n| match part {
             Some(part) => {
-                let leaf = &reader.version(part.chain).leaf;
+                let leaf = &part.version.leaf;
                 for place in part.places.clone() {
                     counts.insert(leaf.key(place), leaf.vector(place).cardinality() as i64);
+                }
+                for bits in part.pending.chunk_by(|a, b| a.key == b.key) {
+                    *counts.entry(bits[0].key.clone()).or_default() += balance(bits);
                 }
             }
             None => *counts.entry(key.expect("a difference has a value").clone()).or_default() += n,
@@ -198,24 +210,28 @@ impl<'g> Reader<'_, 'g> {
         let anchor = unsafe { index.log.anchor(guard).deref() };
         Reader { index, start, guard, anchor: (anchor.ts <= start).then_some(anchor), newest: Cell::new(0) }
     }
-    fn version(&self, chain: &'g Chain) -> &'g super::directory::Version {
+    fn version(&self, chain: &'g Chain) -> &'g Version {
         let version = chain.at(self.start);
         self.newest.set(self.newest.get().max(version.newest_commit));
         version
     }
 
-    fn for_each_part(&self, predicate: Predicate<'_>, mut f: impl FnMut(Part<'g>)) {
+    fn for_each_part(&self, predicate: Predicate<'_>, mut f: impl FnMut(&'g Chain, Part<'g>)) {
         let directory = &self.index.directory;
         match predicate {
             Predicate::Equals(key) => self.for_each_part(Predicate::In(std::slice::from_ref(key)), f),
             Predicate::In(mut keys) => {
                 while let Some(first) = keys.first() {
                     let chain = directory.locate(first, self.guard).2;
-                    let leaf = &self.version(chain).leaf;
+                    let version = self.version(chain);
                     let here;
                     (here, keys) = keys.split_at(keys.partition_point(|key| chain.covers(key)));
-                    for place in here.iter().filter_map(|key| leaf.find(key).ok()) {
-                        f(Part { chain, places: place..place + 1 });
+                    for key in here {
+                        let places = version.leaf.find(key).map_or(0..0, |place| place..place + 1);
+                        let pending = version.pending_of(key);
+                        if !(places.is_empty() && pending.is_empty()) {
+                            f(chain, Part { version, places, pending });
+                        }
                     }
                 }
             }
@@ -231,9 +247,10 @@ impl<'g> Reader<'_, 'g> {
                     high
                 };
                 for chain in directory.chains_from(first, self.guard) {
-                    let places = self.version(chain).leaf.places(low, high);
-                    if !places.is_empty() {
-                        f(Part { chain, places });
+                    let version = self.version(chain);
+                    let (places, pending) = (version.leaf.places(low, high), version.pending_within(low, high));
+                    if !(places.is_empty() && pending.is_empty()) {
+                        f(chain, Part { version, places, pending });
                     }
                     let ends = match (high, &chain.high) {
                         (Bound::Included(high) | Bound::Excluded(high), Some(end)) => high < end,
@@ -302,9 +319,9 @@ impl<'g> Reader<'_, 'g> {
         self.for_each_delta(predicate, own, |key, row, bit| flips.push((key.clone(), row, bit)));
         flips.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         let mut chains: Vec<&Chain> = Vec::new();
-        self.for_each_part(predicate, |part| {
-            if !chains.last().is_some_and(|last| std::ptr::eq(*last, part.chain)) {
-                chains.push(part.chain);
+        self.for_each_part(predicate, |chain, part| {
+            if !chains.last().is_some_and(|last| std::ptr::eq(*last, chain)) {
+                chains.push(chain);
             }
             f(Some(&part), None, 0);
         });
@@ -313,13 +330,13 @@ impl<'g> Reader<'_, 'g> {
             let (key, row, bit) = &group[group.len() - 1];
             while chains.next_if(|chain| !chain.covers(key)).is_some() {}
             // A chain that was not looked at has no such value; one that was must be the same chain again, not a newer one.
-            let vector = chains.peek().and_then(|chain| self.version(chain).leaf.get(key));
-            f(None, Some(key), i64::from(*bit) - i64::from(vector.is_some_and(|v| v.contains(*row))));
+            let was = chains.peek().is_some_and(|chain| self.version(chain).contains(key, *row));
+            f(None, Some(key), i64::from(*bit) - i64::from(was));
         }
     }
 }
 
-fn from_sparse(lists: &[&[u32]]) -> Bitvector {
+fn from_sparse(lists: &[Cow<'_, [u32]>]) -> Bitvector {
     let rows = lists.iter().map(|list| list.len()).sum();
     if rows > SCATTERED_ROWS {
         let mut scatter = Scatter::default();

@@ -20,6 +20,8 @@ pub struct Statistics {
     pub log_entries: u64,
     /// Bits in the log.
     pub log_bits: u64,
+    /// Settled bits beside the newest vectors.
+    pub pending_bits: u64,
     /// Entries ever published.
     pub publications: u64,
     /// Merge tasks done, of one leaf each.
@@ -32,7 +34,7 @@ pub struct Statistics {
     pub longest_chain: u64,
     /// Versions in all chains.
     pub versions: u64,
-    /// How many rows in the log have a HUD of 0, 1, 2, 3 and more ones: values whose bit differs from the newest vector (§C).
+    /// How many rows in the log or among the pending bits have a HUD of 0, 1, 2, 3 and more ones: values whose bit differs from the newest vector (§C).
     pub hud_sizes: [u64; 4],
 }
 
@@ -58,16 +60,18 @@ impl Cubit {
             helps: self.counters.helps.load(Ordering::Relaxed) + self.log.helps.load(Ordering::Relaxed),
             ..Statistics::default()
         };
+        let mut last = BTreeMap::new();
         for chain in self.directory.chains_from(None, guard) {
-            let leaf = &chain.newest().leaf;
+            let newest = chain.newest();
             statistics.leaves += 1;
-            statistics.values += leaf.len() as u64;
-            statistics.rows += leaf.row_count();
-            statistics.bytes += leaf.bytes() as u64 + (size_of_val(chain) + size_of_val(&chain.versions[..])) as u64;
+            statistics.values += newest.value_count();
+            statistics.rows += newest.row_count();
+            statistics.bytes += newest.bytes() as u64 + (size_of_val(chain) + size_of_val(&chain.versions[..])) as u64;
             statistics.versions += chain.versions.len() as u64;
             statistics.longest_chain = statistics.longest_chain.max(chain.versions.len() as u64);
+            statistics.pending_bits += newest.pending().len() as u64;
+            last.extend(newest.pending().iter().map(|bit| ((bit.row(), bit.key.clone()), bit.bit())));
         }
-        let mut last = BTreeMap::new();
         self.log.walk(anchor, guard, |ule| {
             if let Fate::Committed(_) = ule.fate() {
                 ule.for_each(|key, row, bit| {
