@@ -156,16 +156,21 @@ impl BitmapChanges {
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
-    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last thing before that.
-    pub(crate) fn publish(&mut self, txn: &mut Transaction) {
+    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last thing before that. Returns the indexes that have
+    /// got bulk inserts, which are to be merged afterwards.
+    pub(crate) fn publish(&mut self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         self.0.retain(|(_, changes)| !changes.is_empty());
         if self.0.is_empty() {
-            return;
+            return Vec::new();
         }
-        let cell = TransactionCell::of(txn);
+        let (cell, mut loaded) = (TransactionCell::of(txn), Vec::new());
         for (entries, changes) in self.0.drain(..) {
+            if changes.has_bulk() {
+                loaded.push(entries.clone());
+            }
             entries.publish(Arc::unwrap_or_clone(changes), &cell);
         }
+        loaded
     }
 }
 
@@ -182,8 +187,8 @@ impl OwnChanges {
         let changes = self.0.lock();
         let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
         let own = known.map(|(_, own)| own).filter(|own| !own.is_empty());
-        let valid =
-            index.entries.valid_from() <= snapshot.start() && own.is_none_or(|own| own.len() <= MOST_OWN_CHANGES);
+        let is_short = |own: &Arc<Changes>| own.len() <= MOST_OWN_CHANGES && !own.has_bulk();
+        let valid = index.entries.valid_from() <= snapshot.start() && own.is_none_or(is_short);
         valid.then(|| BitmapReader { index: index.clone(), snapshot: snapshot.clone(), own: own.cloned() })
     }
 }

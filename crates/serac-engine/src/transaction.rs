@@ -148,7 +148,7 @@ impl Transaction {
                 }
             }));
         }
-        self.bitmaps.lock().publish(&mut txn);
+        let loaded = self.bitmaps.lock().publish(&mut txn);
         if let Some(lost) = self.entries.lost_keys() {
             txn.on_obsolete(Box::new(move || lost.remove_lost()));
         }
@@ -158,6 +158,9 @@ impl Transaction {
             self.entries.clear();
         }
         self.release();
+        for index in loaded {
+            index.merge();
+        }
         if writes {
             Database::checkpoint_if_due(&self.db);
         }

@@ -12,6 +12,7 @@ use crate::transaction::Transaction;
 use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
+use serac_index::cubit::Builder;
 use serac_index::ordered::key;
 use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::ops::Range;
@@ -78,6 +79,12 @@ impl Transaction {
         }
         let id = table.data.insert(self.storage(), row)?;
         self.add_entries(table, id, row);
+        if !table.bitmaps.is_empty() {
+            let mut bitmaps = self.bitmaps.lock();
+            for index in &table.bitmaps {
+                bitmaps.of(index).insert(id, index.key_of(row));
+            }
+        }
         self.note_new_child(table, row);
         Ok(id)
     }
@@ -99,8 +106,7 @@ impl Transaction {
                 .map(|(column, array)| value_at(array, row, column.sql_type.column_type))
                 .collect()
         };
-        let watched =
-            !table.indexes.is_empty() || !table.bitmaps.is_empty() || !table.definition.foreign_keys.is_empty();
+        let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         if batch.num_rows() >= BULK_ROWS {
             ranges = table.data.append(self.storage(), &batch)?;
@@ -110,6 +116,15 @@ impl Transaction {
                     self.add_entries(table, RowId::from_u64(id), &values);
                     self.note_new_child(table, &values);
                 }
+            }
+            for index in &table.bitmaps {
+                let column = index.definition.column;
+                let (values, column_type) = (batch.column(column), table.definition.columns[column].sql_type.column_type);
+                let mut rows = Builder::default();
+                for (row, id) in ranges.iter().cloned().flatten().enumerate() {
+                    rows.push(&index.key(value_at(values, row, column_type)), RowId::from_u64(id));
+                }
+                self.bitmaps.lock().of(index).insert_bulk(rows);
             }
         } else {
             for row in 0..batch.num_rows() {
@@ -272,9 +287,6 @@ impl Transaction {
         for index in 0..table.indexes.len() {
             let (key, _) = table.indexes[index].key_of(values);
             self.add_entry(table, index, row, &key);
-        }
-        for index in &table.bitmaps {
-            self.bitmaps.lock().of(index).insert(row, index.key_of(values));
         }
     }
     fn add_entry(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {

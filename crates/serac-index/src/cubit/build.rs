@@ -44,7 +44,7 @@ impl Hasher for WordHasher {
     }
 }
 
-/// Collects the rows of a table.
+/// Collects rows with their values: of a table, or of a bulk insert.
 #[derive(Default)]
 pub struct Builder {
     ids: HashMap<Key, u32, BuildHasherDefault<WordHasher>>,
@@ -83,7 +83,7 @@ impl Builder {
         index
     }
 
-    fn into_leaves(self) -> Vec<(Key, Leaf)> {
+    pub(crate) fn into_leaves(self) -> Vec<(Key, Leaf)> {
         let Self { ids, pairs, mut wide, .. } = self;
         let mut values: Vec<(Key, u32)> = ids.into_iter().collect();
         values.sort_unstable();

@@ -6,6 +6,8 @@
 //! exactly where a version of a vector stands in the log, and a merge may be done twice.
 
 use super::bitvector::compact;
+use super::build::Builder;
+use super::bulk::Bulk;
 use super::key::Key;
 use serac_storage::transaction::Transaction;
 use serac_storage::{RowId, Timestamp};
@@ -71,6 +73,8 @@ struct RowChange {
 /// What one transaction has changed in one index and only it sees. Dropping it forgets it.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
+    /// Bulk inserts, each with the changes before it.
+    bulks: Vec<(Vec<RowChange>, Arc<Bulk>)>,
     list: Vec<RowChange>,
 }
 
@@ -94,17 +98,36 @@ impl Changes {
         self.delete(from, value.clone());
         self.insert(to, value);
     }
-    /// Changes so far: a savepoint.
+    /// New rows that come together, with their values.
+    pub fn insert_bulk(&mut self, rows: Builder) {
+        self.bulks.push((std::mem::take(&mut self.list), Arc::new(Bulk::new(rows))));
+    }
+    /// Whether there are bulk inserts. Queries do not look into them: they cannot be asked with such changes.
+    pub fn has_bulk(&self) -> bool {
+        !self.bulks.is_empty()
+    }
+    /// Changes so far, a bulk insert being one: a savepoint.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.bulks.iter().map(|(before, _)| before.len() + 1).sum::<usize>() + self.list.len()
     }
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.len() == 0
     }
     /// Forgets everything since the savepoint at which there were `length` changes.
     pub fn rollback_to(&mut self, length: usize) {
-        self.list.truncate(length);
+        while self.len() - self.list.len() > length {
+            self.list = self.bulks.pop().expect("a list that is too long by a bulk has one").0;
+        }
+        self.list.truncate(length - (self.len() - self.list.len()));
+    }
+
+    /// The entries for the log, in order.
+    pub(crate) fn into_entries(self, cell: &Arc<TransactionCell>) -> impl Iterator<Item = Ule> {
+        let bulks = self.bulks.into_iter().flat_map(|(before, bulk)| {
+            [Ule::new(before, cell.clone()), Some(Ule::of_bulk(bulk, cell.clone()))]
+        });
+        bulks.chain([Ule::new(self.list, cell.clone())]).flatten()
     }
 
     /// Bits that change, in order: (value, row, bit).
@@ -118,29 +141,29 @@ impl Changes {
             }
         }
     }
+}
 
-    /// Bits that have the same effect: those to clear, whose number is told, and then those to set, each part in order of value and row.
-    fn into_net(mut self) -> (Vec<Bit>, usize) {
-        self.list.sort_by_key(|change| change.row);
-        self.list.dedup_by(|later, first| {
-            let same = later.row == first.row;
-            if same {
-                first.new = later.new.take();
-            }
-            same
-        });
-        self.list.retain(|change| change.old != change.new);
-        let count = |change: &RowChange| usize::from(change.old.is_some()) + usize::from(change.new.is_some());
-        let mut bits = Vec::with_capacity(self.list.iter().map(count).sum());
-        bits.extend(self.list.iter_mut().filter_map(|change| Some(Bit { key: change.old.take()?, row: change.row })));
-        let clears = bits.len();
-        bits.extend(self.list.into_iter().filter_map(|change| Some(Bit { key: change.new?, row: change.row })));
-        let (first, second) = bits.split_at_mut(clears);
-        for part in [first, second] {
-            part.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
+/// Bits that have the same effect: those to clear, whose number is told, and then those to set, each part in order of value and row.
+fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
+    list.sort_by_key(|change| change.row);
+    list.dedup_by(|later, first| {
+        let same = later.row == first.row;
+        if same {
+            first.new = later.new.take();
         }
-        (bits, clears)
+        same
+    });
+    list.retain(|change| change.old != change.new);
+    let count = |change: &RowChange| usize::from(change.old.is_some()) + usize::from(change.new.is_some());
+    let mut bits = Vec::with_capacity(list.iter().map(count).sum());
+    bits.extend(list.iter_mut().filter_map(|change| Some(Bit { key: change.old.take()?, row: change.row })));
+    let clears = bits.len();
+    bits.extend(list.into_iter().filter_map(|change| Some(Bit { key: change.new?, row: change.row })));
+    let (first, second) = bits.split_at_mut(clears);
+    for part in [first, second] {
+        part.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
     }
+    (bits, clears)
 }
 
 #[derive(Clone, Debug)]
@@ -160,30 +183,47 @@ pub(crate) struct Ule {
     /// Which values may come up ([`Key::mask`]): most entries need no closer look.
     mask: u64,
     clears: u32,
+    /// In place of bits.
+    bulk: Option<Arc<Bulk>>,
 }
 
 impl Clone for Ule {
     fn clone(&self) -> Self {
         let decided = AtomicU64::new(self.decided.load(Ordering::Relaxed));
-        Self { cell: self.cell.clone(), decided, bits: self.bits.clone(), mask: self.mask, clears: self.clears }
+        Self {
+            cell: self.cell.clone(),
+            decided,
+            bits: self.bits.clone(),
+            mask: self.mask,
+            clears: self.clears,
+            bulk: self.bulk.clone(),
+        }
     }
 }
 
 impl Ule {
     /// None if the changes amount to nothing.
-    pub(crate) fn new(changes: Changes, cell: Arc<TransactionCell>) -> Option<Self> {
-        let (bits, clears) = changes.into_net();
+    fn new(changes: Vec<RowChange>, cell: Arc<TransactionCell>) -> Option<Self> {
+        let (bits, clears) = into_net(changes);
         let clears = u32::try_from(clears).expect("a table has fewer rows than that");
         let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
-        (!bits.is_empty()).then(|| Self { cell, decided: AtomicU64::new(OPEN), bits: bits.into(), mask, clears })
+        let decided = AtomicU64::new(OPEN);
+        (!bits.is_empty()).then(|| Self { cell, decided, bits: bits.into(), mask, clears, bulk: None })
+    }
+    fn of_bulk(bulk: Arc<Bulk>, cell: Arc<TransactionCell>) -> Self {
+        Self { cell, decided: AtomicU64::new(OPEN), bulk: Some(bulk), ..Self::empty() }
     }
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
-        Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED), bits: Box::default(), mask: 0, clears: 0 }
+        Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED), bits: Box::default(), mask: 0, clears: 0, bulk: None }
     }
     /// Bits.
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
+    }
+    /// The rows of a bulk insert, if it is one.
+    pub(crate) fn bulk(&self) -> Option<&Arc<Bulk>> {
+        self.bulk.as_ref()
     }
     /// Whether a value with this mask may come up.
     #[inline]
@@ -276,7 +316,7 @@ mod tests {
     }
     fn bits(changes: Changes) -> Vec<(Key, u64, bool)> {
         let mut bits = Vec::new();
-        if let Some(ule) = Ule::new(changes, Arc::default()) {
+        for ule in changes.into_entries(&Arc::default()) {
             ule.for_each(|key, row, bit| bits.push((key.clone(), row, bit)));
         }
         bits

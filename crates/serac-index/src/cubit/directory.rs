@@ -5,6 +5,7 @@
 //! upper part into a bin of its own and publishes both with the same swing; that the directory has the bin, too, only shortens the way, and whoever walks to the
 //! right puts it in.
 
+use super::bulk::Bulk;
 use super::key::Key;
 use super::leaf::Leaf;
 use super::version::{Change, Version};
@@ -56,21 +57,39 @@ impl Chain {
         &self.versions[0]
     }
 
-    /// The chain after a merge of `changes` (by value and row, in log order for each) up to `ts`, and the bins that it is split into on the right.
-    /// `starts` are the snapshots, ascending, that may be older than `ts`.
-    pub(crate) fn merged(&self, changes: &[&Change], ts: u64, starts: &[u64]) -> (Self, Vec<Arc<Bin>>) {
+    /// The chain after a merge of `changes` (by value and row, in log order for each) and of what the `bulks` (by commit timestamp) have between `low` and
+    /// the chain's end, up to `ts`; and the bins that it is split into on the right. `starts` are the snapshots, ascending, that may be older than `ts`.
+    pub(crate) fn merged(
+        &self,
+        changes: &[Change],
+        bulks: &[(u64, Arc<Bulk>)],
+        low: &Key,
+        ts: u64,
+        starts: &[u64],
+    ) -> (Self, Vec<Arc<Bin>>) {
         let newest = self.newest();
         let mut versions = vec![newest.clone()];
         // A version for each snapshot between the newest version and `ts`, then the one at `ts`.
         let snapshots = &starts[starts.partition_point(|s| *s < newest.ts)..starts.partition_point(|s| *s < ts)];
         let mut before = newest.ts;
         for &until in snapshots.iter().chain([&ts]) {
-            let last = &versions[versions.len() - 1];
-            let part: Vec<&Change> = changes.iter().copied().filter(|c| before < c.ts && c.ts <= until).collect();
-            if part.is_empty() && until != ts {
+            let part = |from: u64, until: u64| -> Vec<&Change> {
+                changes.iter().filter(|change| from < change.ts && change.ts <= until).collect()
+            };
+            let mut version = versions[versions.len() - 1].clone();
+            let (mut from, mut has_rows) = (before, false);
+            for (commit, bulk) in bulks.iter().filter(|(commit, _)| before < *commit && *commit <= until) {
+                let mut rows = bulk.range(low, self.high.as_ref()).peekable();
+                if rows.peek().is_some() {
+                    version = version.after(&part(from, commit - 1), commit - 1).with_rows(rows, *commit);
+                    (from, has_rows) = (commit - 1, true);
+                }
+            }
+            let part = part(from, until);
+            if part.is_empty() && !has_rows && until != ts {
                 continue;
             }
-            versions.push(last.after(&part, until));
+            versions.push(version.after(&part, until));
             before = until;
         }
         versions.reverse();

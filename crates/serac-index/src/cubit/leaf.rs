@@ -73,12 +73,34 @@ impl<'a> Entry<'a> {
             _ => Some(Self::Dense(Arc::new(Bitvector::from_sorted_compact(rows.into_iter().map(u64::from))))),
         }
     }
+    fn of(vector: Vector<'_>) -> Option<Self> {
+        match vector {
+            Vector::Sparse(rows) => Self::from_sorted(rows.to_vec()),
+            Vector::Dense(vector) => Some(Self::Dense(vector.clone())),
+        }
+    }
     /// Whether a bitvector has become so thin that a list is better; half of what made it one.
     fn is_thin(vector: &Bitvector) -> bool {
         let rows = vector.cardinality() as usize;
         rows < DENSE_ROWS / 2 || (rows <= SPARSE_ROWS / 2 && rows < DENSE_ROWS_PER_BLOCK / 2 * vector.block_count())
     }
 
+    /// The rows of both.
+    fn with_rows(self, more: Vector<'_>) -> Option<Self> {
+        match (self, more) {
+            (Self::Sparse(rows), Vector::Sparse(more)) => {
+                let mut all = [&rows[..], more].concat();
+                all.sort();
+                all.dedup();
+                Self::from_sorted(all)
+            }
+            (Self::Dense(vector), more) => Some(Self::Dense(Arc::new(vector.or(&more.to_bitvector())))),
+            (Self::Sparse(rows), more) => {
+                let vector = Vector::Sparse(&rows).to_bitvector();
+                Some(Self::Dense(Arc::new(vector.or(&more.to_bitvector()))))
+            }
+        }
+    }
     /// The rows after `changes` (ascending by row).
     fn changed(before: Option<Vector<'a>>, changes: &[(u64, bool)], scratch: &mut Words) -> Option<Self> {
         // Rows beyond the compact form's 32 bits live in bitvectors only.
@@ -286,6 +308,34 @@ impl Leaf {
                 let mut union = union.clone();
                 union.apply(&last, &mut scratch);
                 leaf.union = Some(union);
+            }
+            _ => leaf.make_union(),
+        }
+        leaf
+    }
+
+    /// The leaf with more rows, by ascending values.
+    pub(crate) fn with_rows<'a>(&self, more: impl Iterator<Item = (Key, Vector<'a>)>) -> Self {
+        let (mut entries, mut at) = (Vec::with_capacity(self.len()), 0);
+        let mut rows: Vec<Cow<'_, Bitvector>> = Vec::new();
+        for (key, vector) in more {
+            rows.push(match vector {
+                Vector::Dense(vector) => Cow::Borrowed(&**vector),
+                Vector::Sparse(_) => Cow::Owned(vector.to_bitvector()),
+            });
+            let (place, found) = self.find(&key).map_or_else(|place| (place, false), |place| (place, true));
+            entries.extend((at..place).map(|at| (self.key(at), self.entry(at))));
+            at = place + usize::from(found);
+            let entry = if found { self.entry(place).with_rows(vector) } else { Entry::of(vector) };
+            entries.extend(entry.map(|entry| (key, entry)));
+        }
+        entries.extend((at..self.len()).map(|at| (self.key(at), self.entry(at))));
+        let (keys, entries): (Vec<Key>, Vec<Entry<'_>>) = entries.into_iter().unzip();
+        let mut leaf = Self::assemble(Arc::new(Keys::from_sorted(&keys)), entries.into_iter());
+        match &self.union {
+            Some(union) if leaf.wants_union() => {
+                let vectors: Vec<&Bitvector> = rows.iter().map(|rows| &**rows).chain([union]).collect();
+                leaf.union = Some(Bitvector::or_many(&vectors));
             }
             _ => leaf.make_union(),
         }

@@ -50,6 +50,8 @@ pub(crate) struct DeltaLog {
     pub(crate) latch: Option<Mutex<()>>,
     /// Appends that found TAIL behind and moved it.
     pub(crate) helps: AtomicU64,
+    /// Bulk inserts among the entries, or about to be.
+    bulks: AtomicU64,
 }
 
 impl DeltaLog {
@@ -63,11 +65,16 @@ impl DeltaLog {
             anchor: Atomic::new(Anchor { ts, serial: 0, after: first.as_raw(), carried: Arc::new([]) }),
             latch: latched.then(Mutex::default),
             helps: AtomicU64::new(0),
+            bulks: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn append(&self, ule: Ule, guard: &Guard) {
         let _latch = self.latch.as_ref().map(Mutex::lock);
+        if ule.bulk().is_some() {
+            // Relaxed: whoever must see the entry has read a clock that was published afterwards.
+            self.bulks.fetch_add(1, Ordering::Relaxed);
+        }
         let mut node = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule });
         loop {
             let tail = self.tail(guard);
@@ -122,6 +129,17 @@ impl DeltaLog {
             tail.bits_through.saturating_sub(after.bits_through) + carried as u64,
             tail.number.wrapping_sub(after.number).cast_signed().max(0).cast_unsigned() + anchor.carried.len() as u32,
         )
+    }
+
+    /// Whether a reader that loads the anchor afterwards may come upon a bulk insert.
+    pub(crate) fn has_bulks(&self) -> bool {
+        // Acquire: pairs with the Release of `forget_bulks`: who finds none finds an anchor that has passed them.
+        self.bulks.load(Ordering::Acquire) > 0
+    }
+    /// The anchor has passed so many bulk inserts.
+    pub(crate) fn forget_bulks(&self, count: u64) {
+        // Release: pairs with the Acquire of `has_bulks`.
+        self.bulks.fetch_sub(count, Ordering::Release);
     }
 
     /// Every entry from the anchor on, in the order of the log; returns the last node.

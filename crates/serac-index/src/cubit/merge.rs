@@ -15,23 +15,30 @@
 //! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins that are newer, and its anchor's serial
 //!   number does not fit.
 
+use super::bulk::Bulk;
 use super::delta::{Fate, Ule};
 use super::directory::Bin;
+use super::key::Key;
 use super::log::{Anchor, Node};
 use super::version::{Bit, Change};
 use super::{Cubit, Horizon};
 use crossbeam_epoch::{Guard, Owned, Shared};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
 #[derive(Debug)]
 struct Task {
-    /// Of one bin, in order of values. Empty: old versions of `prune` may go.
-    changes: Range<usize>,
-    prune: Option<Arc<Bin>>,
+    work: Work,
     done: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Merge what is between two values: one bin, when the plan was made.
+    Merge { low: Key, high: Option<Key> },
+    /// Old versions of the bin may go.
+    Prune(Arc<Bin>),
 }
 
 /// See the module.
@@ -46,6 +53,10 @@ pub(crate) struct Plan {
     carried: Arc<[Ule]>,
     /// By value and row, in log order for each.
     changes: Vec<Change>,
+    /// By commit timestamp.
+    bulks: Vec<(u64, Arc<Bulk>)>,
+    /// Bulk inserts that will have left the log, aborted ones included.
+    bulks_passed: u64,
     tasks: Vec<Task>,
     next_task: AtomicUsize,
     planner: ThreadId,
@@ -88,7 +99,11 @@ impl Cubit {
             shared = match published {
                 Ok(plan) => plan,
                 Err(lost) => {
-                    lost.new.tasks.iter().filter_map(|task| task.prune.as_ref()).for_each(|bin| self.list(bin));
+                    for task in &lost.new.tasks {
+                        if let Work::Prune(bin) = &task.work {
+                            self.list(bin);
+                        }
+                    }
                     if lost.current.is_null() {
                         return false;
                     }
@@ -126,32 +141,45 @@ impl Cubit {
         let anchor = unsafe { self.log.anchor(guard).deref() };
         // The horizon before the walk: every commit up to `now` was linked and stamped before the clock showed it.
         let horizon = self.timeline.horizon();
-        let (mut changes, mut carried, mut entries) = (Vec::new(), Vec::new(), 0);
+        let (mut changes, mut bulks, mut carried, mut entries) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut bulks_passed = 0;
         let end = self.log.walk(anchor, guard, |ule| {
             entries += 1;
             match ule.fate() {
-                Fate::Committed(ts) if ts <= horizon.now => ule.for_each(|key, row, bit| {
-                    changes.push(Change { bit: Bit::new(key.clone(), row, bit), ts });
-                }),
+                Fate::Committed(ts) if ts <= horizon.now => {
+                    bulks.extend(ule.bulk().map(|bulk| (ts, bulk.clone())));
+                    ule.for_each(|key, row, bit| changes.push(Change { bit: Bit::new(key.clone(), row, bit), ts }));
+                }
                 Fate::Aborted => {}
-                _ => carried.push(ule.clone()),
+                _ => {
+                    carried.push(ule.clone());
+                    return;
+                }
             }
+            bulks_passed += u64::from(ule.bulk().is_some());
         });
         let chained = self.take_listed(&horizon);
         if entries == carried.len() && chained.is_empty() {
             return None;
         }
         changes.sort_by(|a: &Change, b| a.place().cmp(&b.place()));
-        let mut tasks = Vec::new();
-        let task = |changes, prune| Task { changes, prune, done: AtomicBool::new(false) };
-        let mut at = 0;
-        while at < changes.len() {
-            let chain = self.directory.locate(&changes[at].bit.key, guard).2;
-            let end = at + changes[at..].partition_point(|change| chain.covers(&change.bit.key));
-            tasks.push(task(at..end, None));
-            at = end;
+        bulks.sort_by_key(|bulk| bulk.0);
+        let task = |work| Task { work, done: AtomicBool::new(false) };
+        let (mut tasks, mut at, mut from): (Vec<Task>, usize, Option<Key>) = (Vec::new(), 0, None);
+        loop {
+            let change = changes.get(at).map(|change| change.bit.key.clone());
+            let Some(low) = bulks.iter().filter_map(|(_, bulk)| bulk.first_from(from.as_ref())).chain(change).min() else {
+                break;
+            };
+            let chain = self.directory.locate(&low, guard).2;
+            at += changes[at..].partition_point(|change| chain.covers(&change.bit.key));
+            from = chain.high.clone();
+            tasks.push(task(Work::Merge { low, high: chain.high.clone() }));
+            if from.is_none() {
+                break;
+            }
         }
-        tasks.extend(chained.into_iter().map(|bin| task(0..0, Some(bin))));
+        tasks.extend(chained.into_iter().map(|bin| task(Work::Prune(bin))));
         Some(Plan {
             ts: horizon.now,
             starts: horizon.starts,
@@ -159,6 +187,8 @@ impl Cubit {
             end,
             carried: carried.into(),
             changes,
+            bulks,
+            bulks_passed,
             tasks,
             next_task: AtomicUsize::new(0),
             planner: std::thread::current().id(),
@@ -184,13 +214,20 @@ impl Cubit {
     }
 
     fn carry_out(&self, plan: &Plan, task: &Task, guard: &Guard) {
-        let mut rest = &plan.changes[task.changes.clone()];
-        if let Some(bin) = &task.prune {
-            self.prune_bin(plan, bin, guard);
-        }
-        while let Some(first) = rest.first() {
-            let (bin, _, _) = self.directory.locate(&first.bit.key, guard);
-            rest = self.merge_bin(plan, &bin, rest, guard);
+        match &task.work {
+            Work::Prune(bin) => self.prune_bin(plan, bin, guard),
+            Work::Merge { low, high } => {
+                let first = plan.changes.partition_point(|change| change.bit.key < *low);
+                let mut rest = &plan.changes[first..];
+                let mut low = Some(low.clone());
+                while let Some(from) = low {
+                    let (bin, _, _) = self.directory.locate(&from, guard);
+                    let end;
+                    (rest, end) = self.merge_bin(plan, &bin, &from, rest, guard);
+                    // Who has split the bin since may have merged its parts or not.
+                    low = end.filter(|end| high.as_ref().is_none_or(|high| end < high));
+                }
+            }
         }
         // Release: pairs with the Acquire of whoever finds all tasks done.
         task.done.store(true, Ordering::Release);
@@ -216,15 +253,25 @@ impl Cubit {
         self.list(bin);
     }
 
-    /// Merges the changes that `bin` covers; returns the others.
-    fn merge_bin<'p>(&self, plan: &Plan, bin: &Arc<Bin>, changes: &'p [Change], guard: &Guard) -> &'p [Change] {
+    /// Merges what `bin` covers from `low` on, with the first of `changes`; returns the others, and the bin's end.
+    fn merge_bin<'p>(
+        &self,
+        plan: &Plan,
+        bin: &Arc<Bin>,
+        low: &Key,
+        changes: &'p [Change],
+        guard: &Guard,
+    ) -> (&'p [Change], Option<Key>) {
         loop {
             let (shared, chain) = bin.load(guard);
             let (covered, rest) = changes.split_at(changes.partition_point(|change| chain.covers(&change.bit.key)));
-            if chain.newest().ts >= plan.ts {
-                return rest;
+            let ends = (rest, chain.high.clone());
+            let touched = !covered.is_empty()
+                || plan.bulks.iter().any(|(_, bulk)| bulk.range(low, chain.high.as_ref()).next().is_some());
+            if chain.newest().ts >= plan.ts || !touched {
+                return ends;
             }
-            let (merged, bins) = chain.merged(&covered.iter().collect::<Vec<_>>(), plan.ts, &plan.starts);
+            let (merged, bins) = chain.merged(covered, &plan.bulks, low, plan.ts, &plan.starts);
             let has_old_versions = merged.versions.len() > 1;
             #[cfg(test)]
             super::tests::stall(super::tests::Place::BeforeSwing);
@@ -234,7 +281,7 @@ impl Cubit {
                 if has_old_versions {
                     bins.iter().chain([bin]).for_each(|bin| self.list(bin));
                 }
-                return rest;
+                return ends;
             }
         }
     }
@@ -242,6 +289,7 @@ impl Cubit {
     fn finish(&self, shared: Shared<'_, Plan>, plan: &Plan, guard: &Guard) {
         let to = Anchor { ts: plan.ts, serial: plan.serial + 1, after: plan.end, carried: plan.carried.clone() };
         if self.log.advance(to, guard) {
+            self.log.forget_bulks(plan.bulks_passed);
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);
         }
         // AcqRel: whoever makes the next plan sees this one's work.

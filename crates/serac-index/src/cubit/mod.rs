@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
 //! | `leaf`, `version`, `directory` | value bitvectors of neighbouring values with their union, settled bits beside them, version chains in order of values |
-//! | `delta`, `log` | HUDs, ULEs, timestamp cells; the latch-free queue |
+//! | `delta`, `bulk`, `log` | HUDs, ULEs, bulk inserts, timestamp cells; the latch-free queue |
 //! | `merge`, `query`, `build`, `statistics` | what is done with them |
 //!
 //! **What a transaction does.** It tells [`Changes`] of each row it writes, and passes them to its own queries. To commit, it makes one
@@ -39,6 +39,7 @@
 
 pub mod bitvector;
 mod build;
+mod bulk;
 pub mod container;
 mod delta;
 mod directory;
@@ -61,7 +62,6 @@ pub use query::{Predicate, ReadView};
 pub use statistics::Statistics;
 
 use crossbeam_epoch::Atomic;
-use delta::Ule;
 use directory::{Bin, Directory};
 use log::DeltaLog;
 use merge::Plan;
@@ -159,7 +159,9 @@ impl Cubit {
     /// Puts what a transaction did to the index into the log, open until `cell` is stamped. Every transaction that shall see it must begin after
     /// that; so this comes before the commit.
     pub fn publish(&self, changes: Changes, cell: &Arc<TransactionCell>) {
-        let Some(ule) = Ule::new(changes, cell.clone()) else { return };
+        if changes.is_empty() {
+            return;
+        }
         let guard = crossbeam_epoch::pin();
         // Before the append, when the own entry is not yet in the way.
         let bits = self.log.length(&guard).0;
@@ -171,7 +173,7 @@ impl Cubit {
         } else if bits >= threshold {
             self.help(self.options.tasks_per_udi, threshold, &guard);
         }
-        self.log.append(ule, &guard);
+        changes.into_entries(cell).for_each(|entry| self.log.append(entry, &guard));
         self.counters.publications.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -69,10 +69,24 @@ fn rows_of(bits: &[Bit], set: bool) -> impl Iterator<Item = u64> {
 }
 
 impl Cubit {
+    /// A query's view, in whose part of the log there is no bulk insert: those are merged first.
+    fn reader<'a, 'g>(&'a self, view: &impl ReadView, own: Option<&Changes>, guard: &'g Guard) -> Reader<'a, 'g> {
+        assert!(own.is_none_or(|own| !own.has_bulk()), "no query looks into own bulk inserts");
+        loop {
+            let has_bulks = self.log.has_bulks();
+            let reader = Reader::new(self, view.start().0, guard);
+            if !(has_bulks && reader.sees_bulk()) {
+                return reader;
+            }
+            // Whatever plan there is, the next one is made from a clock that has passed the insert.
+            self.merge();
+        }
+    }
+
     /// The rows that the predicate selects in a running snapshot, with its transaction's own changes, if any.
     ///
     /// # Panics
-    /// If the snapshot is older than [`Cubit::valid_from`].
+    /// If the snapshot is older than [`Cubit::valid_from`], or its own changes have a bulk insert.
     pub fn query(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Bitvector {
         self.query_segment(predicate, view, own, 0..u32::MAX)
     }
@@ -86,7 +100,7 @@ impl Cubit {
         blocks: Range<u32>,
     ) -> Bitvector {
         let guard = &crossbeam_epoch::pin();
-        let reader = Reader::new(self, view.start().0, guard);
+        let reader = self.reader(view, own, guard);
         let rows = (blocks.start as u64) << 16..(blocks.end as u64) << 16;
         let (mut terms, mut sparse): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
         let mut changes: Vec<(u64, bool)> = Vec::new();
@@ -139,7 +153,7 @@ impl Cubit {
     /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
     pub fn count(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> u64 {
         let guard = &crossbeam_epoch::pin();
-        let reader = Reader::new(self, view.start().0, guard);
+        let reader = self.reader(view, own, guard);
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
             // The usual case without a list of parts.
@@ -173,7 +187,7 @@ impl Cubit {
     /// The values that the predicate selects and that have rows, ascending, with how many.
     pub fn counts(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Vec<(Key, u64)> {
         let guard = &crossbeam_epoch::pin();
-        let reader = Reader::new(self, view.start().0, guard);
+        let reader = self.reader(view, own, guard);
         let mut counts: std::collections::BTreeMap<Key, i64> = Default::default();
         reader.for_each_count(predicate, own, |part, key, n| match part {
             Some(part) => {
@@ -209,6 +223,15 @@ impl<'g> Reader<'_, 'g> {
         // SAFETY: never null; alive while the guard is held.
         let anchor = unsafe { index.log.anchor(guard).deref() };
         Reader { index, start, guard, anchor: (anchor.ts <= start).then_some(anchor), newest: Cell::new(0) }
+    }
+    fn sees_bulk(&self) -> bool {
+        let mut sees = false;
+        if let Some(anchor) = self.anchor {
+            self.index.log.walk(anchor, self.guard, |ule| {
+                sees |= ule.bulk().is_some() && matches!(ule.fate(), Fate::Committed(ts) if ts <= self.start);
+            });
+        }
+        sees
     }
     fn version(&self, chain: &'g Chain) -> &'g Version {
         let version = chain.at(self.start);

@@ -148,25 +148,46 @@ fn serial(seed: u64, threshold: u64, values: u16, rows: u64, built: bool, make: 
         index(&manager, threshold, Variant::LatchFree)
     };
     let mut open: Vec<(Transaction, Table)> = Vec::new();
+    // Rows from here on have never been.
+    let mut fresh = rows;
     for _ in 0..60 {
         match rng.random_range(0..10) {
             0..5 => {
                 let (txn, mut next, mut changes) = (manager.begin(), table.clone(), Changes::default());
                 let most = if rng.random_bool(0.1) { 2000 } else { 20 };
                 for _ in 0..rng.random_range(1..most) {
-                    change(&mut rng, &mut next, &mut changes, rows, &random);
+                    change(&mut rng, &mut next, &mut changes, fresh, &random);
+                }
+                while rng.random_bool(0.15) {
+                    let (savepoint, mut bulk, end) = (changes.len(), Builder::default(), fresh + rng.random_range(1..1500));
+                    let then = next.clone();
+                    for number in fresh..end {
+                        let value = random(&mut rng);
+                        bulk.push(&value, row(number));
+                        next.insert(row(number), value);
+                    }
+                    changes.insert_bulk(bulk);
+                    for _ in 0..rng.random_range(0..50) {
+                        change(&mut rng, &mut next, &mut changes, end, &random);
+                    }
+                    if rng.random_bool(0.2) {
+                        changes.rollback_to(savepoint);
+                        next = then;
+                    } else {
+                        fresh = end;
+                    }
                 }
                 if rng.random_bool(0.3) {
                     let (savepoint, before) = (changes.len(), next.clone());
                     for _ in 0..5 {
-                        change(&mut rng, &mut next, &mut changes, rows, &random);
+                        change(&mut rng, &mut next, &mut changes, fresh, &random);
                     }
                     if rng.random_bool(0.5) {
                         changes.rollback_to(savepoint);
                         next = before;
                     }
                 }
-                if rng.random_bool(0.3) {
+                if rng.random_bool(0.3) && !changes.has_bulk() {
                     let some: BTreeSet<Key> = (0..3).map(|_| random(&mut rng)).collect();
                     check(&index, txn.snapshot(), Some(&changes), &next, &some.into_iter().collect::<Vec<_>>());
                 }

@@ -5,7 +5,7 @@
 //! a value has as many rows as its vector and the balance of its bits say, and queries change the leaf's vectors by the bits.
 
 use super::key::Key;
-use super::leaf::Leaf;
+use super::leaf::{Leaf, Vector};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
@@ -147,6 +147,12 @@ impl Version {
             return Self { ts, newest_commit, ..Self::new(ts, self.leaf.apply(&pending)) };
         }
         Self { ts, newest_commit, leaf: self.leaf.clone(), balance: balance(&pending), pending: pending.into() }
+    }
+
+    /// The version after a bulk insert at `ts`, by ascending values.
+    pub(crate) fn with_rows<'a>(&self, rows: impl Iterator<Item = (Key, Vector<'a>)>, ts: u64) -> Self {
+        let settled = if self.pending.is_empty() { self.leaf.clone() } else { Arc::new(self.leaf.apply(&self.pending)) };
+        Self { newest_commit: self.newest_commit.max(ts), ..Self::new(ts, settled.with_rows(rows)) }
     }
 
     /// The parts that begin at the ascending `keys`, and the part before them.
