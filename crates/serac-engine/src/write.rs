@@ -119,7 +119,8 @@ impl Transaction {
             }
             for index in &table.bitmaps {
                 let column = index.definition.column;
-                let (values, column_type) = (batch.column(column), table.definition.columns[column].sql_type.column_type);
+                let (values, column_type) =
+                    (batch.column(column), table.definition.columns[column].sql_type.column_type);
                 let mut rows = Builder::default();
                 for (row, id) in ranges.iter().cloned().flatten().enumerate() {
                     rows.push(&index.key(value_at(values, row, column_type)), RowId::from_u64(id));

@@ -274,9 +274,9 @@ impl Bitvector {
                 let rows = ((first + block) as u64) << 16..((first + block + 1) as u64) << 16;
                 slots.clear();
                 slots.extend(within(changes, &rows, |change| change.0).iter().map(|(row, bit)| (*row as u16, *bit)));
-                let mut containers = parts.iter().filter_map(|(chunk, without)| {
-                    Some((chunk.get(block)?, within(without, &rows, |row| *row)))
-                });
+                let mut containers = parts
+                    .iter()
+                    .filter_map(|(chunk, without)| Some((chunk.get(block)?, within(without, &rows, |row| *row))));
                 let container = match (containers.next(), containers.next()) {
                     (None, _) => Container::with_changes(None, &slots, &mut scratch),
                     (Some((only, [])), None) if slots.is_empty() => Some(only.clone()),

@@ -35,7 +35,8 @@ impl Bulk {
     }
     /// The values from `low` up to before `high`, with their rows.
     pub(crate) fn range<'a>(&'a self, low: &'a Key, high: Option<&'a Key>) -> impl Iterator<Item = (Key, Vector<'a>)> {
-        let leaves = self.0[self.leaf_of(low)..].iter().take_while(move |(first, _)| high.is_none_or(|high| first < high));
+        let leaves =
+            self.0[self.leaf_of(low)..].iter().take_while(move |(first, _)| high.is_none_or(|high| first < high));
         leaves.flat_map(move |(_, leaf)| {
             let places = leaf.places(Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Excluded));
             places.map(move |place| (leaf.key(place), leaf.vector(place)))

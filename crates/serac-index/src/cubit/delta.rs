@@ -124,9 +124,10 @@ impl Changes {
 
     /// The entries for the log, in order.
     pub(crate) fn into_entries(self, cell: &Arc<TransactionCell>) -> impl Iterator<Item = Ule> {
-        let bulks = self.bulks.into_iter().flat_map(|(before, bulk)| {
-            [Ule::new(before, cell.clone()), Some(Ule::of_bulk(bulk, cell.clone()))]
-        });
+        let bulks = self
+            .bulks
+            .into_iter()
+            .flat_map(|(before, bulk)| [Ule::new(before, cell.clone()), Some(Ule::of_bulk(bulk, cell.clone()))]);
         bulks.chain([Ule::new(self.list, cell.clone())]).flatten()
     }
 
@@ -215,7 +216,14 @@ impl Ule {
     }
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
-        Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED), bits: Box::default(), mask: 0, clears: 0, bulk: None }
+        Self {
+            cell: Arc::default(),
+            decided: AtomicU64::new(ABORTED),
+            bits: Box::default(),
+            mask: 0,
+            clears: 0,
+            bulk: None,
+        }
     }
     /// Bits.
     pub(crate) fn len(&self) -> usize {

@@ -168,7 +168,8 @@ impl Cubit {
         let (mut tasks, mut at, mut from): (Vec<Task>, usize, Option<Key>) = (Vec::new(), 0, None);
         loop {
             let change = changes.get(at).map(|change| change.bit.key.clone());
-            let Some(low) = bulks.iter().filter_map(|(_, bulk)| bulk.first_from(from.as_ref())).chain(change).min() else {
+            let Some(low) = bulks.iter().filter_map(|(_, bulk)| bulk.first_from(from.as_ref())).chain(change).min()
+            else {
                 break;
             };
             let chain = self.directory.locate(&low, guard).2;

@@ -159,7 +159,8 @@ fn serial(seed: u64, threshold: u64, values: u16, rows: u64, built: bool, make: 
                     change(&mut rng, &mut next, &mut changes, fresh, &random);
                 }
                 while rng.random_bool(0.15) {
-                    let (savepoint, mut bulk, end) = (changes.len(), Builder::default(), fresh + rng.random_range(1..1500));
+                    let (savepoint, mut bulk, end) =
+                        (changes.len(), Builder::default(), fresh + rng.random_range(1..1500));
                     let then = next.clone();
                     for number in fresh..end {
                         let value = random(&mut rng);

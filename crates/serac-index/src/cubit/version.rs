@@ -151,7 +151,8 @@ impl Version {
 
     /// The version after a bulk insert at `ts`, by ascending values.
     pub(crate) fn with_rows<'a>(&self, rows: impl Iterator<Item = (Key, Vector<'a>)>, ts: u64) -> Self {
-        let settled = if self.pending.is_empty() { self.leaf.clone() } else { Arc::new(self.leaf.apply(&self.pending)) };
+        let settled =
+            if self.pending.is_empty() { self.leaf.clone() } else { Arc::new(self.leaf.apply(&self.pending)) };
         Self { newest_commit: self.newest_commit.max(ts), ..Self::new(ts, settled.with_rows(rows)) }
     }
 
