@@ -9,6 +9,7 @@ use crate::error::{EngineError, Result, exists, missing};
 use crate::sequence::Sequence;
 use crate::table::Table;
 use serac_storage::Storage;
+use serac_storage::transaction::TransactionManager;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,6 +91,13 @@ impl Catalog {
                 .filter(move |(_, key)| key.parent_schema == parent.schema && key.parent_table == parent.name)
                 .map(move |(i, _)| (table, i))
         })
+    }
+
+    /// Puts tables with new indexes, which are to be filled, in the place of all: recovery made them with a clock of its own.
+    pub(crate) fn use_clock(&mut self, manager: &Arc<TransactionManager>) {
+        for table in self.schemas.values_mut().flat_map(|schema| schema.tables.values_mut()) {
+            *table = Arc::new(Table::new(table.definition.clone(), table.data.clone(), manager));
+        }
     }
 
     pub(crate) fn state(&self, next_id: u32) -> CatalogState {

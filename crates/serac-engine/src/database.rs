@@ -99,6 +99,7 @@ impl Database {
     pub fn open_with(options: StorageOptions) -> Result<Self> {
         let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1 };
         let (storage, recovery) = Storage::open(options, &mut recovering)?;
+        recovering.catalog.use_clock(storage.manager());
         rebuild_indexes(&recovering.catalog, &storage)?;
         let now = storage.manager().now().0;
         let inner = Arc::new(DatabaseInner {

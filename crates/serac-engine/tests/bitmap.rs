@@ -256,6 +256,32 @@ fn an_index_is_merged_in_the_background_and_old_snapshots_keep_their_answers() {
 }
 
 #[test]
+fn an_index_is_merged_after_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let insert = |db: &Database| {
+        let mut txn = db.begin();
+        txn.insert_row(&table(&txn), &[Value::Int64(1), Value::Int64(1), Value::Null, Value::Null]).unwrap();
+        txn.commit().unwrap();
+    };
+    let db = Database::open(folder.path()).unwrap();
+    create(&db);
+    let mut txn = db.begin();
+    txn.create_bitmap_index("public", "t", bitmap("a", 1)).unwrap();
+    txn.commit().unwrap();
+    insert(&db);
+    db.close().unwrap();
+    drop(db);
+    let db = Database::open(folder.path()).unwrap();
+    insert(&db);
+    let index = table(&db.begin()).bitmaps[0].clone();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while index.entries.statistics().log_entries > 0 {
+        assert!(Instant::now() < deadline, "the background merges");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn a_transaction_with_many_changes_does_not_ask_the_index() {
     let db = Database::in_memory().unwrap();
     create(&db);
