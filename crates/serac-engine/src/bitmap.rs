@@ -11,21 +11,17 @@
 use crate::definition::BitmapDefinition;
 use crate::error::Result;
 use crate::values::{OwnedValue, value_at};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, TransactionCell};
 use serac_index::ordered::key;
 use serac_storage::transaction::TransactionManager;
 use serac_storage::types::PhysicalType;
 use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Snapshot, Transaction, Value};
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::Arc;
 
 /// A transaction with more changes than this in an index reads the table in its place: each query would go through all of them.
 const MOST_OWN_CHANGES: usize = 1024;
-/// How often the background looks for what can be merged.
-const MERGE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A bitmap index of a table.
 #[derive(Debug)]
@@ -221,64 +217,6 @@ impl BitmapReader {
     /// See [`Cubit::counts`].
     pub fn counts(&self, predicate: Predicate<'_>) -> Vec<(Key, u64)> {
         self.index.entries.counts(predicate, &self.snapshot, self.own.as_deref())
-    }
-}
-
-#[derive(Debug, Default)]
-struct Watched {
-    indexes: Vec<Weak<Cubit>>,
-    thread: Option<JoinHandle<()>>,
-    stop: bool,
-}
-
-/// Merges the logs of a database's bitmap indexes in the background; a thread, once there is an index. It knows indexes and no database, so that
-/// a database closes when its last owner goes.
-#[derive(Debug, Default)]
-pub(crate) struct BitmapMerger(Arc<(Mutex<Watched>, Condvar)>);
-
-impl BitmapMerger {
-    /// From now on these are the indexes.
-    pub(crate) fn watch<'a>(&self, indexes: impl Iterator<Item = &'a Arc<BitmapIndex>>) {
-        let mut watched = self.0.0.lock();
-        watched.indexes = indexes.map(|index| Arc::downgrade(&index.entries)).collect();
-        if !watched.indexes.is_empty() && watched.thread.is_none() {
-            let shared = self.0.clone();
-            // Without the thread, those who write merge.
-            let thread = std::thread::Builder::new().name("serac-index-merge".into()).spawn(move || merge(&shared));
-            watched.thread = thread.ok();
-        }
-    }
-}
-
-fn merge((watched, wakeup): &(Mutex<Watched>, Condvar)) {
-    loop {
-        let indexes = {
-            let mut watched = watched.lock();
-            if !watched.stop {
-                wakeup.wait_for(&mut watched, MERGE_INTERVAL);
-            }
-            if watched.stop {
-                return;
-            }
-            watched.indexes.clone()
-        };
-        for index in indexes.iter().filter_map(Weak::upgrade) {
-            index.merge();
-        }
-    }
-}
-
-impl Drop for BitmapMerger {
-    fn drop(&mut self) {
-        let thread = {
-            let mut watched = self.0.0.lock();
-            watched.stop = true;
-            watched.thread.take()
-        };
-        self.0.1.notify_all();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
     }
 }
 

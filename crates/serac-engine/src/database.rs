@@ -1,6 +1,6 @@
 //! `Database`: one open database, in a folder or in memory.
 
-use crate::bitmap::{BitmapIndex, BitmapMerger};
+use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
 use crate::error::Result;
 use crate::lock::TableLock;
@@ -8,6 +8,7 @@ use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
 use crate::transaction::Transaction;
 use parking_lot::Mutex;
+use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
 use serac_storage::{Durability, RecoveryCatalog, RecoveryReport, Storage, StorageError, StorageOptions, Timestamp};
@@ -29,7 +30,7 @@ pub(crate) struct DatabaseInner {
     pub(crate) next_id: AtomicU32,
     pub(crate) next_owner: AtomicU64,
     recovery: RecoveryReport,
-    merger: BitmapMerger,
+    merger: Merger,
     pub(crate) procedures: Procedures,
 }
 
@@ -109,10 +110,10 @@ impl Database {
             next_id: AtomicU32::new(recovering.next_id),
             next_owner: AtomicU64::new(1),
             recovery,
-            merger: BitmapMerger::default(),
+            merger: Merger::default(),
             procedures: Procedures::default(),
         });
-        inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))));
+        inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))).map(|bitmap| &bitmap.entries));
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         Ok(Self(inner))
@@ -216,7 +217,7 @@ impl DatabaseInner {
     }
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
-        self.merger.watch(bitmaps(&catalog));
+        self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         let mut catalogs = self.catalogs.lock();
         if catalogs.len() == CATALOG_VERSIONS {
             catalogs.remove(0);

@@ -6,7 +6,7 @@ mod wah;
 
 use crate::report::Report;
 use clap::Args;
-use peers::{InPlace, InPlaceRoaring, Index, Ucb, UpBit, ours};
+use peers::{InPlace, InPlaceRoaring, Index, Ours, Ucb, UpBit};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_index::cubit::{Options, Variant};
@@ -39,9 +39,21 @@ pub struct CubitArguments {
     /// Which: lf, lk, upbit, ucb, in-place, in-place-roaring.
     #[arg(long, value_delimiter = ',', default_value = "lf,lk,upbit,ucb,in-place,in-place-roaring")]
     indexes: Vec<String>,
+    /// What queries answer: count, or rows (a list of row ids).
+    #[arg(long, default_value = "count")]
+    answer: Answer,
+    /// CUBIT merges in the background, too, with one thread more.
+    #[arg(long)]
+    background: bool,
     /// Bits in CUBIT's log from which on merges begin.
     #[arg(long, default_value_t = Options::default().merge_threshold)]
     merge_threshold: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Answer {
+    Count,
+    Rows,
 }
 
 /// Values by the distribution, from a table of cumulative weights.
@@ -82,7 +94,7 @@ fn work(
     table: &[AtomicU16],
     end: &AtomicUsize,
     values: &Values,
-    udis: f64,
+    arguments: &CubitArguments,
     until: Instant,
     seed: u64,
 ) -> Latencies {
@@ -91,11 +103,14 @@ fn work(
     let mut kind = seed;
     let mut now = Instant::now();
     while now < until {
-        let is_udi = rng.random_bool(udis / 100.0);
+        let is_udi = rng.random_bool(arguments.udis / 100.0);
         let value = values.draw(&mut rng);
         if !is_udi {
             let started = Instant::now();
-            std::hint::black_box(index.count(value));
+            match arguments.answer {
+                Answer::Count => drop(std::hint::black_box(index.count(value))),
+                Answer::Rows => drop(std::hint::black_box(index.rows(value))),
+            }
             now = Instant::now();
             latencies.queries.push((now - started).as_nanos() as u32);
             continue;
@@ -139,10 +154,14 @@ pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String
     let room = arguments.rows + arguments.rows / 2;
     for &threads in &arguments.threads {
         for name in &arguments.indexes {
-            let (cardinality, threshold) = (arguments.cardinality, arguments.merge_threshold);
+            let cardinality = arguments.cardinality;
+            let ours = |variant| {
+                let options = Options { variant, merge_threshold: arguments.merge_threshold, ..Options::default() };
+                Box::new(Ours::new(&column, cardinality, options, arguments.background))
+            };
             let index: Box<dyn Index> = match name.as_str() {
-                "lf" => Box::new(ours(&column, cardinality, Variant::LatchFree, threshold)),
-                "lk" => Box::new(ours(&column, cardinality, Variant::Latched, threshold)),
+                "lf" => ours(Variant::LatchFree),
+                "lk" => ours(Variant::Latched),
                 "upbit" => Box::new(UpBit::new(&column, cardinality)),
                 "ucb" => Box::new(Ucb::new(&column, cardinality, room)),
                 "in-place" => Box::new(InPlace::new(&column, cardinality)),
@@ -156,7 +175,7 @@ pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String
             let until = started + Duration::from_secs_f64(arguments.seconds);
             let all: Vec<Latencies> = std::thread::scope(|scope| {
                 let (index, table, end, values) = (&*index, &table[..], &end, &values);
-                let run = |seed| move || work(index, table, end, values, arguments.udis, until, seed);
+                let run = |seed| move || work(index, table, end, values, arguments, until, seed);
                 let handles: Vec<_> = (0..threads as u64).map(|seed| scope.spawn(run(seed))).collect();
                 handles.into_iter().map(|handle| handle.join().expect("a worker ends")).collect()
             });
@@ -194,12 +213,13 @@ pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String
                 ("P99", json!(percentile(&udis, 0.99))),
                 ("P99.9", json!(percentile(&udis, 0.999))),
                 ("P99.99", json!(percentile(&udis, 0.9999))),
-                ("P99.999", json!(percentile(&udis, 0.99999))),
+                ("P99.999", if udis.len() < 100_000 { json!("–") } else { json!(percentile(&udis, 0.99999)) }),
+                ("max", json!(percentile(&udis, 1.0))),
             ]);
             if let Some(s) = statistics {
                 report.note(format!(
-                    "{name}, {threads} threads: {} merges of the log, {} of leaves, {} helps; {} bits in the log; HUDs of 0, 1, 2, 3+ ones: {:?}; {:.1} MB",
-                    s.rounds, s.merges, s.helps, s.log_bits, s.hud_sizes, s.bytes as f64 / 1e6
+                    "{name}, {threads} threads: {} merges of the log, {} of leaves, {} helps; {} bits in the log, {} pending; HUDs of 0, 1, 2, 3+ ones: {:?}; {:.1} MB",
+                    s.rounds, s.merges, s.helps, s.log_bits, s.pending_bits, s.hud_sizes, s.bytes as f64 / 1e6
                 ));
             }
         }

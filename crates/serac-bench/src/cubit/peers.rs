@@ -3,9 +3,9 @@
 //! Every index is told a row's old value, as a database's table would tell it; so no peer pays for finding it.
 
 use super::wah::Wah;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use serac_index::cubit::{
-    Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, Statistics, TransactionCell, Variant,
+    Bitvector, Builder, Changes, Cubit, Key, Merger, Options, Predicate, Statistics, TransactionCell,
 };
 use serac_storage::transaction::TransactionManager;
 use serac_storage::{BlockNo, RowId, Slot, Timestamp};
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An index under test. Values are numbers from 0, rows too.
 pub trait Index: Sync {
     fn count(&self, value: usize) -> u64;
+    /// The value's rows, ascending.
+    fn rows(&self, value: usize) -> Vec<u64>;
     /// The row's value changes; None: the row was not there, or is gone.
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>);
     fn statistics(&self) -> Option<Statistics> {
@@ -32,20 +34,25 @@ pub fn key(value: usize) -> Key {
 /// CUBIT-lf and CUBIT-lk, with the database's transactions.
 pub struct Ours {
     manager: Arc<TransactionManager>,
-    pub index: Cubit,
+    pub index: Arc<Cubit>,
     keys: Vec<Key>,
+    _merger: Option<Merger>,
 }
 
 impl Ours {
-    pub fn new(values: &[u16], cardinality: usize, options: Options) -> Self {
+    pub fn new(values: &[u16], cardinality: usize, options: Options, background: bool) -> Self {
         let manager = TransactionManager::new(Timestamp(1), None);
         let keys: Vec<Key> = (0..cardinality).map(key).collect();
         let mut builder = Builder::default();
         for (row, value) in values.iter().enumerate() {
             builder.push(&keys[*value as usize], row_id(row as u64));
         }
-        let index = builder.finish(manager.now(), manager.clone(), options);
-        Self { manager, index, keys }
+        let index = Arc::new(builder.finish(manager.now(), manager.clone(), options));
+        let merger = background.then(Merger::default);
+        if let Some(merger) = &merger {
+            merger.watch([&index].into_iter());
+        }
+        Self { manager, index, keys, _merger: merger }
     }
     pub fn manager(&self) -> &Arc<TransactionManager> {
         &self.manager
@@ -56,6 +63,11 @@ impl Index for Ours {
     fn count(&self, value: usize) -> u64 {
         let txn = self.manager.begin();
         self.index.count(Predicate::Equals(&self.keys[value]), txn.snapshot(), None)
+    }
+    fn rows(&self, value: usize) -> Vec<u64> {
+        let txn = self.manager.begin();
+        let found = self.index.query(Predicate::Equals(&self.keys[value]), txn.snapshot(), None);
+        found.rows().into_iter().map(RowId::as_u64).collect()
     }
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut txn = self.manager.begin();
@@ -74,10 +86,6 @@ impl Index for Ours {
     fn statistics(&self) -> Option<Statistics> {
         Some(self.index.statistics())
     }
-}
-
-pub fn ours(values: &[u16], cardinality: usize, variant: Variant, merge_threshold: u64) -> Ours {
-    Ours::new(values, cardinality, Options { variant, merge_threshold, ..Options::default() })
 }
 
 fn positions(values: &[u16], cardinality: usize) -> Vec<Vec<u64>> {
@@ -102,6 +110,9 @@ impl Index for InPlace {
     fn count(&self, value: usize) -> u64 {
         self.0.read()[value].count()
     }
+    fn rows(&self, value: usize) -> Vec<u64> {
+        self.0.read()[value].rows()
+    }
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.0.write();
         for value in [old, new].into_iter().flatten() {
@@ -124,6 +135,10 @@ impl InPlaceRoaring {
 impl Index for InPlaceRoaring {
     fn count(&self, value: usize) -> u64 {
         self.0.read()[value].cardinality()
+    }
+    fn rows(&self, value: usize) -> Vec<u64> {
+        let rows = self.0.read()[value].rows();
+        rows.into_iter().map(RowId::as_u64).collect()
     }
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.0.write();
@@ -159,6 +174,11 @@ impl Index for Ucb {
         let vectors = self.vectors.read();
         vectors.0[value].and_count(&vectors.1)
     }
+    /// Places, not rows: who wants rows has to look up which row each place is now.
+    fn rows(&self, value: usize) -> Vec<u64> {
+        let vectors = self.vectors.read();
+        vectors.0[value].and(&vectors.1).rows()
+    }
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.vectors.write();
         let place = &self.places[row as usize];
@@ -185,6 +205,11 @@ pub struct UpBit {
 const UPBIT_MERGE: usize = 20;
 
 impl UpBit {
+    fn merge(&self, value: usize) -> RwLockWriteGuard<'_, (Wah, Wah, usize)> {
+        let mut bits = self.values[value].write();
+        *bits = (bits.0.xor(&bits.1), Wah::default(), 0);
+        bits
+    }
     pub fn new(values: &[u16], cardinality: usize) -> Self {
         let vectors = wah_vectors(values, cardinality).into_iter();
         Self {
@@ -196,15 +221,20 @@ impl UpBit {
 
 impl Index for UpBit {
     fn count(&self, value: usize) -> u64 {
-        let latch = &self.values[value];
-        let bits = latch.read();
+        let bits = self.values[value].read();
         if bits.2 <= UPBIT_MERGE {
             return bits.0.xor_count(&bits.1);
         }
         drop(bits);
-        let mut bits = latch.write();
-        *bits = (bits.0.xor(&bits.1), Wah::default(), 0);
-        bits.0.count()
+        self.merge(value).0.count()
+    }
+    fn rows(&self, value: usize) -> Vec<u64> {
+        let bits = self.values[value].read();
+        if bits.2 <= UPBIT_MERGE {
+            return bits.0.xor(&bits.1).rows();
+        }
+        drop(bits);
+        self.merge(value).0.rows()
     }
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         if old.is_none() {

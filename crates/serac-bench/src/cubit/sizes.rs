@@ -27,7 +27,7 @@ pub fn sizes(rows: u64, report: &mut Report) -> Result<(), String> {
         let mut rng = StdRng::seed_from_u64(3);
         let column: Vec<u16> = (0..rows).map(|_| rng.random_range(0..cardinality) as u16).collect();
         let started = Instant::now();
-        let ours = Ours::new(&column, cardinality, Options::default());
+        let ours = Ours::new(&column, cardinality, Options::default(), false);
         let build = started.elapsed().as_secs_f64();
         let (index, manager) = (&ours.index, ours.manager());
         let txn = manager.begin();

@@ -134,13 +134,40 @@ impl Wah {
         self.combine(other, |a, b, groups| count += (a ^ b).count_ones() as u64 * groups as u64);
         count
     }
-    pub fn xor(&self, other: &Self) -> Self {
+    fn combined(&self, other: &Self, f: impl Fn(u32, u32) -> u32) -> Self {
         let mut result = Self { words: Vec::with_capacity(self.words.len()) };
-        self.combine(other, |a, b, groups| match a ^ b {
+        self.combine(other, |a, b, groups| match f(a, b) {
             group if group == 0 || group == ALL => result.push_fill(group, groups as u64),
             group => (0..groups).for_each(|_| result.push_group(group)),
         });
         result
+    }
+    pub fn xor(&self, other: &Self) -> Self {
+        self.combined(other, |a, b| a ^ b)
+    }
+    pub fn and(&self, other: &Self) -> Self {
+        self.combined(other, |a, b| a & b)
+    }
+    /// The positions of the bits that are set, ascending.
+    pub fn rows(&self) -> Vec<u64> {
+        let (mut rows, mut first) = (Vec::new(), 0);
+        for &word in &self.words {
+            if word & FILL == 0 {
+                let mut left = word;
+                while left != 0 {
+                    rows.push(first + u64::from(left.trailing_zeros()));
+                    left &= left - 1;
+                }
+                first += GROUP;
+            } else {
+                let end = first + u64::from(word & COUNT) * GROUP;
+                if word & FILL_BIT != 0 {
+                    rows.extend(first..end);
+                }
+                first = end;
+            }
+        }
+        rows
     }
 }
 
@@ -166,6 +193,8 @@ mod tests {
                 assert_eq!(x.count(), a.len() as u64);
             }
             assert_eq!(x.and_count(&y), (&a & &b).len() as u64);
+            assert_eq!(x.and(&y).rows(), list(&(&a & &b)));
+            assert_eq!(x.rows(), list(&a));
             assert_eq!(x.xor_count(&y), (&a ^ &b).len() as u64);
             assert_eq!(x.xor(&y).count(), (&a ^ &b).len() as u64);
             assert_eq!(x.xor(&y).xor(&y).xor_count(&x), 0);

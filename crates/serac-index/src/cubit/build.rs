@@ -133,6 +133,7 @@ impl Cubit {
             timeline,
             options,
             counters: Default::default(),
+            background: Default::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::key::Key;
 use super::leaf::Leaf;
 use super::version::{Change, Version};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
-use crossbeam_skiplist::SkipMap;
+use crossbeam_skiplist::base::SkipList;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,13 +175,14 @@ fn chain(leaf: Leaf, ts: u64, high: Option<Key>, right: Option<Arc<Bin>>) -> Cha
 pub(crate) struct Directory {
     /// Covers the lowest values; it is not in `bins`.
     first: Arc<Bin>,
-    bins: SkipMap<Key, Arc<Bin>>,
+    bins: SkipList<Key, Arc<Bin>>,
 }
 
 impl Directory {
     /// One bin, without values.
     pub(crate) fn new() -> Self {
-        Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins: SkipMap::new() }
+        let bins = SkipList::new(crossbeam_epoch::default_collector().clone());
+        Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins }
     }
     /// Puts ascending leaves, as they are at `ts`, in the place of the one bin.
     pub(crate) fn load(&self, leaves: Vec<(Key, Leaf)>, ts: u64, guard: &Guard) {
@@ -190,7 +191,7 @@ impl Directory {
         let first = leaves.next().map(|(_, leaf)| leaf).unwrap_or_default();
         for (low, leaf) in leaves.rev() {
             let bin = Arc::new(Bin::new(Some(low.clone()), chain(leaf, ts, high.take(), right.take())));
-            self.add(&bin);
+            self.add(&bin, guard);
             (high, right) = (Some(low), Some(bin));
         }
         let (empty, _) = self.first.load(guard);
@@ -198,26 +199,25 @@ impl Directory {
         assert!(loaded, "nobody merges before the index is loaded");
     }
 
-    pub(crate) fn add(&self, bin: &Arc<Bin>) {
+    pub(crate) fn add(&self, bin: &Arc<Bin>, guard: &Guard) {
         if let Some(low) = &bin.low {
-            self.bins.get_or_insert_with(low.clone(), || bin.clone());
+            self.bins.get_or_insert_with(low.clone(), || bin.clone(), guard).release(guard);
         }
     }
     /// The bin that covers `key`, with its chain.
-    pub(crate) fn locate<'g>(&self, key: &Key, guard: &'g Guard) -> (Arc<Bin>, Shared<'g, Chain>, &'g Chain) {
-        let mut bin =
-            self.bins.upper_bound(Bound::Included(key)).map_or_else(|| self.first.clone(), |e| e.value().clone());
+    pub(crate) fn locate<'g>(&'g self, key: &Key, guard: &'g Guard) -> (&'g Arc<Bin>, Shared<'g, Chain>, &'g Chain) {
+        let mut bin = self.bins.upper_bound(Bound::Included(key), guard).map_or(&self.first, |entry| entry.value());
         loop {
             let (shared, chain) = bin.load(guard);
             if chain.covers(key) {
                 return (bin, shared, chain);
             }
-            bin = chain.right.clone().expect("a chain that ends has a right neighbour");
-            self.add(&bin);
+            bin = chain.right.as_ref().expect("a chain that ends has a right neighbour");
+            self.add(bin, guard);
         }
     }
     /// The chains from the one on that `low` is in (the first if there is no bound).
-    pub(crate) fn chains_from<'g>(&self, low: Option<&Key>, guard: &'g Guard) -> impl Iterator<Item = &'g Chain> {
+    pub(crate) fn chains_from<'g>(&'g self, low: Option<&Key>, guard: &'g Guard) -> impl Iterator<Item = &'g Chain> {
         let first = match low {
             Some(key) => self.locate(key, guard).2,
             None => self.first.load(guard).1,
@@ -225,7 +225,7 @@ impl Directory {
         std::iter::successors(Some(first), |chain| chain.right.as_ref().map(|right| right.load(guard).1))
     }
     /// Bytes of the directory's own (an estimate: nodes of a skip list have two links on average).
-    pub(crate) fn bytes(&self) -> usize {
-        self.bins.iter().map(|e| size_of::<Bin>() + 16 + 80 + 2 * e.key().heap_bytes()).sum()
+    pub(crate) fn bytes(&self, guard: &Guard) -> usize {
+        self.bins.iter(guard).map(|e| size_of::<Bin>() + 16 + 80 + 2 * e.key().heap_bytes()).sum()
     }
 }

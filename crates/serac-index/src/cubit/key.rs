@@ -22,6 +22,7 @@ impl Key {
         Self::new(&[2])
     }
     /// A key from its memory-comparable bytes.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Self {
         if bytes.len() > INLINE_BYTES {
             return Self(Form::Heap(bytes.into()));

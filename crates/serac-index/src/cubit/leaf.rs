@@ -1,8 +1,8 @@
 //! A leaf: the value bitvectors (VBs) of neighbouring values, at one point in time.
 //!
 //! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of its neighbours in one list. A value with many has a
-//! [`Bitvector`]. A leaf with several of those also keeps their union, the summary that lets a range query take one vector for the
-//! whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares every vector that did not change.
+//! [`Bitvector`]. A leaf with several of those, or with many rows, also keeps the union of its values, the summary that lets a range query take one
+//! vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares every vector that did not change.
 
 use super::bitvector::Bitvector;
 use super::container::Words;
@@ -21,9 +21,15 @@ const SPARSE_ROWS: usize = 65_536;
 /// What a leaf holds at the most, unless it is one value.
 const MAX_VALUES: usize = 256;
 const MAX_DENSE: usize = 32;
-const MAX_SPARSE_ROWS: usize = 4096;
-/// Values with bitvectors from which on a leaf keeps their union.
+const MAX_SPARSE_ROWS: usize = 65_536;
+/// Values with bitvectors from which on a leaf keeps the union of its values.
 const UNION_VALUES: usize = 4;
+/// Without those, rows of several values from which on it does, if they are not too thin for a bitvector.
+const UNION_ROWS: u64 = 16_384;
+/// The union may be behind by one row for so many of the leaf, or by the lower bound of these, and never by more than the upper: its containers are
+/// large, so they change seldom.
+const ROWS_PER_LATE_ROW: u64 = 512;
+const LATE_ROWS: Range<u64> = 64..8192;
 
 /// The rows of one value.
 #[derive(Clone, Copy, Debug)]
@@ -154,8 +160,36 @@ pub(crate) struct Leaf {
     rows: Box<[u32]>,
     /// Values with bitvectors, by place.
     dense: Box<[(u32, Arc<Bitvector>)]>,
-    union: Option<Bitvector>,
+    union: Option<Union>,
     row_count: u64,
+}
+
+/// The rows of all values of a leaf: those of the vector, but for the late ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Union {
+    pub(crate) vector: Bitvector,
+    /// Ascending rows with their bits.
+    pub(crate) late: Box<[(u64, bool)]>,
+}
+
+impl Union {
+    /// The union after `rows`, ascending, have got their bits; `count` rows are in the leaf.
+    fn after(&self, rows: &[(u64, bool)], count: u64, scratch: &mut Words) -> Self {
+        let mut late = [&self.late[..], rows].concat();
+        late.sort_by_key(|row| row.0);
+        let late = last_of_rows(&late);
+        let mut vector = self.vector.clone();
+        if late.len() as u64 <= (count / ROWS_PER_LATE_ROW).clamp(LATE_ROWS.start, LATE_ROWS.end) {
+            return Self { vector, late: late.into() };
+        }
+        vector.apply(&late, scratch);
+        Self { vector, late: Box::default() }
+    }
+}
+
+/// The last of each row's entries, which stand together.
+pub(crate) fn last_of_rows(rows: &[(u64, bool)]) -> Vec<(u64, bool)> {
+    rows.chunk_by(|a, b| a.0 == b.0).map(|group| group[group.len() - 1]).collect()
 }
 
 impl Leaf {
@@ -186,7 +220,18 @@ impl Leaf {
         leaf
     }
     fn wants_union(&self) -> bool {
-        self.dense.len() >= UNION_VALUES
+        if self.dense.len() >= UNION_VALUES {
+            return true;
+        }
+        if self.len() < UNION_VALUES || self.row_count < UNION_ROWS {
+            return false;
+        }
+        let ends = (0..self.len()).filter_map(|at| match self.vector(at) {
+            Vector::Sparse(rows) => Some((rows.first()? >> 16, rows.last()? >> 16)),
+            Vector::Dense(_) => None,
+        });
+        let (first, last) = ends.fold((u32::MAX, 0), |all, ends| (all.0.min(ends.0), all.1.max(ends.1)));
+        self.row_count as usize >= DENSE_ROWS_PER_BLOCK * (last.saturating_sub(first) as usize + 1)
     }
     fn make_union(&mut self) {
         if self.wants_union() {
@@ -194,7 +239,7 @@ impl Leaf {
             rows.sort_unstable();
             let sparse = Vector::Sparse(&rows).to_bitvector();
             let vectors: Vec<&Bitvector> = self.dense.iter().map(|(_, v)| &**v).chain([&sparse]).collect();
-            self.union = Some(Bitvector::or_many(&vectors));
+            self.union = Some(Union { vector: Bitvector::or_many(&vectors), late: Box::default() });
         }
     }
 
@@ -204,7 +249,7 @@ impl Leaf {
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
     }
-    pub(crate) fn union(&self) -> Option<&Bitvector> {
+    pub(crate) fn union(&self) -> Option<&Union> {
         self.union.as_ref()
     }
     pub(crate) fn key(&self, at: usize) -> Key {
@@ -249,7 +294,7 @@ impl Leaf {
             + size_of_val(&self.ends[..])
             + size_of_val(&self.rows[..])
             + self.dense.iter().map(|(_, v)| 40 + size_of::<Bitvector>() + v.bytes()).sum::<usize>()
-            + self.union.as_ref().map_or(0, Bitvector::bytes)
+            + self.union.as_ref().map_or(0, |union| union.vector.bytes() + size_of_val(&union.late[..]))
     }
 
     /// The leaf after `bits`, by value and row.
@@ -304,10 +349,7 @@ impl Leaf {
                 // A row that goes from one value of the leaf to another stays.
                 let mut rows: Vec<(u64, bool)> = bits.iter().map(|bit| (bit.row(), bit.bit())).collect();
                 rows.sort_unstable();
-                let last: Vec<_> = rows.chunk_by(|a, b| a.0 == b.0).map(|group| group[group.len() - 1]).collect();
-                let mut union = union.clone();
-                union.apply(&last, &mut scratch);
-                leaf.union = Some(union);
+                leaf.union = Some(union.after(&last_of_rows(&rows), leaf.row_count, &mut scratch));
             }
             _ => leaf.make_union(),
         }
@@ -334,8 +376,9 @@ impl Leaf {
         let mut leaf = Self::assemble(Arc::new(Keys::from_sorted(&keys)), entries.into_iter());
         match &self.union {
             Some(union) if leaf.wants_union() => {
-                let vectors: Vec<&Bitvector> = rows.iter().map(|rows| &**rows).chain([union]).collect();
-                leaf.union = Some(Bitvector::or_many(&vectors));
+                let rows = Bitvector::or_many(&rows.iter().map(|rows| &**rows).collect::<Vec<_>>());
+                let late = union.late.iter().copied().filter(|(row, _)| !rows.contains_compact(*row)).collect();
+                leaf.union = Some(Union { vector: union.vector.or(&rows), late });
             }
             _ => leaf.make_union(),
         }
@@ -444,11 +487,28 @@ mod tests {
         let keys: Vec<Key> = (0..5).map(|byte| Key::new(&[1, byte])).collect();
         let part = |value: u32| Entry::from_sorted((0..3000).map(|row| row * 5 + value).collect()).unwrap();
         let leaf = Leaf::from_entries(keys.iter().cloned().zip((0..5).map(part)).collect());
-        let all = |leaf: &Leaf| leaf.union().unwrap().cardinality();
-        assert_eq!(all(&leaf), 15_000);
+        let all = |leaf: &Leaf| {
+            let union = leaf.union().unwrap();
+            let mut vector = union.vector.clone();
+            vector.apply(&union.late, &mut Words::default());
+            vector.rows().into_iter().map(super::super::bitvector::compact).collect::<Vec<_>>()
+        };
+        let mut expected: Vec<u64> = (0..15_000).collect();
+        assert_eq!(all(&leaf), expected);
         // Row 4 goes from the last value to the first: in order of values the set comes first.
         let after = leaf.apply(&[bit(&keys[0], 4, true), bit(&keys[1], 1, false), bit(&keys[4], 4, false)]);
-        assert_eq!((all(&after), all(&leaf)), (14_999, 15_000));
-        assert!(after.union().unwrap().contains_compact(4) && !after.union().unwrap().contains_compact(1));
+        expected.remove(1);
+        assert_eq!((all(&after), all(&leaf).len()), (expected.clone(), 15_000));
+        // Few rows are late; many are not, and those that come back are there.
+        assert_eq!(after.union().unwrap().late.len(), 2);
+        let gone: Vec<Bit> = (3..300).map(|row| bit(&keys[2], row * 5 + 2, false)).collect();
+        let after = after.apply(&gone);
+        assert!(after.union().unwrap().late.is_empty());
+        expected.retain(|row| row % 5 != 2 || !(15..1500).contains(row));
+        assert_eq!(all(&after), expected);
+        let after = after.apply(&[bit(&keys[2], 17, true)]);
+        expected.push(17);
+        expected.sort_unstable();
+        assert_eq!(all(&after), expected);
     }
 }

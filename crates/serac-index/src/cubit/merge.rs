@@ -1,8 +1,7 @@
 //! Merging: the log's settled part goes into the value bitvectors, and the anchor follows.
 //!
 //! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots that are older, and one task for each
-//! bin that the settled entries touch. Anybody may carry out any task (*helping*): UDIs that find the log long do a few each, the background does
-//! all. A task makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is left alone. The one who finds
+//! bin that the settled entries touch. Anybody may carry out any task (*helping*): the background does all, UDIs that find the log long do a few each. A task makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is left alone. The one who finds
 //! all tasks done moves the anchor.
 //!
 //! Why no latch is needed:
@@ -59,6 +58,8 @@ pub(crate) struct Plan {
     bulks_passed: u64,
     tasks: Vec<Task>,
     next_task: AtomicUsize,
+    /// Tasks that are not done.
+    left: AtomicUsize,
     planner: ThreadId,
 }
 
@@ -75,18 +76,33 @@ impl Cubit {
         }
         let guard = &crossbeam_epoch::pin();
         // A plan that is there already may be from before the last commits.
-        let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, 0, guard);
-        self.help(usize::MAX, 0, guard) || helped
+        let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, true, guard);
+        self.help(usize::MAX, true, guard) || helped
+    }
+    /// Whether there is something to merge.
+    pub(crate) fn has_long_log(&self) -> bool {
+        self.log.length(&crossbeam_epoch::pin()).0 >= self.options.merge_threshold
+    }
+    /// What a UDI does that finds so many bits in the log, from the threshold on.
+    pub(crate) fn merge_share(&self, bits: u64, guard: &Guard) {
+        let background = self.background.get();
+        if let Some(background) = background {
+            background.wake();
+        }
+        let (budget, is_late) = match bits / self.options.merge_threshold {
+            1 if background.is_some() => return,
+            ..4 => (self.options.tasks_per_udi, false),
+            4..8 => (usize::MAX, false),
+            _ => (usize::MAX, true),
+        };
+        self.help(budget, is_late, guard);
     }
 
-    /// Does up to `budget` tasks of the current plan; makes one if there is none and the log has `threshold` bits.
-    pub(crate) fn help(&self, budget: usize, threshold: u64, guard: &Guard) -> bool {
+    /// Does up to `budget` tasks of the current plan; makes one if there is none. If the plan is late, what others have begun is done again.
+    fn help(&self, budget: usize, is_late: bool, guard: &Guard) -> bool {
         // Acquire: pairs with the Release that published the plan.
         let mut shared = self.plan.load(Ordering::Acquire, guard);
         if shared.is_null() {
-            if threshold > 0 && self.log.length(guard).0 < threshold {
-                return false;
-            }
             let Some(plan) = self.make_plan(guard) else { return false };
             // AcqRel: publishes the plan; on failure another one is there to help with.
             let published = self.plan.compare_exchange(
@@ -113,23 +129,20 @@ impl Cubit {
         }
         // SAFETY: not null; freed an epoch after it leaves its place.
         let plan = unsafe { shared.deref() };
-        let mut done = 0;
-        while done < budget {
+        for _ in 0..budget {
             // Relaxed: only divides the work.
-            let at = plan.next_task.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = plan.tasks.get(at) else { break };
+            if plan.next_task.load(Ordering::Relaxed) >= plan.tasks.len() {
+                break;
+            }
+            let Some(task) = plan.tasks.get(plan.next_task.fetch_add(1, Ordering::Relaxed)) else { break };
             self.carry_out(plan, task, guard);
-            done += 1;
+        }
+        if is_late {
+            let open = plan.tasks.iter().filter(|task| !task.done.load(Ordering::Relaxed));
+            open.for_each(|task| self.carry_out(plan, task, guard));
         }
         // Acquire: pairs with the Release of `carry_out`.
-        let mut open = plan.tasks.iter().filter(|task| !task.done.load(Ordering::Acquire));
-        if done < budget && (budget == usize::MAX || self.log.length(guard).0 > 2 * self.options.merge_threshold) {
-            // The plan is late: what others have begun is done again.
-            for task in open.by_ref().take(budget - done) {
-                self.carry_out(plan, task, guard);
-            }
-        }
-        if open.next().is_none() {
+        if plan.left.load(Ordering::Acquire) == 0 {
             self.finish(shared, plan, guard);
         }
         true
@@ -190,6 +203,7 @@ impl Cubit {
             changes,
             bulks,
             bulks_passed,
+            left: AtomicUsize::new(tasks.len()),
             tasks,
             next_task: AtomicUsize::new(0),
             planner: std::thread::current().id(),
@@ -224,14 +238,17 @@ impl Cubit {
                 while let Some(from) = low {
                     let (bin, _, _) = self.directory.locate(&from, guard);
                     let end;
-                    (rest, end) = self.merge_bin(plan, &bin, &from, rest, guard);
+                    (rest, end) = self.merge_bin(plan, bin, &from, rest, guard);
                     // Who has split the bin since may have merged its parts or not.
                     low = end.filter(|end| high.as_ref().is_none_or(|high| end < high));
                 }
             }
         }
-        // Release: pairs with the Acquire of whoever finds all tasks done.
-        task.done.store(true, Ordering::Release);
+        if !task.done.swap(true, Ordering::Relaxed) {
+            // Release: pairs with the Acquire of whoever finds all tasks done. A task that is done twice counts once, for the one who was first; the other's
+            // work had no effect.
+            plan.left.fetch_sub(1, Ordering::AcqRel);
+        }
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         if plan.planner != std::thread::current().id() {
             self.counters.helps.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +295,7 @@ impl Cubit {
             super::tests::stall(super::tests::Place::BeforeSwing);
             let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
             if bin.swing(shared, merged, guard) {
-                bins.iter().for_each(|bin| self.directory.add(bin));
+                bins.iter().for_each(|bin| self.directory.add(bin, guard));
                 if has_old_versions {
                     bins.iter().chain([bin]).for_each(|bin| self.list(bin));
                 }

@@ -9,7 +9,7 @@
 //! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
 //! | `leaf`, `version`, `directory` | value bitvectors of neighbouring values with their union, settled bits beside them, version chains in order of values |
 //! | `delta`, `bulk`, `log` | HUDs, ULEs, bulk inserts, timestamp cells; the latch-free queue |
-//! | `merge`, `query`, `build`, `statistics` | what is done with them |
+//! | `merge`, `merger`, `query`, `build`, `statistics` | what is done with them |
 //!
 //! **What a transaction does.** It tells [`Changes`] of each row it writes, and passes them to its own queries. To commit, it makes one
 //! [`TransactionCell`] (`TransactionCell::of`), calls [`Cubit::publish`] for each index, and commits. To abort, it drops its changes.
@@ -30,8 +30,9 @@
 //!    (`merge`); they take what is committed by the clock's time and carry the rest over, so an open ULE whose thread has stopped holds up neither
 //!    UDIs nor merges nor queries.
 //!
-//! **Bounds.** UDIs that find [`Options::merge_threshold`] bits in the log do a few tasks of a merge; at four times as many they finish it
-//! first. So a query walks at most that many bits, those that concurrent UDIs add meanwhile, and one entry per transaction that is just
+//! **Bounds.** UDIs that find [`Options::merge_threshold`] bits in the log wake the background ([`Merger`]). Without one, or with twice as many bits,
+//! they do a few tasks of a merge; at four times as many they do all that nobody has begun, at eight times also what others have begun and not finished.
+//! So a query walks at most that many bits, those that concurrent UDIs add meanwhile, and one entry per transaction that is just
 //! committing; within an entry of a large transaction it searches. Old versions are kept for running snapshots only: at most one per snapshot
 //! and leaf, sharing what did not change.
 //!
@@ -48,6 +49,7 @@ mod key;
 mod leaf;
 mod log;
 mod merge;
+mod merger;
 mod query;
 mod statistics;
 #[cfg(test)]
@@ -58,6 +60,7 @@ pub use bitvector::Bitvector;
 pub use build::Builder;
 pub use delta::{Changes, TransactionCell};
 pub use key::Key;
+pub use merger::Merger;
 pub use query::{Predicate, ReadView};
 pub use statistics::Statistics;
 
@@ -65,10 +68,11 @@ use crossbeam_epoch::Atomic;
 use directory::{Bin, Directory};
 use log::DeltaLog;
 use merge::Plan;
+use merger::Background;
 use parking_lot::Mutex;
 use serac_storage::Timestamp;
 use serac_storage::transaction::TransactionManager;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is settled, and who is still reading.
@@ -108,7 +112,7 @@ pub enum Variant {
 pub struct Options {
     /// See [`Variant`].
     pub variant: Variant,
-    /// Bits in the log from which on UDIs begin to merge.
+    /// Bits in the log from which on it is merged.
     pub merge_threshold: u64,
     /// Tasks of a merge (leaves) that a UDI does then.
     pub tasks_per_udi: usize,
@@ -142,6 +146,7 @@ pub struct Cubit {
     timeline: Arc<dyn Timeline>,
     options: Options,
     counters: Counters,
+    background: OnceLock<Arc<Background>>,
 }
 
 impl std::fmt::Debug for Cubit {
@@ -165,13 +170,9 @@ impl Cubit {
         let guard = crossbeam_epoch::pin();
         // Before the append, when the own entry is not yet in the way.
         let bits = self.log.length(&guard).0;
-        let threshold = self.options.merge_threshold;
-        if self.is_building() {
-            // Merging waits for the rows.
-        } else if bits >= 4 * threshold {
-            self.help(usize::MAX, threshold, &guard);
-        } else if bits >= threshold {
-            self.help(self.options.tasks_per_udi, threshold, &guard);
+        // While the index is built, merging waits for the rows.
+        if bits >= self.options.merge_threshold && !self.is_building() {
+            self.merge_share(bits, &guard);
         }
         changes.into_entries(cell).for_each(|entry| self.log.append(entry, &guard));
         self.counters.publications.fetch_add(1, Ordering::Relaxed);

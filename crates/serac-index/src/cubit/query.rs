@@ -9,7 +9,7 @@ use super::bitvector::{Bitvector, Scatter, Term};
 use super::delta::{Changes, Fate};
 use super::directory::Chain;
 use super::key::Key;
-use super::leaf::Vector;
+use super::leaf::{Vector, last_of_rows};
 use super::log::Anchor;
 use super::version::{Bit, Version, balance};
 use crossbeam_epoch::Guard;
@@ -70,7 +70,7 @@ fn rows_of(bits: &[Bit], set: bool) -> impl Iterator<Item = u64> {
 
 impl Cubit {
     /// A query's view, in whose part of the log there is no bulk insert: those are merged first.
-    fn reader<'a, 'g>(&'a self, view: &impl ReadView, own: Option<&Changes>, guard: &'g Guard) -> Reader<'a, 'g> {
+    fn reader<'a: 'g, 'g>(&'a self, view: &impl ReadView, own: Option<&Changes>, guard: &'g Guard) -> Reader<'a, 'g> {
         assert!(own.is_none_or(|own| !own.has_bulk()), "no query looks into own bulk inserts");
         loop {
             let has_bulks = self.log.has_bulks();
@@ -106,13 +106,19 @@ impl Cubit {
         let mut changes: Vec<(u64, bool)> = Vec::new();
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
-            changes.extend(rows_of(part.pending, true).map(|row| (row, true)));
-            if let Some(vector) = leaf.union().filter(|_| part.is_whole()) {
-                let mut without: Vec<u64> = rows_of(part.pending, false).collect();
-                without.sort_unstable();
-                terms.push(Term { vector, without });
+            if let Some(union) = leaf.union().filter(|_| part.is_whole()) {
+                // Of a row that goes from one value to another the set counts, and pending bits are newer than late ones.
+                let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
+                pending.sort_unstable();
+                let mut rows = [&union.late[..], &pending].concat();
+                rows.sort_by_key(|row| row.0);
+                let rows = last_of_rows(&rows);
+                let without = rows.iter().filter(|(_, bit)| !bit).map(|(row, _)| *row).collect();
+                terms.push(Term { vector: &union.vector, without });
+                changes.extend(rows.into_iter().filter(|(_, bit)| *bit));
                 return;
             }
+            changes.extend(rows_of(part.pending, true).map(|row| (row, true)));
             for place in part.places {
                 // Only a value's own vector is without the rows that left the value: another value's may have them.
                 let pending = if part.pending.is_empty() { &[] } else { part.version.pending_of(&leaf.key(place)) };
@@ -137,15 +143,11 @@ impl Cubit {
         let few = from_sparse(&sparse);
         terms.push(Term { vector: &few, without: Vec::new() });
         terms.retain(|term| !term.vector.is_empty());
-        changes.sort_unstable();
+        changes.sort();
         reader.for_each_delta(predicate, own, |_, row, bit| changes.push((row, bit)));
         changes.retain(|(row, _)| rows.contains(row));
         changes.sort_by_key(|change| change.0);
-        // What came last for a row.
-        changes.reverse();
-        changes.dedup_by_key(|change| change.0);
-        changes.reverse();
-        let result = Bitvector::unite(&terms, &changes, blocks);
+        let result = Bitvector::unite(&terms, &last_of_rows(&changes), blocks);
         view.note_read(Timestamp(reader.newest.get()));
         result
     }
@@ -217,8 +219,8 @@ struct Reader<'a, 'g> {
     newest: Cell<u64>,
 }
 
-impl<'g> Reader<'_, 'g> {
-    fn new<'a>(index: &'a Cubit, start: u64, guard: &'g Guard) -> Reader<'a, 'g> {
+impl<'a: 'g, 'g> Reader<'a, 'g> {
+    fn new(index: &'a Cubit, start: u64, guard: &'g Guard) -> Self {
         assert!(start >= index.valid_from().0, "a snapshot from before the index was built");
         // SAFETY: never null; alive while the guard is held.
         let anchor = unsafe { index.log.anchor(guard).deref() };

@@ -51,7 +51,7 @@ impl Cubit {
         let anchor = unsafe { self.log.anchor(guard).deref() };
         let (log_bits, log_entries) = self.log.length(guard);
         let mut statistics = Statistics {
-            bytes: self.directory.bytes() as u64,
+            bytes: self.directory.bytes(guard) as u64,
             log_entries: u64::from(log_entries),
             log_bits,
             publications: self.counters.publications.load(Ordering::Relaxed),

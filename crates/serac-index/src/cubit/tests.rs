@@ -34,6 +34,7 @@ use serac_storage::transaction::{Snapshot, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 fn stress() -> bool {
     std::env::var("SERAC_STRESS").is_ok()
@@ -389,13 +390,34 @@ fn a_stalled_thread_stops_nobody() {
             insert(&manager, index, 0..5000);
             assert!((100..=102).contains(&rows_of(&manager, index, 7)), "others go on and see their rows");
             let statistics = index.statistics();
-            assert!(statistics.log_bits <= 4 * threshold + 1, "the log is merged without the thread: {statistics:?}");
+            assert!(statistics.log_bits <= 8 * threshold + 1, "the log is merged without the thread: {statistics:?}");
             assert!(statistics.rounds > 10 && statistics.helps > 0, "{statistics:?}");
             drop(go_on);
         });
         let expected = 100 + 2;
         assert_eq!(rows_of(&manager, index, 7), expected, "what the thread had begun is whole");
     }
+}
+
+#[test]
+fn the_background_merges_long_logs_and_short_ones() {
+    let manager = manager();
+    // Writers would merge at twice this.
+    let index = Arc::new(index(&manager, 100, Variant::LatchFree));
+    let merger = Merger::default();
+    merger.watch([&index].into_iter());
+    for numbers in [0..150, 150..160] {
+        insert(&manager, &index, numbers.clone());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while index.statistics().log_bits > 0 {
+            assert!(Instant::now() < deadline, "{numbers:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    drop(merger);
+    insert(&manager, &index, 160..1000);
+    assert!(index.statistics().log_bits <= 401, "without the background writers merge");
+    assert_eq!(rows_of(&manager, &index, 7), 20);
 }
 
 #[test]

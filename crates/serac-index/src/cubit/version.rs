@@ -133,10 +133,15 @@ impl Version {
             let before = old.partition_point(|old| old.place() < bit.place());
             pending.extend_from_slice(&old[..before]);
             old = &old[before..];
-            if old.first().is_some_and(|old| old.place() == bit.place()) {
-                old = &old[1..];
-            }
-            let in_leaf = self.leaf.get(&bit.key).is_some_and(|vector| vector.contains(bit.row()));
+            // Who changes a row says truly what it was, so that the bits of a row and value alternate.
+            let in_leaf = match old.split_first() {
+                Some((first, others)) if first.place() == bit.place() => {
+                    old = others;
+                    !first.bit()
+                }
+                _ => !group[0].bit.bit(),
+            };
+            debug_assert_eq!(in_leaf, self.leaf.get(&bit.key).is_some_and(|vector| vector.contains(bit.row())));
             if in_leaf != bit.bit() {
                 pending.push(bit.clone());
             }
