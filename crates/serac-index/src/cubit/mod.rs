@@ -72,8 +72,8 @@ use merger::Background;
 use parking_lot::Mutex;
 use serac_storage::Timestamp;
 use serac_storage::transaction::TransactionManager;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What is settled, and who is still reading.
 #[derive(Clone, Debug)]
