@@ -169,6 +169,9 @@ impl Transaction {
         with_key_buffers(|[from, to, actual]| {
             let Some((from_after, to_after)) = range.encode(from, to) else { return Ok(()) };
             let (from, to) = (Limit { prefix: from, after: from_after }, Limit { prefix: to, after: to_after });
+            if let Some(reads) = self.reads() {
+                reads.note_range(&access.table, &access.index, from, to);
+            }
             let snapshot = self.snapshot();
             let outcome = access.index.entries.scan(from, to, range.reverse, |entry, row| {
                 let visited = (|| {

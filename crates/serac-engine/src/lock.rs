@@ -82,7 +82,7 @@ impl TableLock {
         // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it from this one.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
-    /// The newest commit of a transaction that wrote rows. For holders of the lock.
+    /// The newest commit of a transaction that wrote rows. For holders of the lock, and in the commit critical section, in which it is noted.
     pub(crate) fn last_write(&self) -> u64 {
         self.last_write.load(Ordering::Relaxed)
     }

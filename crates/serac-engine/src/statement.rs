@@ -68,7 +68,7 @@ impl ColumnUpdate {
 
 /// An update of several rows under way.
 #[derive(Debug)]
-pub(crate) struct RowsUpdate {
+pub struct RowsUpdate {
     pub(crate) plan: ColumnUpdate,
     pub(crate) old: RowBuffer,
     /// Rows whose unique keys are to be checked.
@@ -78,6 +78,16 @@ pub(crate) struct RowsUpdate {
 impl RowsUpdate {
     pub(crate) fn new(plan: ColumnUpdate) -> Self {
         Self { plan, old: RowBuffer::default(), written: Vec::new() }
+    }
+}
+
+impl Table {
+    /// The value as the column (by position) keeps it: NOT NULL, type and length checked, without CHAR's trailing blanks.
+    ///
+    /// # Errors
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], and what is wrong with a value of another type.
+    pub fn fit_value<'v>(&self, column: usize, value: Value<'v>) -> Result<Value<'v>> {
+        check_value(self, &self.definition.columns[column], value)
     }
 }
 

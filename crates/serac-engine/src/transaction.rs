@@ -8,6 +8,7 @@ use crate::error::{EngineError, Result};
 use crate::expressions::Expressions;
 use crate::foreign_key::PendingForeignKey;
 use crate::lock::TableLock;
+use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
 use crate::table::Table;
 use serac_storage::{CommitTicket, RowBuffer, RowId, Snapshot, TableId};
@@ -46,6 +47,8 @@ pub struct Transaction {
     pub(crate) entries: EntryNotes,
     /// For the old values of single rows.
     pub(crate) old: RowBuffer,
+    /// Of a serializable transaction.
+    reads: Option<ReadSet>,
 }
 
 thread_local! {
@@ -76,6 +79,7 @@ impl Transaction {
             bitmaps: OwnChanges::default(),
             entries,
             old,
+            reads: None,
         }
     }
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
@@ -101,6 +105,22 @@ impl Transaction {
     /// Gives the transaction what evaluates defaults and checks in changes that no statement spells out (referential actions).
     pub fn set_expressions(&mut self, expressions: Arc<dyn Expressions>) {
         self.expressions = Some(expressions);
+    }
+
+    /// Makes the transaction serializable, or not, before its first read: whoever reads for a serializable one notes that in its [`reads`](Self::reads).
+    pub fn set_serializable(&mut self, serializable: bool) {
+        self.reads = serializable.then(ReadSet::default);
+    }
+    /// Where reads of a serializable transaction are to be noted; none for others.
+    pub fn reads(&self) -> Option<&ReadSet> {
+        self.reads.as_ref()
+    }
+    /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ COMMITTED transaction begins with.
+    pub fn refresh(&mut self) {
+        self.storage().refresh_snapshot();
+        if !self.catalog_changed {
+            self.catalog = self.db.catalog_at(self.snapshot().start());
+        }
     }
 
     // ---- savepoints and the end
@@ -131,7 +151,7 @@ impl Transaction {
     /// Commits. Visible to transactions that begin from now on; durable when the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take it; everything is rolled back then.
+    /// When the log cannot take it, and a conflict when what a serializable transaction has read is not so any more; everything is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
         self.log_reservations_of_new_sequences();
@@ -153,7 +173,8 @@ impl Transaction {
             txn.on_obsolete(Box::new(move || lost.remove_lost()));
         }
         let writes = txn.has_writes();
-        let ticket = txn.commit();
+        let reads = self.reads.take();
+        let ticket = txn.commit_if(|snapshot| reads.map_or(Ok(()), |reads| reads.validate(snapshot)));
         if ticket.is_ok() {
             self.entries.clear();
         }
@@ -164,7 +185,7 @@ impl Transaction {
         if writes {
             Database::checkpoint_if_due(&self.db);
         }
-        Ok(ticket?)
+        ticket
     }
     /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
     fn log_reservations_of_new_sequences(&mut self) {
@@ -194,6 +215,7 @@ impl Transaction {
         self.actions.clear();
         self.own_pins.clear();
         self.bitmaps.lock().clear();
+        self.set_serializable(self.reads.is_some());
         let txn = self.db.storage.begin();
         self.catalog = self.db.catalog_at(txn.snapshot().start());
         self.catalog_changed = false;
@@ -257,7 +279,7 @@ impl Transaction {
         if !self.catalog_changed {
             let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
             let now = current.table(&table.definition.schema, table.name());
-            if !now.is_ok_and(|now| now.definition == table.definition) {
+            if !now.is_ok_and(|now| Arc::ptr_eq(now, table) || now.definition == table.definition) {
                 return Err(changed(table));
             }
         }

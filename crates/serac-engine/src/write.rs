@@ -4,7 +4,7 @@
 //! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. Index entries are added before the
 //! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
-use crate::definition::{ColumnDefinition, TableDefinition};
+use crate::definition::ColumnDefinition;
 use crate::error::{EngineError, Result};
 use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::{NewestHolder, Table, TableIndex};
@@ -13,7 +13,7 @@ use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::cubit::Builder;
-use serac_index::ordered::key;
+use serac_index::ordered::{Limit, key};
 use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,24 +21,26 @@ use std::sync::Arc;
 /// Batches of fewer rows are inserted row by row, into blocks that have room.
 const BULK_ROWS: usize = 1_024;
 
-/// Checks and normalises the columns of a batch against the definition: NOT NULL, lengths, CHAR's trailing blanks.
-fn check_columns(table: &TableDefinition, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
-    let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
-    for (array, &column) in arrays.iter_mut().zip(columns) {
-        let definition = &table.columns[column];
-        if !definition.nullable && array.null_count() > 0 {
-            return Err(EngineError::NotNull { table: table.name.clone(), column: definition.name.clone() });
+impl Table {
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks.
+    ///
+    /// # Errors
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`].
+    pub fn fit(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+        let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
+        for (array, &column) in arrays.iter_mut().zip(columns) {
+            let definition = &self.definition.columns[column];
+            if !definition.nullable && array.null_count() > 0 {
+                return Err(EngineError::NotNull { table: self.name().into(), column: definition.name.clone() });
+            }
+            if definition.sql_type.length.is_some() {
+                *array = check_length(definition, array)?;
+            }
         }
-        if definition.sql_type.length.is_some() {
-            *array = check_length(definition, array)?;
-        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(batch.schema(), arrays, &options)
+            .map_err(serac_storage::StorageError::from)?)
     }
-    Ok(RecordBatch::try_new_with_options(
-        batch.schema(),
-        arrays,
-        &arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
-    )
-    .map_err(serac_storage::StorageError::from)?)
 }
 
 fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
@@ -96,7 +98,7 @@ impl Transaction {
     pub fn insert_batch(&mut self, table: &Arc<Table>, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
         self.lock_for_write(table)?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
-        let batch = check_columns(&table.definition, &all, batch)?;
+        let batch = table.fit(&all, batch)?;
         let row_at = |row: usize| -> Vec<Value<'_>> {
             table
                 .definition
@@ -156,9 +158,8 @@ impl Transaction {
         new: &RecordBatch,
     ) -> Result<()> {
         assert_eq!(rows.len(), new.num_rows(), "one row of values per row");
-        let new = check_columns(&table.definition, columns, new)?;
-        let mut update = RowsUpdate::new(ColumnUpdate::new(&self.catalog, table, columns));
-        self.lock_for_write(table)?;
+        let new = table.fit(columns, new)?;
+        let mut update = self.start_update(&ColumnUpdate::new(&self.catalog, table, columns))?;
         for (i, &row) in rows.iter().enumerate() {
             let values: Vec<Value<'_>> = new
                 .columns()
@@ -171,8 +172,20 @@ impl Transaction {
         self.finish_update(update)
     }
 
-    /// Updates one row. The values' types and lengths are the columns'.
-    pub(crate) fn update_row(&mut self, update: &mut RowsUpdate, row: RowId, values: &[Value<'_>]) -> Result<()> {
+    /// Begins an update of several rows as part of a statement, which [`finish_update`](Self::finish_update) ends.
+    ///
+    /// # Errors
+    /// When the table is being changed by DDL.
+    pub fn start_update(&mut self, plan: &ColumnUpdate) -> Result<RowsUpdate> {
+        self.lock_for_write(&plan.table)?;
+        Ok(RowsUpdate::new(plan.clone()))
+    }
+
+    /// Updates one row. The values fit their columns ([`Table::fit_value`]).
+    ///
+    /// # Errors
+    /// Conflicts.
+    pub fn update_row(&mut self, update: &mut RowsUpdate, row: RowId, values: &[Value<'_>]) -> Result<()> {
         if self.update_unchecked(&update.plan, &mut update.old, row, values)? {
             update.written.push(row);
         }
@@ -180,7 +193,10 @@ impl Transaction {
     }
 
     /// Checks unique keys once all rows have their new values.
-    pub(crate) fn finish_update(&mut self, mut update: RowsUpdate) -> Result<()> {
+    ///
+    /// # Errors
+    /// Violated constraints and conflicts; the caller rolls the statement back.
+    pub fn finish_update(&mut self, mut update: RowsUpdate) -> Result<()> {
         update.written.iter().try_for_each(|&row| self.check_written_keys(&update.plan.table, row, &mut update.old))
     }
 
@@ -282,6 +298,15 @@ impl Transaction {
         Ok(())
     }
 
+    /// Claims a row until the end of the transaction, as if it were updated: concurrent transactions that write it conflict (SELECT … FOR UPDATE).
+    ///
+    /// # Errors
+    /// Conflicts.
+    pub fn lock_row(&mut self, table: &Arc<Table>, row: RowId) -> Result<()> {
+        self.lock_for_write(table)?;
+        Ok(table.data.lock_row(self.storage(), row)?)
+    }
+
     // ---- index entries
 
     fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) {
@@ -352,6 +377,9 @@ impl Transaction {
             let (wanted, has_null) = index.key_of(values);
             if has_null {
                 continue;
+            }
+            if let Some(reads) = self.reads() {
+                reads.note_range(table, index, Limit::before(&wanted), Limit::after(&wanted));
             }
             if let Some(row) = self.find_holder(table, index, &wanted, None)? {
                 if !table.data.read(self.snapshot(), row, &[], &mut RowBuffer::default())? {

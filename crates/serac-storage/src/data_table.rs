@@ -597,6 +597,29 @@ impl DataTable {
         }
     }
 
+    /// Whether a transaction that has committed since `snapshot` began has written `row`. A row that was rolled back or moved counts, too.
+    pub fn is_changed_since(&self, snapshot: &Snapshot, row: RowId) -> bool {
+        let guard = epoch::pin();
+        // A block that is gone had nothing in it that any snapshot sees.
+        let Some(block) = self.locate(row, &guard) else { return false };
+        let marker = block.append_record();
+        let mut current = block.newest_version(row.slot());
+        // SAFETY: pinned.
+        while let Some(record) = unsafe { current.as_ref() } {
+            let timestamp = record.timestamp();
+            if timestamp.is_committed() {
+                return !snapshot.sees(timestamp);
+            }
+            // Uncommitted ones stand above what was committed before.
+            current = record.next();
+        }
+        // SAFETY: pinned.
+        unsafe { marker.as_ref() }.is_some_and(|marker| {
+            let timestamp = marker.timestamp();
+            timestamp.is_committed() && !snapshot.sees(timestamp)
+        })
+    }
+
     /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! computes its watermark under the same latch, so it can never pass a transaction that is just beginning.
 //!
 //! **Commit**, in the critical section of the commit latch:
-//! 1. reserve log space, and keep the log latched; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
+//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve log space, and keep the log latched; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
 //! 3. store it into the timestamp cell, which all undo records of the transaction point to: every version is stamped at once, whatever
 //!    their number (the paper loops over the records here; the effect is the same);
@@ -26,7 +26,7 @@
 //! there is nothing to wait for.
 
 use crate::data_table::DataTable;
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use crate::gc::GarbageCollector;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
@@ -272,6 +272,22 @@ impl Transaction {
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
+    /// Gives the transaction a snapshot of the present, in which it also sees its own writes. Between its statements: row ids that it found before may by then
+    /// name other rows, but for those that it has written. Snapshots that others hold stay what they are.
+    pub fn refresh_snapshot(&mut self) {
+        let old = &self.snapshot.0;
+        let manager = old.manager.clone();
+        let start = {
+            let mut active = manager.active.lock();
+            // Acquire: as in `begin`.
+            let start = manager.clock.load(Ordering::Acquire);
+            active.enter(start);
+            start
+        };
+        let newest_read = AtomicU64::new(old.newest_read.load(Ordering::Relaxed));
+        let inner = SnapshotInner { start: Timestamp(start), own: old.own, newest_read, manager };
+        self.snapshot = Snapshot(Arc::new(inner));
+    }
     #[inline]
     pub(crate) fn undo(&mut self) -> &mut UndoContext {
         self.pool_and_undo().1
@@ -374,7 +390,19 @@ impl Transaction {
     ///
     /// # Errors
     /// When the log cannot take the transaction; it is rolled back then.
-    pub fn commit(mut self) -> Result<CommitTicket> {
+    pub fn commit(self) -> Result<CommitTicket> {
+        self.commit_if(|_| Ok(()))
+    }
+
+    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every transaction that has committed before is wholly there, and none can
+    /// commit until this one has. Not asked for a transaction that has written nothing.
+    ///
+    /// # Errors
+    /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
+    pub fn commit_if<E: From<StorageError>>(
+        mut self,
+        is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
+    ) -> Result<CommitTicket, E> {
         let manager = &*self.snapshot.0.manager;
         let log = manager.log.clone();
         if !self.has_writes() {
@@ -385,7 +413,9 @@ impl Transaction {
         let mut obsolete = Vec::new();
         let timestamp = {
             let mut latch = manager.commit_latch.lock();
-            let reserved = log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose();
+            let reserved = is_valid(&self.snapshot).and_then(|()| {
+                Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?)
+            });
             let reservation = match reserved {
                 Ok(reservation) => reservation,
                 Err(error) => {
@@ -476,6 +506,10 @@ impl CommitTicket {
     /// The commit timestamp (of a read-only transaction: the newest commit it read from a version chain).
     pub fn commit_ts(&self) -> Timestamp {
         self.timestamp
+    }
+    /// Whether [`wait`](Self::wait) would return at once. False when the log has failed.
+    pub fn is_acknowledged(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_acknowledged(self.timestamp))
     }
     /// Waits until the commit is durable at the database's durability level.
     ///

@@ -377,6 +377,14 @@ impl LogManager {
         Ok(())
     }
 
+    /// Whether a commit at `timestamp` may be acknowledged by now.
+    pub fn is_acknowledged(&self, timestamp: Timestamp) -> bool {
+        match self.options.durability {
+            Durability::Full => self.durable_ts() >= timestamp,
+            _ => Self::check(&self.state.lock()).is_ok(),
+        }
+    }
+
     /// Calls `callback` when a commit at `timestamp` may be acknowledged.
     pub fn on_acknowledged(&self, timestamp: Timestamp, callback: Callback) {
         let mut state = self.state.lock();
