@@ -12,7 +12,7 @@ use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use parking_lot::RwLock;
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
-use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, Table};
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
 use std::fmt;
@@ -34,6 +34,8 @@ pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
     /// What the transaction has changed in bitmap indexes.
     pub(crate) own: OwnChanges,
+    /// Where a serializable transaction notes what it reads.
+    pub(crate) reads: Option<ReadSet>,
     /// Of the session's own database, if it has one.
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
 }
@@ -95,7 +97,8 @@ impl Shared {
         let schema = &table.definition.schema;
         // Relaxed: the session's own statements change it.
         let own = self.bitmap_indexes.load(Ordering::Relaxed).then(|| view.own(schema));
-        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id)
+        let reads = view.reads.clone().filter(|_| schema != TEMPORARY_SCHEMA);
+        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id).noting(reads)
     }
 }
 

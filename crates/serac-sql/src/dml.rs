@@ -5,6 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::expressions;
+use crate::query::Output;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
@@ -15,7 +16,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, GroupByExpr, Insert, LockType, NonBlock, OnConflict, OnConflictAction,
     OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update,
     UpdateTableFromKind,
 };
@@ -28,7 +29,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) const TARGET: &str = "__serac_target";
-const RETURNING: &str = "__serac_returning";
+pub(crate) const RETURNING: &str = "__serac_returning";
 const EXCLUDED: &str = "__serac_excluded";
 const ROW_NUMBER: &str = "__serac_row";
 
@@ -41,7 +42,7 @@ pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
 }
 
 /// The table's columns, all nullable.
-fn nullable_schema(table: &Table) -> Arc<Schema> {
+pub(crate) fn nullable_schema(table: &Table) -> Arc<Schema> {
     let columns = table.definition.columns.iter();
     Arc::new(Schema::new(
         columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true)).collect::<Vec<_>>(),
@@ -49,7 +50,7 @@ fn nullable_schema(table: &Table) -> Arc<Schema> {
 }
 
 /// The assignments of SET, as column positions and expressions.
-fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
+pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
     let mut all = Vec::new();
     let name = |name: &datafusion::sql::sqlparser::ast::ObjectName| -> Result<usize> {
         let last = name.0.last().and_then(|part| part.as_ident());
@@ -174,9 +175,10 @@ impl Session {
             }
         };
         self.refuse_generated(&table, targets.iter().copied())?;
+        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let mut rows = Vec::new();
         for source in &sources {
-            rows.push(self.complete_rows(&table, &targets, source)?);
+            rows.push(table.fit(&all, &self.complete_rows(&table, &targets, source)?)?);
         }
         let (mut affected, mut result) = (0, Vec::new());
         match insert.on {
@@ -429,6 +431,46 @@ impl Session {
         }
     }
 
+    // ---- SELECT … FOR UPDATE
+
+    /// Claims the rows that a query on one table gives, and gives them. Its order and limit say which rows these are.
+    pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
+        let locks = std::mem::take(&mut query.locks);
+        for lock in &locks {
+            if lock.lock_type != LockType::Update {
+                return Err(SqlError::unsupported("FOR SHARE"));
+            }
+            if lock.nonblock == Some(NonBlock::SkipLocked) {
+                return Err(SqlError::unsupported("SKIP LOCKED"));
+            }
+        }
+        let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");
+        let SetExpr::Select(select) = query.body.as_ref() else { return Err(unsupported()) };
+        let [from] = &select.from[..] else { return Err(unsupported()) };
+        let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
+        if query.with.is_some() || grouped || select.distinct.is_some() || select.having.is_some() {
+            return Err(unsupported());
+        }
+        let (table, alias) = self.target(from)?;
+        self.lend_target(&table);
+        let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
+        // Without a limit the order does not matter.
+        let order = match (&query.limit_clause, &query.order_by) {
+            (Some(limit), Some(order)) => format!(" {order}{limit}"),
+            (Some(limit), None) => limit.to_string(),
+            (None, _) => String::new(),
+        };
+        let alias = quote(&alias);
+        let find = format!("SELECT {alias}.{ROW_ID_COLUMN} FROM {TARGET} AS {alias}{filter}{order}");
+        let frame = self.frame_of(&find).await?;
+        let (ids, _) = self.collect_changes(&table, &[], frame).await?;
+        let txn = self.txn_of(&table)?;
+        for id in ids {
+            txn.lock_row(&table, RowId::from_u64(id))?;
+        }
+        self.query(Statement::Query(Box::new(query))).await
+    }
+
     // ---- DELETE
 
     /// The query that finds the rows of a DELETE, and its table.
@@ -469,7 +511,7 @@ fn find_query(alias: &str, values: &str, from: &[TableWithJoins], filter: Option
     format!("SELECT {alias}.{ROW_ID_COLUMN}{values} FROM {TARGET} AS {alias}{from}{filter}")
 }
 
-fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Option<Arc<TableIndex>>> {
+pub(crate) fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> Result<Option<Arc<TableIndex>>> {
     let found = match target {
         None => return Ok(None),
         Some(ConflictTarget::Columns(columns)) => {

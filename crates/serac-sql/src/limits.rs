@@ -2,6 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +20,13 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.0.notify_waiters();
     }
+}
+
+/// A panic in a statement is an error like any other.
+pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SqlError {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    SqlError::new("XX000", format!("internal error: {text}"))
 }
 
 /// The limits of one statement.
@@ -48,11 +56,7 @@ impl Limits {
         tokio::select! {
             biased;
             () = &mut self.cancelled => Err(SqlError::new("57014", "canceling statement due to user request")),
-            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                Err(SqlError::new("XX000", format!("internal error: {text}")))
-            }),
+            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| Err(of_panic(&*panic))),
             () = time_out => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
         }
     }

@@ -83,7 +83,7 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
 }
 
-fn query_of(sql: &str) -> Result<Query> {
+pub(crate) fn query_of(sql: &str) -> Result<Query> {
     match parse(sql)?.pop() {
         Some(Statement::Query(query)) => Ok(*query),
         _ => Err(SqlError::new("XX000", format!("not a query: {sql}"))),

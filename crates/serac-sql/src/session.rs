@@ -11,10 +11,11 @@ use crate::functions::functions;
 use crate::limits::{CancelHandle, Limits};
 use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
+use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BlockAggregation, KeyFilterPushdown};
-use crate::transactions::{Mark, Running};
+use crate::transactions::{Isolation, Mark, Modes, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
@@ -128,7 +129,11 @@ pub struct Session {
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
     pub(crate) running: Option<Running>,
-    prepared: HashMap<String, Statement>,
+    prepared: HashMap<String, Prepared>,
+    pub(crate) point: PointState,
+    pub(crate) default_modes: Modes,
+    /// Changes with every setting that plans depend on.
+    pub(crate) settings: u64,
     cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
 }
@@ -243,6 +248,9 @@ impl Session {
             copy_streams: CopyStreams::default(),
             running: None,
             prepared: HashMap::new(),
+            point: PointState::default(),
+            settings: 0,
+            default_modes: Modes::default(),
             cancel: CancelHandle::default(),
             statement_timeout: None,
         }
@@ -270,6 +278,9 @@ impl Session {
     /// # Errors
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
+        if let Some(outcome) = self.execute_text(sql)? {
+            return Ok(vec![outcome.acknowledged().await?]);
+        }
         let mut results = Vec::new();
         for (i, statement) in parse(sql)?.into_iter().enumerate() {
             results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
@@ -281,23 +292,48 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
-    pub async fn execute_statement(&mut self, statement: Statement) -> Result<StatementResult> {
+    pub async fn execute_statement(&mut self, mut statement: Statement) -> Result<StatementResult> {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
+        if let Some(outcome) = self.execute_named(&statement)? {
+            return outcome.acknowledged().await;
+        }
         let savepoint = self.start_statement()?;
         let mut limits = Limits::new(&self.cancel, self.statement_timeout);
-        let result = limits
-            .keep(async {
+        let mut retries = None;
+        let result = loop {
+            let again = self.may_begin_again().then(|| statement.clone());
+            let run = async {
                 match self.run(statement).await? {
                     Output::Done(result) => Ok(result),
                     Output::Rows { schema, stream } => {
                         Ok(StatementResult::Rows { schema, batches: stream.try_collect().await? })
                     }
                 }
-            })
-            .await;
+            };
+            let result = limits.keep(run).await;
+            let pause = result.as_ref().err().and_then(|error| self.retry(&savepoint, error, &mut retries));
+            match (pause, again) {
+                (Some(pause), Some(again)) => {
+                    let wait = limits.keep(async {
+                        tokio::time::sleep(pause).await;
+                        Ok(())
+                    });
+                    if let Err(error) = wait.await {
+                        break Err(error);
+                    }
+                    self.begin_again();
+                    statement = again;
+                }
+                _ => break result,
+            }
+        };
         self.finish_statement(result, savepoint).await
+    }
+    /// Whether the statement is to be begun again when it meets a conflict.
+    fn may_begin_again(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
     }
 
     /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
@@ -307,6 +343,14 @@ impl Session {
     pub async fn stream_statement(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         if let Some(result) = self.control(&statement).await {
             return result.map(|result| StatementStream::done(self, result));
+        }
+        if let Some(outcome) = self.execute_named(&statement)? {
+            let result = outcome.acknowledged().await?;
+            return Ok(StatementStream::done(self, result));
+        }
+        if matches!(&statement, Statement::Query(query) if !query.locks.is_empty()) {
+            let result = self.execute_statement(statement).await?;
+            return Ok(StatementStream::done(self, result));
         }
         let savepoint = self.start_statement()?;
         let mut limits = Limits::new(&self.cancel, self.statement_timeout);
@@ -332,37 +376,20 @@ impl Session {
         }
     }
 
-    /// Makes sure of a transaction; the savepoint to which the statement's failure leads back.
+    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees; the savepoint to which its failure leads back.
     fn start_statement(&mut self) -> Result<Option<Mark>> {
-        if self.transaction_status() == TransactionStatus::Failed {
-            let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new("25P02", message));
-        }
-        if self.running.is_none() {
-            self.begin(false, false);
-        }
-        let running = self.running.as_mut().expect("just made sure of");
-        let savepoint = running.explicit.then(|| running.mark());
+        let savepoint = self.open_statement()?;
         self.refresh_view();
         Ok(savepoint)
     }
 
-    /// Ends a statement: commits its own transaction, or undoes what a failed one has done.
+    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>, savepoint: Option<Mark>) -> Result<T> {
         self.shared.lent.write().clear();
-        let running = self.running.as_mut().expect("it runs on");
-        match (result, savepoint) {
-            (Ok(result), Some(_)) => Ok(result),
-            (Ok(result), None) => self.commit().await.map(|()| result),
-            (Err(error), Some(savepoint)) => {
-                running.rollback_to(&savepoint);
-                running.failed = true;
-                Err(error)
-            }
-            (Err(error), None) => {
-                self.end();
-                Err(error)
-            }
+        let (result, ticket) = self.close_statement(result, savepoint)?;
+        match ticket {
+            Some(ticket) => Self::durable(ticket).await.map(|()| result),
+            None => Ok(result),
         }
     }
     /// Ends a query whose rows are not wanted any more.
@@ -392,6 +419,7 @@ impl Session {
 
     async fn run(&mut self, statement: Statement) -> Result<Output> {
         match statement {
+            Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 self.query(statement).await
             }
@@ -434,11 +462,12 @@ impl Session {
                 }
                 self.copy(source, to, target, options).await
             }
-            Statement::Prepare { name, statement, .. } => {
+            Statement::Prepare { name, statement, data_types } => {
                 let name = fold(&name);
-                if self.prepared.insert(name.clone(), *statement).is_some() {
+                if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
+                self.prepared.insert(name, Prepared::new(*statement, data_types));
                 Ok(StatementResult::command("PREPARE"))
             }
             Statement::Deallocate { name, .. } => {
@@ -455,25 +484,42 @@ impl Session {
         }
     }
 
+    /// EXECUTE of a statement of the point path; none for others.
+    fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
+        let Statement::Execute { name: Some(name), parameters, .. } = statement else { return Ok(None) };
+        // It is out of the way while the session runs it.
+        let Some((name, mut prepared)) = self.prepared.remove_entry(&name.to_string().to_lowercase()) else {
+            return Ok(None);
+        };
+        let result = self.execute_point(&mut prepared, parameters);
+        self.prepared.insert(name, prepared);
+        result.map_err(SqlError::unplaced)
+    }
+
     fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
-        let mut statement = self.prepared.get(name).ok_or_else(missing)?.clone();
-        let mut unbound = None;
-        let _ = visit_expressions_mut(&mut statement, |expr| {
-            if let Expr::Value(value) = expr
-                && let Value::Placeholder(placeholder) = &value.value
-            {
-                let number = placeholder.trim_start_matches('$').parse::<usize>().ok();
-                match number.and_then(|n| parameters.get(n.checked_sub(1)?)) {
-                    Some(parameter) => *expr = Expr::Nested(Box::new(parameter.clone())),
-                    None => unbound = Some(placeholder.clone()),
-                }
+        with_parameters(self.prepared.get(name).ok_or_else(missing)?.statement(), parameters)
+    }
+}
+
+/// The statement with expressions in place of its parameters.
+pub(crate) fn with_parameters(statement: &Statement, parameters: &[Expr]) -> Result<Statement> {
+    let mut statement = statement.clone();
+    let mut unbound = None;
+    let _ = visit_expressions_mut(&mut statement, |expr| {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(placeholder) = &value.value
+        {
+            let number = placeholder.trim_start_matches('$').parse::<usize>().ok();
+            match number.and_then(|n| parameters.get(n.checked_sub(1)?)) {
+                Some(parameter) => *expr = Expr::Nested(Box::new(parameter.clone())),
+                None => unbound = Some(placeholder.clone()),
             }
-            ControlFlow::<()>::Continue(())
-        });
-        match unbound {
-            Some(placeholder) => Err(SqlError::new("42P02", format!("there is no parameter {placeholder}"))),
-            None => Ok(statement),
         }
+        ControlFlow::<()>::Continue(())
+    });
+    match unbound {
+        Some(placeholder) => Err(SqlError::new("42P02", format!("there is no parameter {placeholder}"))),
+        None => Ok(statement),
     }
 }

@@ -2,21 +2,95 @@
 //!
 //! Temporary tables live in a small database of the session's own, with a transaction of its own beside the one on the database. Both begin, roll
 //! back and commit together; as nobody else sees temporary tables, their commit cannot fail once the other has succeeded.
+//!
+//! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
+//! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). A READ COMMITTED statement that meets a conflict is undone and begun again with a new
+//! snapshot, for as long as [`PATIENCE`] lasts: so it waits for a concurrent writer to end, and then goes on from what that has left.
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::session::{Session, StatementResult, fold, resolve};
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement, TransactionAccessMode, TransactionMode};
+use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
+use datafusion::sql::sqlparser::ast::{
+    ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
-use serac_storage::Snapshot;
+use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A place to roll back to, in both transactions.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     main: Savepoint,
     temporary: Option<Box<Savepoint>>,
+}
+
+/// How long a READ COMMITTED statement that meets conflicts is begun again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a transaction sees of others, and they of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Isolation {
+    ReadCommitted,
+    /// REPEATABLE READ.
+    #[default]
+    Snapshot,
+    Serializable,
+}
+
+impl Isolation {
+    /// Of its name in SQL.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Some(match name.to_lowercase().as_str() {
+            "read uncommitted" | "read committed" => Self::ReadCommitted,
+            "repeatable read" | "snapshot" => Self::Snapshot,
+            "serializable" => Self::Serializable,
+            _ => return None,
+        })
+    }
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::Snapshot => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+/// The modes of transactions: ISOLATION LEVEL, READ ONLY and READ WRITE.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Modes {
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+}
+
+impl Modes {
+    pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
+        for mode in modes {
+            match mode {
+                TransactionMode::AccessMode(mode) => self.read_only = *mode == TransactionAccessMode::ReadOnly,
+                TransactionMode::IsolationLevel(level) => {
+                    self.isolation = match level {
+                        TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
+                            Isolation::ReadCommitted
+                        }
+                        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
+                            Isolation::Snapshot
+                        }
+                        TransactionIsolationLevel::Serializable => Isolation::Serializable,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How often a statement has been begun again.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    deadline: Instant,
+    pause: Duration,
 }
 
 /// The running transaction.
@@ -27,7 +101,9 @@ pub(crate) struct Running {
     pub(crate) temporary: Option<Transaction>,
     pub(crate) explicit: bool,
     pub(crate) failed: bool,
-    read_only: bool,
+    pub(crate) modes: Modes,
+    /// Whether a statement has begun in it: its modes stay what they are then.
+    started: bool,
     savepoints: Vec<(String, Mark)>,
 }
 
@@ -43,6 +119,13 @@ impl Running {
             (temporary, _) => *temporary = None,
         }
     }
+    /// Gives the transaction a snapshot of the present.
+    fn refresh(&mut self) {
+        self.txn.refresh();
+        if let Some(temporary) = &mut self.temporary {
+            temporary.refresh();
+        }
+    }
     pub(crate) fn check_statement_end(&mut self) -> Result<()> {
         self.txn.check_statement_end()?;
         Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)
@@ -50,10 +133,12 @@ impl Running {
 }
 
 impl Session {
-    pub(crate) fn begin(&mut self, explicit: bool, read_only: bool) {
-        let txn = self.begin_in(&self.shared.database);
+    pub(crate) fn begin(&mut self, explicit: bool, modes: Modes) {
+        let mut txn = self.begin_in(&self.shared.database);
+        txn.set_serializable(modes.isolation == Isolation::Serializable);
         let temporary = self.shared.temporary_database.get().map(|database| self.begin_in(database));
-        self.running = Some(Running { txn, temporary, explicit, failed: false, read_only, savepoints: Vec::new() });
+        let (failed, started, savepoints) = (false, false, Vec::new());
+        self.running = Some(Running { txn, temporary, explicit, failed, modes, started, savepoints });
     }
     fn begin_in(&self, database: &Database) -> Transaction {
         let mut txn = database.begin();
@@ -76,7 +161,8 @@ impl Session {
         let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone(), txn.own_bitmap_changes());
         let view = self.running.as_ref().map(|running| {
             let (catalog, snapshot, own) = part(&running.txn);
-            View { catalog, snapshot, own, temporary: running.temporary.as_ref().map(part) }
+            let reads = running.txn.reads().cloned();
+            View { catalog, snapshot, own, reads, temporary: running.temporary.as_ref().map(part) }
         });
         *self.shared.view.write() = view;
     }
@@ -85,12 +171,93 @@ impl Session {
         *self.shared.view.write() = None;
         self.running.take()
     }
-    pub(crate) async fn commit(&mut self) -> Result<()> {
-        let Some(running) = self.end() else { return Ok(()) };
+    /// Makes sure of a transaction; the savepoint to which the statement's failure leads back, in one that BEGIN opened.
+    pub(crate) fn open_statement(&mut self) -> Result<Option<Mark>> {
+        if self.transaction_status() == TransactionStatus::Failed {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(SqlError::new("25P02", message));
+        }
+        match &mut self.running {
+            Some(running) => {
+                if running.modes.isolation == Isolation::ReadCommitted {
+                    running.refresh();
+                }
+                running.started = true;
+                Ok(running.explicit.then(|| running.mark()))
+            }
+            None => {
+                self.begin_statement();
+                Ok(None)
+            }
+        }
+    }
+    /// Begins a statement's own transaction.
+    pub(crate) fn begin_statement(&mut self) {
+        self.begin(false, self.default_modes);
+    }
+    /// Makes a READ COMMITTED statement that has met a conflict ready to be begun again, by undoing what it has done; how long to wait before. None
+    /// if it is not to be begun again.
+    pub(crate) fn retry(&mut self, savepoint: &Option<Mark>, error: &SqlError, retries: &mut Option<Retries>) -> Option<Duration> {
+        let running = self.running.as_mut()?;
+        if error.sqlstate != "40001" || running.modes.isolation != Isolation::ReadCommitted {
+            return None;
+        }
+        let retries = retries
+            .get_or_insert_with(|| Retries { deadline: Instant::now() + PATIENCE, pause: Duration::from_micros(50) });
+        if Instant::now() >= retries.deadline {
+            return None;
+        }
+        match savepoint {
+            Some(savepoint) => running.rollback_to(savepoint),
+            None => {
+                self.restart();
+            }
+        }
+        self.shared.lent.write().clear();
+        let pause = retries.pause;
+        retries.pause = (pause * 2).min(Duration::from_millis(10));
+        Some(pause)
+    }
+    /// Gives a statement that is begun again a snapshot of the present.
+    pub(crate) fn begin_again(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.refresh();
+        }
+        self.refresh_view();
+    }
+    /// Ends a statement: commits its own transaction, whose promise it returns, or undoes what a failed one has done.
+    pub(crate) fn close_statement<T>(
+        &mut self,
+        result: Result<T>,
+        savepoint: Option<Mark>,
+    ) -> Result<(T, Option<CommitTicket>)> {
+        match (result, savepoint) {
+            (Ok(result), Some(_)) => Ok((result, None)),
+            (Ok(result), None) => Ok((result, self.commit_now()?)),
+            (Err(error), Some(savepoint)) => {
+                let running = self.running.as_mut().expect("it runs on");
+                running.rollback_to(&savepoint);
+                running.failed = true;
+                Err(error)
+            }
+            (Err(error), None) => {
+                self.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits what is running; its promise.
+    fn commit_now(&mut self) -> Result<Option<CommitTicket>> {
+        let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
         }
+        Ok(Some(ticket))
+    }
+    /// Waits until a commit is durable.
+    pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         ticket.on_durable(Box::new(move |result| {
             let _ = sender.send(result);
@@ -100,10 +267,16 @@ impl Session {
             Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
         }
     }
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        match self.commit_now()? {
+            Some(ticket) => Self::durable(ticket).await,
+            None => Ok(()),
+        }
+    }
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
-        if running.read_only {
+        if running.modes.read_only {
             return Err(SqlError::new("25006", "cannot write in a read-only transaction"));
         }
         Ok(&mut running.txn)
@@ -159,6 +332,20 @@ impl Session {
         view.of(&table.definition.schema).1.clone()
     }
 
+    /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
+    pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
+        let Some(running) = self.running.as_mut().filter(|running| running.explicit) else { return Ok(()) };
+        let weaker = running.modes.read_only && !modes.read_only;
+        if running.started && (running.modes.isolation != modes.isolation || weaker) {
+            return Err(SqlError::new("25001", "the modes of a transaction must be set before its first statement"));
+        }
+        if !running.started {
+            running.txn.set_serializable(modes.isolation == Isolation::Serializable);
+        }
+        running.modes = modes;
+        Ok(())
+    }
+
     /// Statements about transactions, which run outside of any statement's own.
     pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         if let Some(result) = self.maintain(statement).await {
@@ -171,10 +358,19 @@ impl Session {
                 if self.running.is_some() {
                     return Some(Err(SqlError::new("25001", "there is already a transaction in progress")));
                 }
-                let read_only =
-                    modes.iter().any(|m| matches!(m, TransactionMode::AccessMode(TransactionAccessMode::ReadOnly)));
-                self.begin(true, read_only);
+                let mut wanted = self.default_modes;
+                wanted.set(modes);
+                self.begin(true, wanted);
                 done("BEGIN")
+            }
+            Statement::Set(Set::SetTransaction { modes, snapshot: None, session: true }) => {
+                self.default_modes.set(modes);
+                done("SET")
+            }
+            Statement::Set(Set::SetTransaction { modes, snapshot: None, session: false }) => {
+                let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
+                wanted.set(modes);
+                self.set_modes(wanted).map(|()| StatementResult::command("SET"))
             }
             Statement::Commit { .. } => match &self.running {
                 None => done("COMMIT"),

@@ -3,9 +3,10 @@
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, StringViewArray};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, DecimalType};
 use datafusion::arrow::util::display::FormatOptions;
-use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo};
 use serac_engine::definition::SqlType;
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -168,4 +169,36 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
         error
     })
+}
+
+/// A scalar as it is written in SQL.
+pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
+    use ScalarValue::{Binary, BinaryView, Boolean, Date32, Decimal128, FixedSizeBinary, Float32, Float64};
+    use ScalarValue::{Int8, Int16, Int32, Int64, LargeUtf8, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View};
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let text = match value {
+        value if value.is_null() => "NULL".into(),
+        Boolean(_) | Int8(_) | Int16(_) | Int32(_) | Int64(_) | UInt8(_) | UInt16(_) | UInt32(_) | UInt64(_) => {
+            value.to_string()
+        }
+        Utf8(Some(text)) | Utf8View(Some(text)) | LargeUtf8(Some(text)) => quoted(text),
+        Float32(_) => format!("CAST('{value}' AS REAL)"),
+        Float64(_) => format!("CAST('{value}' AS DOUBLE PRECISION)"),
+        Decimal128(Some(number), precision, scale) => {
+            let digits = Decimal128Type::format_decimal(*number, *precision, *scale);
+            format!("CAST('{digits}' AS NUMERIC({precision},{scale}))")
+        }
+        Date32(_) => format!("CAST('{value}' AS DATE)"),
+        TimestampMicrosecond(_, zone) => {
+            let text = value.cast_to(&ArrowType::Utf8)?.to_string();
+            format!("CAST('{text}' AS TIMESTAMP{})", if zone.is_some() { "TZ" } else { "" })
+        }
+        FixedSizeBinary(16, Some(bytes)) => quoted(&format_uuid(bytes)),
+        Binary(Some(bytes)) | BinaryView(Some(bytes)) => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("X'{hex}'")
+        }
+        other => return Err(SqlError::unsupported(format!("a parameter of type {}", other.data_type()))),
+    };
+    crate::ddl::parse_expression(&text)
 }

@@ -20,7 +20,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use serac_engine::values::{OwnedValue, array_of, value_at};
-use serac_engine::{Table, TableIndex};
+use serac_engine::{ReadSet, Table, TableIndex};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -118,6 +118,13 @@ impl KeyLookup {
     /// Rows to look at, at the most.
     pub(super) fn candidates(&self) -> usize {
         self.candidates
+    }
+
+    /// Notes that the keys are read.
+    pub(super) fn note(&self, table: &Arc<Table>, reads: &ReadSet) {
+        for key in &self.keys {
+            reads.note_key(table, &self.index, &borrow(key));
+        }
     }
 
     /// The rows that have one of the keys in `snapshot`, each once.

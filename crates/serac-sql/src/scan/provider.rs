@@ -17,7 +17,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use serac_engine::Table;
+use serac_engine::{ReadSet, Table};
 use serac_engine::bitmap::OwnChanges;
 use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
 use std::collections::HashMap;
@@ -37,6 +37,8 @@ pub struct SeracTable {
     constraints: Constraints,
     /// The table's bitmap indexes, as far as they may be asked.
     indexes: Indexes,
+    /// Where a serializable transaction notes what it reads.
+    reads: Option<ReadSet>,
     /// What is known of filters: planning asks again and again.
     planned: Mutex<HashMap<Vec<Expr>, Planned>>,
 }
@@ -82,12 +84,21 @@ impl SeracTable {
             schema,
             constraints: Constraints::new_unverified(constraints),
             indexes,
+            reads: None,
             planned: Mutex::default(),
         }
     }
 }
 
 impl SeracTable {
+    /// The same, whose scans note in `reads` what they read.
+    pub(crate) fn noting(self, reads: Option<ReadSet>) -> Self {
+        Self { reads, ..self }
+    }
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
     /// The conjuncts of `filters`, over the table's columns and the row id.
     fn conjuncts(
         &self,
@@ -188,10 +199,16 @@ impl TableProvider for SeracTable {
         let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
         if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+            if let Some(reads) = &self.reads {
+                lookup.note(&self.table, reads);
+            }
             let conjuncts = self.conjuncts(filters, physical)?;
             let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
             let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
             return Ok(Arc::new(lookup));
+        }
+        if let Some(reads) = &self.reads {
+            reads.note_table(&self.table);
         }
         let Planned { bitmap, others, rows } = self.planned(filters);
         Ok(Arc::new(SeracScanExec::new(

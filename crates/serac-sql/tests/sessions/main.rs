@@ -6,5 +6,8 @@ mod ddl_beside_writers;
 mod errors;
 mod frozen_scans;
 mod limits;
+mod histories;
+mod isolation;
 mod lookup;
+mod point;
 mod temporary;

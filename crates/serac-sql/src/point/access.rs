@@ -1,0 +1,322 @@
+//! How a point statement finds its rows: a range of keys of an ordered index, made of the values that the filter fixes.
+
+use super::expression::{Compiler, Datum, Row, RowExpr, Typed, bounds_of, number, of_number, scale_of};
+use crate::error::Result;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, SortExpr};
+use serac_engine::{Catalog, IndexAccess, KeyRange, Table, TableIndex, Transaction};
+use serac_storage::{ColumnType, RowBuffer, RowId, Value};
+use smallvec::SmallVec;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+/// Rows that a point statement looks at: a statement that needs more is a query.
+const MOST_ROWS: usize = 4_096;
+
+/// A value with which a key column is compared.
+#[derive(Debug)]
+struct KeyValue {
+    expr: RowExpr,
+    source: ColumnType,
+    target: ColumnType,
+}
+
+/// Where a value lies among the values of a column's type.
+enum Place<'a> {
+    Null,
+    At(Value<'a>),
+    /// Between this value and the next.
+    Behind(Value<'static>),
+    Below,
+    Above,
+}
+
+fn place<'a>(value: Value<'a>, source: ColumnType, target: ColumnType) -> Place<'a> {
+    if value.is_null() {
+        return Place::Null;
+    }
+    if source == target {
+        return Place::At(value);
+    }
+    let (Some(from), Some(to), Some(number)) = (scale_of(source), scale_of(target), number(value)) else {
+        return Place::At(value);
+    };
+    let factor = 10i128.pow(u32::from(from.abs_diff(to)));
+    let (whole, rest) =
+        if from >= to { (number.div_euclid(factor), number.rem_euclid(factor)) } else { (number.saturating_mul(factor), 0) };
+    match of_number(whole, target) {
+        Some(value) if rest == 0 => Place::At(value),
+        Some(value) => Place::Behind(value),
+        None if number < 0 => Place::Below,
+        None => Place::Above,
+    }
+}
+
+/// The least and the greatest value of an exact numeric type, the only ones that are compared with values beyond them.
+fn least(target: ColumnType) -> Value<'static> {
+    bounds_of(target).and_then(|(least, _)| of_number(least, target)).expect("an exact numeric type")
+}
+fn greatest(target: ColumnType) -> Value<'static> {
+    bounds_of(target).and_then(|(_, greatest)| of_number(greatest, target)).expect("an exact numeric type")
+}
+
+/// A conjunct that compares a column with a constant.
+struct Compared {
+    column: usize,
+    operator: Operator,
+    value: KeyValue,
+    /// Which conjunct it is part of.
+    conjunct: usize,
+    /// Whether the range of keys says all that it says.
+    is_exact: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Access {
+    index: Arc<TableIndex>,
+    /// The values of the first key columns.
+    equal: Vec<KeyValue>,
+    /// Bounds of the next key column, and whether they are included.
+    low: Option<(KeyValue, bool)>,
+    high: Option<(KeyValue, bool)>,
+    reverse: bool,
+}
+
+/// A column behind casts that lose nothing, and its position.
+fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
+    match expr {
+        Expr::Column(column) => {
+            let at = compiler.schema.index_of_column(column).ok()?;
+            (at < compiler.columns).then_some((at, false))
+        }
+        Expr::Cast(cast) => {
+            let (at, _) = column_of(compiler, &cast.expr)?;
+            let from = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
+            let to = super::expression::column_type_of(cast.field.data_type())?;
+            let digits = |column_type| match column_type {
+                ColumnType::Int16 => Some(5),
+                ColumnType::Int32 => Some(10),
+                ColumnType::Int64 => Some(19),
+                ColumnType::Decimal { precision, scale } => Some(i16::from(precision) - i16::from(scale)),
+                _ => None,
+            };
+            // As many digits on both sides of the point.
+            let wider = scale_of(to)? >= scale_of(from)? && digits(to)? >= digits(from)?;
+            wider.then_some((at, true))
+        }
+        _ => None,
+    }
+}
+
+fn bounds(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Compared> {
+    let mut bounds = Vec::new();
+    let mut add = |compiler: &mut Compiler<'_>, conjunct: usize, column: &Expr, operator: Operator, value: &Expr| {
+        let (at, is_cast) = column_of(compiler, column)?;
+        let target = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
+        // What it uses is a constant, so it adds no column.
+        let used = compiler.used.clone();
+        let Typed { expr, column_type: source } = compiler.compile(value)?;
+        if !expr.is_constant() {
+            compiler.used = used;
+            return None;
+        }
+        if !is_cast && source != target {
+            return None;
+        }
+        // Floats have two zeros, which are one key.
+        let is_exact = !matches!(target, ColumnType::Float32 | ColumnType::Float64);
+        bounds.push(Compared { column: at, operator, value: KeyValue { expr, source, target }, conjunct, is_exact });
+        Some(())
+    };
+    for (i, conjunct) in conjuncts.iter().enumerate() {
+        match conjunct {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let swapped = match op {
+                    Operator::Eq => Operator::Eq,
+                    Operator::Lt => Operator::Gt,
+                    Operator::LtEq => Operator::GtEq,
+                    Operator::Gt => Operator::Lt,
+                    Operator::GtEq => Operator::LtEq,
+                    _ => continue,
+                };
+                if add(compiler, i, left, *op, right).is_none() {
+                    add(compiler, i, right, swapped, left);
+                }
+            }
+            Expr::Between(between) if !between.negated => {
+                add(compiler, i, &between.expr, Operator::GtEq, &between.low);
+                add(compiler, i, &between.expr, Operator::LtEq, &between.high);
+            }
+            _ => {}
+        }
+    }
+    bounds
+}
+
+/// The order that a query wants, as columns; none if it is by expressions.
+fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usize, bool, bool)>> {
+    let column = |key: &SortExpr| match column_of(compiler, &key.expr) {
+        Some((at, false)) => Some((at, key.asc, key.nulls_first)),
+        _ => None,
+    };
+    order.iter().map(column).collect()
+}
+
+/// Whether an index whose first `equal` columns are fixed gives the order: none if not, else whether it is read backwards.
+fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize, bool, bool)]) -> Option<bool> {
+    let columns = &index.definition.columns;
+    let (fixed, rest) = columns.split_at(equal);
+    let mut rest = rest.iter();
+    let mut reverse = None;
+    for (column, asc, nulls_first) in order.iter().filter(|(column, ..)| !fixed.contains(column)) {
+        if index.definition.unique && equal == columns.len() {
+            break;
+        }
+        // Keys have NULLs last.
+        if rest.next() != Some(column) || (table.definition.columns[*column].nullable && *nulls_first == *asc) {
+            return None;
+        }
+        if *reverse.get_or_insert(!asc) == *asc {
+            return None;
+        }
+    }
+    Some(reverse.unwrap_or(false))
+}
+
+/// The best way to the rows that `conjuncts` leave, the conjuncts that are left to test, and whether the rows come in `order`. None if no index helps.
+pub(super) fn find(
+    compiler: &mut Compiler<'_>,
+    table: &Arc<Table>,
+    conjuncts: Vec<Expr>,
+    order: &[SortExpr],
+    limited: bool,
+) -> Option<(Access, Vec<Expr>, bool)> {
+    let mut all = bounds(compiler, &conjuncts);
+    let order = order_columns(compiler, order);
+    let (_, index, equal) = table
+        .indexes
+        .iter()
+        .filter_map(|index| {
+            let columns = &index.definition.columns;
+            let is_equal = |column: &&usize| all.iter().any(|b| b.column == **column && b.operator == Operator::Eq);
+            let equal = columns.iter().take_while(is_equal).count();
+            let ranged = columns.get(equal).is_some_and(|next| all.iter().any(|b| b.column == *next));
+            let ordered = order.as_ref().is_some_and(|order| {
+                (!order.is_empty() || limited) && gives_order(table, index, equal, order).is_some()
+            });
+            let whole = equal == columns.len() && index.definition.unique;
+            if equal == 0 && !ranged && !(ordered && limited) {
+                return None;
+            }
+            Some(((whole, equal, ranged, ordered), index.clone(), equal))
+        })
+        .max_by_key(|(score, ..)| *score)?;
+    let mut exact = vec![true; conjuncts.len()];
+    let mut take = |column: usize, operators: &[Operator]| {
+        let at = all.iter().position(|b| b.column == column && operators.contains(&b.operator))?;
+        Some(all.swap_remove(at))
+    };
+    let mut used = Vec::new();
+    let mut equal_values = Vec::new();
+    for &column in &index.definition.columns[..equal] {
+        let bound = take(column, &[Operator::Eq]).expect("just seen");
+        used.push((bound.conjunct, bound.is_exact));
+        equal_values.push(bound.value);
+    }
+    let (mut low, mut high) = (None, None);
+    if let Some(&next) = index.definition.columns.get(equal) {
+        if let Some(bound) = take(next, &[Operator::Gt, Operator::GtEq]) {
+            used.push((bound.conjunct, bound.is_exact));
+            low = Some((bound.value, bound.operator == Operator::GtEq || !bound.is_exact));
+        }
+        if let Some(bound) = take(next, &[Operator::Lt, Operator::LtEq]) {
+            used.push((bound.conjunct, bound.is_exact));
+            high = Some((bound.value, bound.operator == Operator::LtEq || !bound.is_exact));
+        }
+    }
+    // Tested again: what was not used, or not wholly.
+    let mut taken = vec![0; conjuncts.len()];
+    for (conjunct, is_exact) in used {
+        taken[conjunct] += 1;
+        exact[conjunct] &= is_exact;
+    }
+    let parts = |conjunct: &Expr| if matches!(conjunct, Expr::Between(_)) { 2 } else { 1 };
+    let rest = conjuncts.into_iter().zip(taken).zip(exact);
+    let rest = rest.filter(|((conjunct, taken), exact)| *taken < parts(conjunct) || !exact);
+    let rest = rest.map(|((conjunct, _), _)| conjunct).collect();
+    let reverse = order.as_ref().and_then(|order| gives_order(table, &index, equal, order));
+    let access = Access { index, equal: equal_values, low, high, reverse: reverse.unwrap_or(false) };
+    Some((access, rest, reverse.is_some()))
+}
+
+impl Access {
+    /// Whether the rows come in the order of a column, the next key column; if so they come in descending order if `reverse`.
+    pub(super) fn order_by(&mut self, column: usize, reverse: bool) -> bool {
+        let is_next = self.index.definition.columns.get(self.equal.len()) == Some(&column);
+        self.reverse = if is_next { reverse } else { self.reverse };
+        is_next
+    }
+    /// The way to the rows for the engine, which reads `columns` of them.
+    pub(super) fn index_access(&self, catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> IndexAccess {
+        IndexAccess::new(catalog, table, &self.index, columns)
+    }
+
+    /// Calls `f` with the rows that the transaction sees, in key order. False if there are too many for a point statement.
+    pub(super) fn for_each(
+        &self,
+        txn: &Transaction,
+        access: &IndexAccess,
+        parameters: &Row<'_>,
+        buffer: &mut RowBuffer,
+        mut f: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
+    ) -> Result<bool> {
+        let mut equal: SmallVec<[Datum<'_>; 4]> = SmallVec::new();
+        for part in &self.equal {
+            equal.push(part.expr.evaluate(parameters)?);
+        }
+        let mut values: SmallVec<[Value<'_>; 4]> = SmallVec::new();
+        for (part, datum) in self.equal.iter().zip(&equal) {
+            match place(datum.value(), part.source, part.target) {
+                Place::At(value) => values.push(value),
+                _ => return Ok(true),
+            }
+        }
+        let low = self.low.as_ref().map(|(part, _)| part.expr.evaluate(parameters)).transpose()?;
+        let high = self.high.as_ref().map(|(part, _)| part.expr.evaluate(parameters)).transpose()?;
+        let lower = match (&self.low, &low) {
+            (Some((part, included)), Some(datum)) => match place(datum.value(), part.source, part.target) {
+                Place::Null | Place::Above => return Ok(true),
+                // No value is less, and NULL is none.
+                Place::Below => Bound::Included(least(part.target)),
+                Place::At(value) if *included => Bound::Included(value),
+                Place::At(value) => Bound::Excluded(value),
+                Place::Behind(value) => Bound::Excluded(value),
+            },
+            _ => Bound::Unbounded,
+        };
+        let upper = match (&self.high, &high) {
+            (Some((part, included)), Some(datum)) => match place(datum.value(), part.source, part.target) {
+                Place::Null | Place::Below => return Ok(true),
+                Place::Above => Bound::Included(greatest(part.target)),
+                Place::At(value) if *included => Bound::Included(value),
+                Place::At(value) => Bound::Excluded(value),
+                Place::Behind(value) => Bound::Included(value),
+            },
+            _ => Bound::Unbounded,
+        };
+        let range = KeyRange { equal: &values, lower, upper, reverse: self.reverse };
+        let (mut rows, mut outcome) = (0, Ok(true));
+        txn.scan(access, &range, buffer, |row, buffer| {
+            rows += 1;
+            if rows > MOST_ROWS {
+                outcome = Ok(false);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(f(row, buffer).unwrap_or_else(|error| {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }))
+        })?;
+        outcome
+    }
+}

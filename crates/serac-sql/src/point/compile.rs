@@ -1,0 +1,682 @@
+//! From a statement to a [`Plan`]: DataFusion parses, names, types and coerces; what it makes of the statement is compiled if it is simple enough.
+
+use super::access::{self, Access};
+use super::expression::{Assignment, Compiler, RowExpr, Typed, column_type_of, is_of_statement};
+use super::shape::{Shape, rewrite};
+use crate::catalog::TEMPORARY_SCHEMA;
+use crate::dml::{column_of, conflict_index, is_default};
+use crate::dml::RETURNING;
+use crate::same_names;
+use crate::session::{Session, fold, quote};
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::datasource::MemTable;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::sqlparser::ast::{
+    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, LockType, OnConflictAction, OnInsert, Query as AstQuery,
+    SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate, Value as AstValue,
+};
+use futures::FutureExt;
+use serac_engine::{Catalog, ColumnUpdate, IndexAccess, Table, TableIndex};
+use serac_storage::ColumnType;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A compiled statement.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) action: Action,
+    /// The types of the parameters, in order.
+    pub(super) parameters: Vec<ColumnType>,
+    /// The columns of the result; none for a statement without rows.
+    pub(super) schema: Option<SchemaRef>,
+    pub(super) types: Vec<ColumnType>,
+    pub(super) table: Arc<Table>,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub(super) enum Action {
+    Select { query: Query, lock: bool },
+    Insert(Insert),
+    Update { find: Find, set: Vec<Assignment>, columns: Vec<usize>, update: ColumnUpdate, after: After },
+    Delete { find: Find, after: After },
+}
+
+/// The rows of a table that pass a filter.
+#[derive(Debug)]
+pub(super) struct Find {
+    pub(super) access: Access,
+    /// Reads the columns in the order in which expressions see them.
+    pub(super) index_access: IndexAccess,
+    pub(super) filters: Vec<RowExpr>,
+}
+
+/// An aggregate over all rows.
+#[derive(Debug)]
+pub(super) enum Aggregate {
+    /// Rows, or those where the expression is not NULL.
+    Count(Option<RowExpr>),
+    /// Of integers and decimals, wrapping as Arrow's does.
+    Sum(RowExpr, ColumnType),
+    Min(RowExpr),
+    Max(RowExpr),
+}
+
+/// See [`Shape`].
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) find: Find,
+    pub(super) aggregates: Option<Vec<Aggregate>>,
+    /// Whether the aggregate's result is that of the first row found where its argument is not NULL.
+    pub(super) first_is_enough: bool,
+    pub(super) outputs: Vec<RowExpr>,
+    /// Expressions, whether ascending, and whether NULLs come first. Empty where the index gives the order.
+    pub(super) order: Vec<(RowExpr, bool, bool)>,
+    pub(super) skip: Option<RowExpr>,
+    pub(super) fetch: Option<RowExpr>,
+}
+
+/// What follows the writing of a row, over all of its columns.
+#[derive(Debug)]
+pub(super) struct After {
+    /// Names and conditions of CHECK constraints.
+    pub(super) checks: Vec<(String, RowExpr)>,
+    pub(super) returning: Option<Vec<RowExpr>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Insert {
+    /// By row, a value for every column of the table.
+    pub(super) rows: Vec<Vec<Assignment>>,
+    pub(super) on_conflict: Option<OnConflict>,
+    pub(super) after: After,
+}
+
+#[derive(Debug)]
+pub(super) struct OnConflict {
+    /// The index whose keys may collide; none for any.
+    pub(super) index: Option<Arc<TableIndex>>,
+    /// None: DO NOTHING.
+    pub(super) update: Option<ConflictUpdate>,
+}
+
+/// DO UPDATE: over the columns of the row that is there, and those of the row that was to be inserted.
+#[derive(Debug)]
+pub(super) struct ConflictUpdate {
+    pub(super) filters: Vec<RowExpr>,
+    pub(super) set: Vec<Assignment>,
+    pub(super) columns: Vec<usize>,
+    pub(super) update: ColumnUpdate,
+}
+
+/// The parameters' types, as far as they are known, by number from 1.
+#[derive(Default)]
+struct Parameters(BTreeMap<usize, Option<ColumnType>>);
+
+fn number_of(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse().ok().filter(|n| (1..=1_000).contains(n))
+}
+
+/// The parameter that an expression is.
+fn bare_parameter(expr: &AstExpr) -> Option<usize> {
+    match expr {
+        AstExpr::Nested(inner) => bare_parameter(inner),
+        AstExpr::Value(value) => match &value.value {
+            AstValue::Placeholder(id) => number_of(id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Parameters {
+    fn note(&mut self, number: usize, column_type: Option<ColumnType>) -> Option<()> {
+        let known = self.0.entry(number).or_default();
+        match (*known, column_type) {
+            (Some(known), Some(new)) if known != new => None,
+            (_, new) => {
+                *known = new.or(*known);
+                Some(())
+            }
+        }
+    }
+    fn note_expr(&mut self, expr: &Expr) -> Option<()> {
+        let mut consistent = true;
+        expr.apply(|part| {
+            let noted = match part {
+                Expr::Placeholder(placeholder) => {
+                    let known = placeholder.field.as_ref().map(|field| column_type_of(field.data_type()));
+                    match (number_of(&placeholder.id), known) {
+                        (Some(number), Some(Some(column_type))) => self.note(number, Some(column_type)),
+                        (Some(number), None) => self.note(number, None),
+                        _ => None,
+                    }
+                }
+                Expr::Cast(cast) => match cast.expr.as_ref() {
+                    Expr::Placeholder(placeholder) if placeholder.field.is_none() => {
+                        number_of(&placeholder.id).and_then(|n| self.note(n, column_type_of(cast.field.data_type())))
+                    }
+                    _ => Some(()),
+                },
+                _ => Some(()),
+            };
+            consistent &= noted.is_some();
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .ok()?;
+        consistent.then_some(())
+    }
+    fn note_plan(&mut self, plan: &LogicalPlan) -> Option<()> {
+        let mut consistent = true;
+        plan.apply(|node| {
+            node.apply_expressions(|expr| {
+                consistent &= self.note_expr(expr).is_some();
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+        .ok()?;
+        consistent.then_some(())
+    }
+    /// All types, if all are known.
+    fn types(&self) -> Option<Vec<ColumnType>> {
+        let contiguous = self.0.keys().copied().eq(1..=self.0.len());
+        contiguous.then(|| self.0.values().copied().collect::<Option<_>>()).flatten()
+    }
+}
+
+/// The expression, whose parameters have these types.
+fn with_types(expr: Expr, types: &[ColumnType]) -> Option<Expr> {
+    let typed = expr.transform_up(|part| match part {
+        Expr::Placeholder(mut placeholder) => {
+            let column_type = number_of(&placeholder.id).and_then(|number| types.get(number - 1));
+            placeholder.field = column_type.map(|t| Arc::new(Field::new("", t.arrow(), true)));
+            Ok(Transformed::yes(Expr::Placeholder(placeholder)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    Some(typed.ok()?.data)
+}
+
+/// Everything that compiling one statement needs.
+struct Compilation<'s> {
+    session: &'s Session,
+    state: SessionState,
+    parameters: Parameters,
+}
+
+impl Session {
+    /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE.
+    pub(super) fn compile_point(&self, statement: &Statement, declared: &[AstType]) -> Option<Plan> {
+        let mut compilation =
+            Compilation { session: self, state: self.ctx.state(), parameters: Parameters::default() };
+        for (i, data_type) in declared.iter().enumerate() {
+            let declared = crate::types::sql_type(data_type).ok()?;
+            compilation.parameters.note(i + 1, Some(declared.column_type))?;
+        }
+        let plan = match statement {
+            Statement::Query(query) => compilation.select(query),
+            Statement::Insert(insert) => compilation.insert(insert),
+            Statement::Update(update) => compilation.update(update),
+            Statement::Delete(delete) => compilation.delete(delete),
+            _ => None,
+        };
+        self.shared.lent.write().clear();
+        plan
+    }
+}
+
+impl Compilation<'_> {
+    // ---- DataFusion's part
+
+    /// The plan of a query, not analysed.
+    fn planned(&mut self, query: AstQuery) -> Option<LogicalPlan> {
+        // Tables are found without waiting.
+        let plan = self.session.plan(Statement::Query(Box::new(query))).now_or_never()?.ok()?;
+        self.parameters.note_plan(&plan)?;
+        Some(plan)
+    }
+    fn planned_text(&mut self, sql: &str) -> Option<LogicalPlan> {
+        self.planned(crate::query::query_of(sql).ok()?)
+    }
+    /// The plan with typed parameters, analysed.
+    fn analysed(&self, plan: LogicalPlan, types: &[ColumnType]) -> Option<LogicalPlan> {
+        let typed = plan.transform_up(|node| {
+            let node = node.map_expressions(|expr| {
+                let typed = with_types(expr.clone(), types);
+                Ok(typed.map_or(Transformed::no(expr), Transformed::yes))
+            })?;
+            node.map_data(LogicalPlan::recompute_schema)
+        });
+        let options = self.state.config_options();
+        self.state.analyzer().execute_and_check(typed.ok()?.data, options, |_, _| {}).ok()
+    }
+    /// An expression over the columns of `schema`, not coerced.
+    fn logical(&mut self, sql: &str, schema: &DFSchema) -> Option<Expr> {
+        let (expr, _) = self.state.create_logical_expr(sql, schema).ok()?.infer_placeholder_types(schema).ok()?;
+        self.parameters.note_expr(&expr)?;
+        Some(expr)
+    }
+    /// The expression over `schema` as one over `c0`, `c1` … and the parameters, coerced.
+    fn coerced(&self, expr: Expr, schema: &DFSchema, types: &[ColumnType]) -> Option<Expr> {
+        let expr = with_types(expr, types)?;
+        let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
+        let expr = simplifier.coerce(expr, schema).ok()?;
+        let leaves: Vec<Expr> = (0..schema.fields().len()).map(super::shape::leaf).collect();
+        rewrite(expr, schema, &leaves)
+    }
+
+    // ---- the point path's part
+
+    fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.session.shared.view().map(|view| view.catalog)
+    }
+
+    fn simplified(&self, expr: Expr, compiler: &Compiler<'_>) -> Option<Expr> {
+        if is_of_statement(&expr) {
+            return None;
+        }
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(compiler.schema.clone()))
+            .with_config_options(self.state.config_options().clone())
+            .build();
+        ExprSimplifier::new(context).simplify(expr).ok()
+    }
+    fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {
+        let expr = self.simplified(expr, compiler)?;
+        compiler.compile(&expr)
+    }
+    fn assignment(
+        &self,
+        table: &Table,
+        column: usize,
+        expr: Expr,
+        compiler: &mut Compiler<'_>,
+    ) -> Option<Assignment> {
+        let expr = self.simplified(expr, compiler)?;
+        let typed = match &expr {
+            Expr::Literal(ScalarValue::Null, _) => None,
+            expr => Some(compiler.compile(expr)?),
+        };
+        Some(Assignment::new(&table.definition.columns[column], typed))
+    }
+
+    fn find(
+        &self,
+        shape: &mut Shape,
+        compiler: &mut Compiler<'_>,
+    ) -> Option<(Access, Vec<RowExpr>, bool)> {
+        let table = shape.table.clone()?;
+        if table.definition.schema == TEMPORARY_SCHEMA {
+            return None;
+        }
+        let mut conjuncts = Vec::new();
+        for filter in std::mem::take(&mut shape.filters) {
+            conjuncts.extend(split_conjunction_owned(self.simplified(filter, compiler)?));
+        }
+        conjuncts.retain(|c| !matches!(c, Expr::Literal(ScalarValue::Boolean(Some(true)), _)));
+        let (access, rest, ordered) =
+            access::find(compiler, &table, conjuncts, &shape.order, shape.is_limited())?;
+        let filters = rest.iter().map(|filter| compiler.condition(filter)).collect::<Option<_>>()?;
+        Some((access, filters, ordered))
+    }
+
+    fn plan(&self, action: Action, table: Arc<Table>, returns: Option<(SchemaRef, Vec<ColumnType>)>, types: Vec<ColumnType>) -> Option<Plan> {
+        let (schema, output_types) = match returns {
+            Some((schema, types)) => (Some(schema), types),
+            None => (None, Vec::new()),
+        };
+        Some(Plan {
+            action,
+            parameters: types,
+            schema,
+            types: output_types,
+            table,
+        })
+    }
+
+    fn select(&mut self, query: &AstQuery) -> Option<Plan> {
+        let mut query = query.clone();
+        let lock = match &query.locks[..] {
+            [] => false,
+            [lock] if lock.lock_type == LockType::Update && lock.of.is_none() => {
+                !matches!(lock.nonblock, Some(datafusion::sql::sqlparser::ast::NonBlock::SkipLocked))
+            }
+            _ => return None,
+        };
+        if !query.locks.is_empty() && !lock {
+            return None;
+        }
+        query.locks.clear();
+        let plan = self.planned(query)?;
+        let types = self.parameters.types()?;
+        let plan = self.analysed(plan, &types)?;
+        let mut shape = Shape::of(&plan)?;
+        let schema = same_names::shown(plan.schema().as_arrow());
+        let table = shape.table.clone()?;
+        if lock && shape.aggregates.is_some() {
+            return None;
+        }
+        let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), &types, false).ok()?;
+        let (mut access, filters, ordered) = self.find(&mut shape, &mut compiler)?;
+        let mut order = Vec::new();
+        if !ordered {
+            for key in &shape.order {
+                let typed = self.compile(key.expr.clone(), &mut compiler)?;
+                if matches!(typed.column_type, ColumnType::Interval | ColumnType::Uuid) {
+                    return None;
+                }
+                order.push((typed.expr, key.asc, key.nulls_first));
+            }
+        }
+        let bound = |expr: Option<Expr>, compiler: &mut Compiler<'_>| match expr {
+            None => Some(None),
+            Some(expr) => {
+                let typed = self.compile(expr, compiler)?;
+                (typed.column_type == ColumnType::Int64 && typed.expr.is_constant()).then_some(Some(typed.expr))
+            }
+        };
+        let skip = bound(shape.skip.take(), &mut compiler)?;
+        let fetch = bound(shape.fetch.take(), &mut compiler)?;
+        let mut first_is_enough = false;
+        let (aggregates, outputs) = match &shape.aggregates {
+            None => {
+                let outputs = shape.outputs.iter().map(|expr| self.compile(expr.clone(), &mut compiler));
+                (None, outputs.collect::<Option<Vec<_>>>()?)
+            }
+            Some(calls) => {
+                if !shape.order.is_empty() {
+                    return None;
+                }
+                if let [call] = &calls[..] {
+                    first_is_enough = self.is_extreme_of_key(call, &mut access, &compiler);
+                }
+                let (mut aggregates, mut results) = (Vec::new(), Vec::new());
+                for call in calls {
+                    let (aggregate, result) = self.aggregate(call, &mut compiler)?;
+                    aggregates.push(aggregate);
+                    results.push(result.arrow());
+                }
+                let mut above = Compiler::new(&self.state, results.into_iter(), &types, true).ok()?;
+                let outputs = shape.outputs.iter().map(|expr| self.compile(expr.clone(), &mut above));
+                (Some(aggregates), outputs.collect::<Option<Vec<_>>>()?)
+            }
+        };
+        let output_types: Vec<ColumnType> = outputs.iter().map(|typed| typed.column_type).collect();
+        let index_access = access.index_access(&self.catalog()?, &table, &compiler.used?);
+        let find = Find { access, index_access, filters };
+        let outputs = outputs.into_iter().map(|typed| typed.expr).collect();
+        let query = Query { find, aggregates, first_is_enough, outputs, order, skip, fetch };
+        self.plan(Action::Select { query, lock }, table, Some((schema, output_types)), types)
+    }
+
+    /// Whether `call` is MIN or MAX of the next key column, which the first row found has.
+    fn is_extreme_of_key(&self, call: &Expr, access: &mut Access, compiler: &Compiler<'_>) -> bool {
+        let Expr::AggregateFunction(call) = call else { return false };
+        let [Expr::Column(column)] = &call.params.args[..] else { return false };
+        let Ok(column) = compiler.schema.index_of_column(column) else { return false };
+        let is_float = matches!(compiler.schema.field(column).data_type(), DataType::Float32 | DataType::Float64);
+        match call.func.name() {
+            "min" if !is_float => access.order_by(column, false),
+            "max" if !is_float => access.order_by(column, true),
+            _ => false,
+        }
+    }
+
+    fn aggregate(&self, call: &Expr, compiler: &mut Compiler<'_>) -> Option<(Aggregate, ColumnType)> {
+        let Expr::AggregateFunction(call) = call else { return None };
+        let params = &call.params;
+        if params.distinct || params.filter.is_some() || !params.order_by.is_empty() {
+            return None;
+        }
+        let [argument] = &params.args[..] else { return None };
+        if call.func.name() == "count" && matches!(argument, Expr::Literal(value, _) if !value.is_null()) {
+            return Some((Aggregate::Count(None), ColumnType::Int64));
+        }
+        let Typed { expr, column_type } = self.compile(argument.clone(), compiler)?;
+        match (call.func.name(), column_type) {
+            ("count", _) => Some((Aggregate::Count(Some(expr)), ColumnType::Int64)),
+            ("sum", ColumnType::Int64) => Some((Aggregate::Sum(expr, ColumnType::Int64), ColumnType::Int64)),
+            ("sum", ColumnType::Decimal { precision, scale }) => {
+                let result = ColumnType::Decimal { precision: (precision + 10).min(38), scale };
+                Some((Aggregate::Sum(expr, result), result))
+            }
+            (
+                "min" | "max",
+                ColumnType::Float32 | ColumnType::Float64 | ColumnType::Interval | ColumnType::Uuid | ColumnType::Binary,
+            ) => None,
+            ("min", _) => Some((Aggregate::Min(expr), column_type)),
+            ("max", _) => Some((Aggregate::Max(expr), column_type)),
+            _ => None,
+        }
+    }
+
+    // ---- changes
+
+    /// The types of parameters that are assigned to columns as they are.
+    fn note_assigned(&mut self, table: &Table, column: usize, expr: &AstExpr) -> Option<()> {
+        match bare_parameter(expr) {
+            Some(number) => {
+                self.parameters.note(number, Some(table.definition.columns[column].sql_type.column_type))
+            }
+            None => Some(()),
+        }
+    }
+
+    /// The plan of RETURNING, over all columns of the table.
+    fn returning(&mut self, table: &Table, alias: &str, items: &Option<Vec<SelectItem>>) -> Option<Option<LogicalPlan>> {
+        let Some(items) = items else { return Some(None) };
+        let rows = MemTable::try_new(crate::dml::nullable_schema(table), vec![vec![]]).ok()?;
+        self.session.lend(RETURNING, Arc::new(rows));
+        let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+        let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));
+        self.planned_text(&query).map(Some)
+    }
+
+    /// What follows the writing of a row; and the result's columns.
+    #[expect(clippy::type_complexity, reason = "named where it is used")]
+    fn after(
+        &mut self,
+        table: &Table,
+        returning: Option<LogicalPlan>,
+        types: &[ColumnType],
+        with_checks: bool,
+    ) -> Option<(After, Option<(SchemaRef, Vec<ColumnType>)>)> {
+        let column_types = || table.definition.columns.iter().map(|c| c.sql_type.column_type.arrow());
+        let mut checks = Vec::new();
+        let schema = DFSchema::try_from(crate::dml::nullable_schema(table).as_ref().clone()).ok()?;
+        for check in table.definition.checks.iter().filter(|_| with_checks) {
+            let expr = self.logical(&check.expression, &schema)?;
+            let expr = self.coerced(expr, &schema, &[])?;
+            let mut compiler = Compiler::new(&self.state, column_types(), &[], true).ok()?;
+            let typed = self.compile(expr, &mut compiler)?;
+            if typed.column_type != ColumnType::Boolean {
+                return None;
+            }
+            checks.push((check.name.clone(), typed.expr));
+        }
+        let Some(plan) = returning else { return Some((After { checks, returning: None }, None)) };
+        let plan = self.analysed(plan, types)?;
+        let shape = Shape::of(&plan)?;
+        if shape.aggregates.is_some() {
+            return None;
+        }
+        let mut compiler = Compiler::new(&self.state, column_types(), types, true).ok()?;
+        let outputs: Vec<Typed> =
+            shape.outputs.into_iter().map(|expr| self.compile(expr, &mut compiler)).collect::<Option<_>>()?;
+        let schema = same_names::shown(plan.schema().as_arrow());
+        let output_types = outputs.iter().map(|typed| typed.column_type).collect();
+        let returning = Some(outputs.into_iter().map(|typed| typed.expr).collect());
+        Some((After { checks, returning }, Some((schema, output_types))))
+    }
+
+    /// The rows that a change finds, and the expressions of its query behind the row id.
+    fn changed_rows(&mut self, plan: LogicalPlan, types: &[ColumnType], table: &Table, columns: &[usize]) -> Option<(Find, Vec<Assignment>)> {
+        let plan = self.analysed(plan, types)?;
+        let mut shape = Shape::of(&plan)?;
+        let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), types, false).ok()?;
+        let (access, filters, _) = self.find(&mut shape, &mut compiler)?;
+        let values = shape.outputs.drain(..).skip(1).zip(columns);
+        let set = values
+            .map(|(expr, &column)| self.assignment(table, column, expr, &mut compiler))
+            .collect::<Option<Vec<_>>>()?;
+        let index_access = access.index_access(&self.catalog()?, &shape.table?, &compiler.used?);
+        Some((Find { access, index_access, filters }, set))
+    }
+
+    fn update(&mut self, update: &AstUpdate) -> Option<Plan> {
+        if update.from.is_some() {
+            return None;
+        }
+        let (query, table, columns, alias) = self.session.update_query(update).ok()?;
+        for assignment in &update.assignments {
+            let AssignmentTarget::ColumnName(name) = &assignment.target else { return None };
+            let column = column_of(&table, &fold(name.0.last()?.as_ident()?)).ok()?;
+            self.note_assigned(&table, column, &assignment.value)?;
+        }
+        let plan = self.planned_text(&query)?;
+        let returning = self.returning(&table, &alias, &update.returning)?;
+        let types = self.parameters.types()?;
+        let (find, set) = self.changed_rows(plan, &types, &table, &columns)?;
+        let (after, returns) = self.after(&table, returning, &types, true)?;
+        let update = ColumnUpdate::new(&self.catalog()?, &table, &columns);
+        self.plan(Action::Update { find, set, columns, update, after }, table, returns, types)
+    }
+
+    fn delete(&mut self, delete: &Delete) -> Option<Plan> {
+        let (query, table, alias) = self.session.delete_query(delete).ok()?;
+        let plan = self.planned_text(&query)?;
+        let returning = self.returning(&table, &alias, &delete.returning)?;
+        let types = self.parameters.types()?;
+        let (find, _) = self.changed_rows(plan, &types, &table, &[])?;
+        let (after, returns) = self.after(&table, returning, &types, false)?;
+        self.plan(Action::Delete { find, after }, table, returns, types)
+    }
+
+    fn insert(&mut self, insert: &AstInsert) -> Option<Plan> {
+        let TableObject::TableName(name) = &insert.table else { return None };
+        let table = self.session.table(name).ok()?;
+        if table.definition.schema == TEMPORARY_SCHEMA {
+            return None;
+        }
+        let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
+        let definitions = &table.definition.columns;
+        let mut targets = Vec::new();
+        for column in &insert.columns {
+            let column = column_of(&table, &fold(column.0.last()?.as_ident()?)).ok()?;
+            if targets.contains(&column) {
+                return None;
+            }
+            targets.push(column);
+        }
+        let source = insert.source.as_ref()?;
+        let SetExpr::Values(values) = source.body.as_ref() else { return None };
+        if source.with.is_some() || source.order_by.is_some() || source.limit_clause.is_some() || source.fetch.is_some() {
+            return None;
+        }
+        let given = values.rows.first()?.content.len();
+        if targets.is_empty() && given <= definitions.len() {
+            targets = (0..given).collect();
+        }
+        let fits = values.rows.iter().all(|row| row.content.len() == given) && given == targets.len();
+        let generated = targets.iter().any(|&t| definitions[t].always_generated);
+        if !fits || generated || values.rows.len() > 64 {
+            return None;
+        }
+        let empty = DFSchema::empty();
+        let mut drafts = Vec::new();
+        for row in &values.rows {
+            let mut draft = Vec::new();
+            for (column, definition) in definitions.iter().enumerate() {
+                let given = targets.iter().position(|&t| t == column).map(|at| &row.content[at]);
+                let text = match given.filter(|expr| !is_default(expr)) {
+                    Some(expr) => {
+                        self.note_assigned(&table, column, expr)?;
+                        expr.to_string()
+                    }
+                    None => definition.default.clone().unwrap_or_else(|| "NULL".into()),
+                };
+                draft.push(self.logical(&text, &empty)?);
+            }
+            drafts.push(draft);
+        }
+        let on_conflict = match &insert.on {
+            None => None,
+            Some(OnInsert::OnConflict(on)) if drafts.len() == 1 => Some(on),
+            Some(_) => return None,
+        };
+        let index = match on_conflict {
+            None => None,
+            Some(on) => conflict_index(&table, on.conflict_target.as_ref()).ok()?,
+        };
+        let mut both = DFSchema::empty();
+        let mut update_drafts = Vec::new();
+        let mut filter_draft = None;
+        if let Some(OnConflictAction::DoUpdate(update)) = on_conflict.map(|on| &on.action) {
+            let schema = crate::dml::nullable_schema(&table);
+            let of = |name: &str| DFSchema::try_from_qualified_schema(name, &schema).ok();
+            both = of(&alias)?.join(&of("excluded")?).ok()?;
+            for (column, expr) in crate::dml::assignments(&table, &update.assignments).ok()? {
+                self.note_assigned(&table, column, expr)?;
+                let default = || definitions[column].default.clone().unwrap_or_else(|| "NULL".into());
+                let text = if is_default(expr) { default() } else { expr.to_string() };
+                update_drafts.push((column, self.logical(&text, &both)?));
+            }
+            if let Some(filter) = &update.selection {
+                filter_draft = Some(self.logical(&filter.to_string(), &both)?);
+            }
+        }
+        let returning = self.returning(&table, &alias, &insert.returning)?;
+        let types = self.parameters.types()?;
+        let mut rows: Vec<Vec<Assignment>> = Vec::new();
+        for draft in drafts {
+            let mut row = Vec::new();
+            for (column, expr) in draft.into_iter().enumerate() {
+                let mut compiler = Compiler::new(&self.state, std::iter::empty(), &types, true).ok()?;
+                let expr = self.coerced(expr, &empty, &types)?;
+                row.push(self.assignment(&table, column, expr, &mut compiler)?);
+            }
+            rows.push(row);
+        }
+        // VALUES gives the rows of a column one type.
+        let first = &rows[0];
+        if rows.iter().any(|row| row.iter().zip(first).any(|(a, b)| !a.has_type_of(b))) {
+            return None;
+        }
+        let on_conflict = match on_conflict {
+            None => None,
+            Some(on) => {
+                let update = match &on.action {
+                    OnConflictAction::DoNothing => None,
+                    OnConflictAction::DoUpdate(_) => {
+                        let column_types = both.fields().iter().map(|field| field.data_type().clone());
+                        let mut compiler =
+                            Compiler::new(&self.state, column_types.collect::<Vec<_>>().into_iter(), &types, true).ok()?;
+                        let (mut set, mut columns) = (Vec::new(), Vec::new());
+                        for (column, expr) in update_drafts {
+                            let expr = self.coerced(expr, &both, &types)?;
+                            set.push(self.assignment(&table, column, expr, &mut compiler)?);
+                            columns.push(column);
+                        }
+                        let mut filters = Vec::new();
+                        if let Some(filter) = filter_draft {
+                            let filter = self.coerced(filter, &both, &types)?;
+                            let filter = self.simplified(filter, &compiler)?;
+                            filters.push(compiler.condition(&filter)?);
+                        }
+                        let update = ColumnUpdate::new(&self.catalog()?, &table, &columns);
+                        Some(ConflictUpdate { filters, set, columns, update })
+                    }
+                };
+                Some(OnConflict { index, update })
+            }
+        };
+        let (after, returns) = self.after(&table, returning, &types, true)?;
+        self.plan(Action::Insert(Insert { rows, on_conflict, after }), table, returns, types)
+    }
+}

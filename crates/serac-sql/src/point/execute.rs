@@ -1,0 +1,409 @@
+//! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row is written, as on the other path.
+
+use super::compile::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
+use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_number};
+use super::rows::Rows;
+use crate::error::{Result, SqlError};
+use serac_engine::values::OwnedValue;
+use serac_engine::{ColumnUpdate, EngineError, Table, Transaction};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Memory that statements use one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    buffer: RowBuffer,
+    ids: Vec<RowId>,
+    values: Rows,
+}
+
+fn parameters_only<'a>(parameters: &'a [Value<'a>]) -> Row<'a> {
+    Row { stored: None, values: &[], parameters }
+}
+
+impl Plan {
+    /// Runs the statement up to its end but for what waits for the end of statements; `rows` are its result. The number of rows that it changed, or
+    /// none if it has done nothing, because it has to look at too many rows.
+    pub(super) fn run(
+        &self,
+        txn: &mut Transaction,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
+        rows.clear(self.types.len());
+        match &self.action {
+            Action::Select { query, lock } => {
+                if !query.run(txn, parameters, scratch, rows)? {
+                    return Ok(None);
+                }
+                if *lock {
+                    for &row in &scratch.ids {
+                        txn.lock_row(&self.table, row)?;
+                    }
+                }
+                Ok(Some(rows.len() as u64))
+            }
+            Action::Insert(insert) => insert.run(&self.table, txn, parameters, scratch, rows).map(Some),
+            Action::Update { find, set, columns, update, after } => {
+                if !find.collect(txn, parameters, scratch, Some(set))? {
+                    return Ok(None);
+                }
+                write_update(&self.table, txn, columns, update, scratch)?;
+                after.read(&self.table, txn.snapshot(), parameters, scratch, rows)?;
+                Ok(Some(scratch.ids.len() as u64))
+            }
+            Action::Delete { find, after } => {
+                if !find.collect(txn, parameters, scratch, None)? {
+                    return Ok(None);
+                }
+                after.read(&self.table, txn.snapshot(), parameters, scratch, rows)?;
+                txn.delete_batch(&self.table, &scratch.ids)?;
+                Ok(Some(scratch.ids.len() as u64))
+            }
+        }
+    }
+}
+
+fn passes(filters: &[RowExpr], row: &Row<'_>) -> Result<bool> {
+    for filter in filters {
+        if filter.truth(row)? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Find {
+    /// Calls `f` with the rows that pass the filter; false if there are too many to look at.
+    fn for_each(
+        &self,
+        txn: &Transaction,
+        parameters: &[Value<'_>],
+        buffer: &mut RowBuffer,
+        mut f: impl FnMut(RowId, &Row<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<bool> {
+        self.access.for_each(txn, &self.index_access, &parameters_only(parameters), buffer, |id, stored| {
+            let row = Row { stored: Some(stored), values: &[], parameters };
+            if passes(&self.filters, &row)? { f(id, &row) } else { Ok(ControlFlow::Continue(())) }
+        })
+    }
+
+    /// Collects the rows and what `set` makes of each.
+    fn collect(
+        &self,
+        txn: &Transaction,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        set: Option<&Vec<Assignment>>,
+    ) -> Result<bool> {
+        let Scratch { buffer, ids, values } = scratch;
+        ids.clear();
+        values.clear(set.map_or(0, Vec::len));
+        self.for_each(txn, parameters, buffer, |id, row| {
+            ids.push(id);
+            for assignment in set.into_iter().flatten() {
+                values.push(assignment.evaluate(row)?.value());
+            }
+            values.end_row();
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+}
+
+/// Writes the collected values to the collected rows.
+fn write_update(
+    table: &Table,
+    txn: &mut Transaction,
+    columns: &[usize],
+    plan: &ColumnUpdate,
+    scratch: &Scratch,
+) -> Result<()> {
+    let fit = |row: usize| -> Result<SmallVec<[Value<'_>; 8]>> {
+        let values = scratch.values.row(row).zip(columns);
+        values.map(|(value, &column)| Ok(table.fit_value(column, value)?)).collect()
+    };
+    // A value that does not fit fails the statement before any row is written.
+    for row in 1..scratch.ids.len() {
+        fit(row)?;
+    }
+    let mut update = txn.start_update(plan)?;
+    for (row, &id) in scratch.ids.iter().enumerate() {
+        txn.update_row(&mut update, id, &fit(row)?)?;
+    }
+    Ok(txn.finish_update(update)?)
+}
+
+fn all_columns(table: &Table) -> Vec<ColumnId> {
+    (0..table.definition.columns.len() as u16).map(ColumnId).collect()
+}
+
+impl After {
+    fn check(&self, table: &Table, row: &Row<'_>) -> Result<()> {
+        for (name, condition) in &self.checks {
+            if condition.truth(row)? == Some(false) {
+                return Err(EngineError::Check { table: table.name().into(), constraint: name.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+    fn give(&self, row: &Row<'_>, rows: &mut Rows) -> Result<()> {
+        if let Some(returning) = &self.returning {
+            for output in returning {
+                rows.push(output.evaluate(row)?.value());
+            }
+            rows.end_row();
+        }
+        Ok(())
+    }
+    /// Checks the collected rows as they are, and gives what is to be returned.
+    fn read(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+    ) -> Result<()> {
+        if self.checks.is_empty() && self.returning.is_none() {
+            return Ok(());
+        }
+        let all = all_columns(table);
+        for &id in &scratch.ids {
+            if table.data.read(snapshot, id, &all, &mut scratch.buffer)? {
+                let row = Row { stored: Some(&scratch.buffer), values: &[], parameters };
+                self.check(table, &row)?;
+                self.give(&row, rows)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Insert {
+    fn run(
+        &self,
+        table: &Arc<Table>,
+        txn: &mut Transaction,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+    ) -> Result<u64> {
+        let constants = parameters_only(parameters);
+        let mut given: Vec<Vec<Datum<'_>>> = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            given.push(row.iter().map(|assignment| assignment.evaluate(&constants)).collect::<Result<_>>()?);
+        }
+        let mut fitting: Vec<Vec<Value<'_>>> = Vec::with_capacity(given.len());
+        for row in &given {
+            let values = row.iter().enumerate().map(|(c, datum)| Ok(table.fit_value(c, datum.value())?));
+            fitting.push(values.collect::<Result<_>>()?);
+        }
+        for values in &fitting {
+            self.after.check(table, &Row { stored: None, values, parameters })?;
+        }
+        let mut affected = 0;
+        for values in fitting {
+            let conflict = match &self.on_conflict {
+                None => None,
+                Some(on) => txn.find_conflict(table, on.index.as_deref(), &values)?.map(|row| (row, on)),
+            };
+            match conflict {
+                None => {
+                    txn.insert_row(table, &values)?;
+                    self.after.give(&Row { stored: None, values: &values, parameters }, rows)?;
+                    affected += 1;
+                }
+                Some((_, OnConflict { update: None, .. })) => {}
+                Some((row, OnConflict { update: Some(update), .. })) => {
+                    if update.collect(table, txn.snapshot(), row, &values, parameters, scratch)? {
+                        write_update(table, txn, &update.columns, &update.update, scratch)?;
+                        self.after.read(table, txn.snapshot(), parameters, scratch, rows)?;
+                        affected += 1;
+                    }
+                }
+            }
+        }
+        Ok(affected)
+    }
+}
+
+impl ConflictUpdate {
+    /// Collects the row and its new values, unless the filter leaves it alone.
+    fn collect(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        id: RowId,
+        excluded: &[Value<'_>],
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        let Scratch { buffer, ids, values } = scratch;
+        ids.clear();
+        values.clear(self.set.len());
+        if !table.data.read(snapshot, id, &all_columns(table), buffer)? {
+            return Ok(false);
+        }
+        let row = Row { stored: Some(buffer), values: excluded, parameters };
+        if !passes(&self.filters, &row)? {
+            return Ok(false);
+        }
+        ids.push(id);
+        for assignment in &self.set {
+            values.push(assignment.evaluate(&row)?.value());
+        }
+        values.end_row();
+        Ok(true)
+    }
+}
+
+/// The state of an aggregate.
+#[derive(Debug)]
+enum State {
+    Count(i64),
+    Sum(Option<i128>),
+    Extreme(OwnedValue),
+}
+
+impl State {
+    fn is_known(&self) -> bool {
+        !matches!(self, Self::Extreme(extreme) if extreme.as_value().is_null())
+    }
+}
+
+impl Aggregate {
+    fn start(&self) -> State {
+        match self {
+            Self::Count(_) => State::Count(0),
+            Self::Sum(..) => State::Sum(None),
+            Self::Min(_) | Self::Max(_) => State::Extreme(OwnedValue::Fixed(Value::Null)),
+        }
+    }
+    fn add(&self, state: &mut State, row: &Row<'_>) -> Result<()> {
+        match (self, state) {
+            (Self::Count(None), State::Count(count)) => *count += 1,
+            (Self::Count(Some(expr)), State::Count(count)) => {
+                *count += i64::from(!expr.evaluate(row)?.value().is_null());
+            }
+            (Self::Sum(expr, column_type), State::Sum(sum)) => {
+                if let Some(value) = number(expr.evaluate(row)?.value()) {
+                    *sum = Some(match column_type {
+                        ColumnType::Int64 => (sum.unwrap_or(0) as i64).wrapping_add(value as i64).into(),
+                        _ => sum.unwrap_or(0).wrapping_add(value),
+                    });
+                }
+            }
+            (Self::Min(expr) | Self::Max(expr), State::Extreme(extreme)) => {
+                let datum = expr.evaluate(row)?;
+                let (value, now) = (datum.value(), extreme.as_value());
+                let wanted = if matches!(self, Self::Min(_)) { Ordering::Less } else { Ordering::Greater };
+                if !value.is_null() && (now.is_null() || compare(value, now) == wanted) {
+                    *extreme = OwnedValue::from(&value);
+                }
+            }
+            _ => unreachable!("the state is the aggregate's"),
+        }
+        Ok(())
+    }
+    fn result<'s>(&self, state: &'s State) -> Result<Value<'s>> {
+        Ok(match (self, state) {
+            (_, State::Count(count)) => Value::Int64(*count),
+            (Self::Sum(_, column_type), State::Sum(Some(sum))) => of_number(*sum, *column_type)
+                .ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?,
+            (_, State::Sum(_)) => Value::Null,
+            (_, State::Extreme(extreme)) => extreme.as_value(),
+        })
+    }
+}
+
+impl Query {
+    /// A bound of LIMIT or OFFSET; none if the other path is to say what is wrong with it.
+    fn bound(expr: &Option<RowExpr>, parameters: &[Value<'_>], default: usize) -> Result<Option<usize>> {
+        let Some(expr) = expr else { return Ok(Some(default)) };
+        Ok(number(expr.evaluate(&parameters_only(parameters))?.value()).and_then(|n| usize::try_from(n).ok()))
+    }
+
+    /// The rows of the query; false if there are too many to look at. Their ids are collected.
+    fn run(
+        &self,
+        txn: &Transaction,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+    ) -> Result<bool> {
+        let bounds = (Self::bound(&self.skip, parameters, 0)?, Self::bound(&self.fetch, parameters, usize::MAX)?);
+        let (Some(skip), Some(fetch)) = bounds else { return Ok(false) };
+        let Scratch { buffer, ids, .. } = scratch;
+        ids.clear();
+        if let Some(aggregates) = &self.aggregates {
+            let mut states: Vec<State> = aggregates.iter().map(Aggregate::start).collect();
+            let all = self.find.for_each(txn, parameters, buffer, |_, row| {
+                aggregates.iter().zip(&mut states).try_for_each(|(aggregate, state)| aggregate.add(state, row))?;
+                // NULL is no extreme.
+                let enough = self.first_is_enough && states.iter().all(State::is_known);
+                Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            if all {
+                let results = aggregates.iter().zip(&states).map(|(aggregate, state)| aggregate.result(state));
+                let results = results.collect::<Result<Vec<_>>>()?;
+                let row = Row { stored: None, values: &results, parameters };
+                for output in &self.outputs {
+                    rows.push(output.evaluate(&row)?.value());
+                }
+                rows.end_row();
+            }
+            return Ok(all);
+        }
+        let width = self.outputs.len();
+        rows.clear(width + self.order.len());
+        let ordered = self.order.is_empty();
+        if ordered && fetch == 0 {
+            return Ok(true);
+        }
+        let mut skipped = 0;
+        let all = self.find.for_each(txn, parameters, buffer, |id, row| {
+            if ordered && skipped < skip {
+                skipped += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            ids.push(id);
+            for expr in self.outputs.iter().chain(self.order.iter().map(|(expr, ..)| expr)) {
+                rows.push(expr.evaluate(row)?.value());
+            }
+            rows.end_row();
+            Ok(if ordered && rows.len() == fetch { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if !all {
+            return Ok(false);
+        }
+        if !ordered {
+            let mut order: Vec<usize> = (0..rows.len()).collect();
+            order.sort_by(|&a, &b| {
+                let keys = self.order.iter().enumerate();
+                keys.fold(Ordering::Equal, |order, (i, &(_, asc, nulls_first))| {
+                    order.then_with(|| {
+                        let (a, b) = (rows.value(a, width + i), rows.value(b, width + i));
+                        match (a.is_null(), b.is_null()) {
+                            (true, true) => Ordering::Equal,
+                            (true, false) if nulls_first => Ordering::Less,
+                            (true, false) => Ordering::Greater,
+                            (false, true) if nulls_first => Ordering::Greater,
+                            (false, true) => Ordering::Less,
+                            (false, false) if asc => compare(a, b),
+                            (false, false) => compare(b, a),
+                        }
+                    })
+                })
+            });
+            let kept: Vec<usize> = order.into_iter().skip(skip).take(fetch).collect();
+            rows.reorder(&kept);
+            *ids = kept.iter().map(|&at| ids[at]).collect();
+        }
+        rows.narrow(width);
+        Ok(true)
+    }
+}

@@ -1,0 +1,641 @@
+//! Expressions over one row: what DataFusion has planned and coerced, as a tree over single values.
+//!
+//! The common operators on the common types are evaluated here, with the results and errors of Arrow's kernels. Everything else is a
+//! [`RowExpr::Arrow`]: DataFusion's own physical expression over a batch of one row, so that a statement means the same on both paths.
+
+use crate::error::{Result, SqlError};
+use crate::types::assign;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, Volatility};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::Column;
+use serac_engine::definition::{ColumnDefinition, SqlType};
+use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_storage::{ColumnType, RowBuffer, Value};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The storage's type for an Arrow type; none where it has none.
+pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
+    Some(match data_type {
+        DataType::Boolean => ColumnType::Boolean,
+        DataType::Int16 => ColumnType::Int16,
+        DataType::Int32 => ColumnType::Int32,
+        DataType::Int64 => ColumnType::Int64,
+        DataType::Float32 => ColumnType::Float32,
+        DataType::Float64 => ColumnType::Float64,
+        DataType::Decimal128(precision, scale) if *scale >= 0 => {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        DataType::Date32 => ColumnType::Date,
+        DataType::Time64(TimeUnit::Microsecond) => ColumnType::Time,
+        DataType::Timestamp(TimeUnit::Microsecond, None) => ColumnType::Timestamp { utc: false },
+        DataType::Timestamp(TimeUnit::Microsecond, Some(zone)) if zone.as_ref() == "UTC" => {
+            ColumnType::Timestamp { utc: true }
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => ColumnType::Interval,
+        DataType::Utf8 | DataType::Utf8View => ColumnType::Utf8,
+        DataType::Binary | DataType::BinaryView => ColumnType::Binary,
+        DataType::FixedSizeBinary(16) => ColumnType::Uuid,
+        _ => return None,
+    })
+}
+
+/// The columns and parameters that an expression sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    /// The first columns, if they were read from the table.
+    pub(super) stored: Option<&'a RowBuffer>,
+    /// The other columns.
+    pub(super) values: &'a [Value<'a>],
+    pub(super) parameters: &'a [Value<'a>],
+}
+
+impl<'a> Row<'a> {
+    fn column(&self, at: usize) -> Value<'a> {
+        match self.stored {
+            Some(stored) if at < stored.len() => stored.value(at),
+            Some(stored) => self.values[at - stored.len()],
+            None => self.values[at],
+        }
+    }
+}
+
+/// A value, of the row or of its own.
+#[derive(Debug)]
+pub(super) enum Datum<'a> {
+    Borrowed(Value<'a>),
+    Owned(OwnedValue),
+}
+
+impl Datum<'_> {
+    pub(super) fn value(&self) -> Value<'_> {
+        match self {
+            Self::Borrowed(value) => *value,
+            Self::Owned(value) => value.as_value(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum RowExpr {
+    Column(usize),
+    Parameter(usize),
+    Literal(OwnedValue),
+    /// Of two integers of one type: wraps, as Arrow's kernels do.
+    Integer(Arithmetic, Box<[RowExpr; 2]>),
+    Float(Arithmetic, Box<[RowExpr; 2]>),
+    /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at most 18 digits.
+    Decimal { operation: Arithmetic, factors: [i128; 2], narrow: bool, operands: Box<[RowExpr; 2]> },
+    Compare(Operator, Box<[RowExpr; 2]>),
+    And(Box<[RowExpr; 2]>),
+    Or(Box<[RowExpr; 2]>),
+    Not(Box<RowExpr>),
+    IsNull(Box<RowExpr>),
+    /// An integer or a decimal as another: multiplied, and checked against the target.
+    Convert { operand: Box<RowExpr>, factor: i128, target: ColumnType },
+    Arrow(Arc<ArrowExpr>),
+}
+
+/// An expression that DataFusion evaluates.
+#[derive(Debug)]
+pub(super) struct ArrowExpr {
+    physical: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+    inputs: Vec<(RowExpr, ColumnType)>,
+    output: ColumnType,
+    is_volatile: bool,
+}
+
+/// A compiled expression and its type.
+#[derive(Debug)]
+pub(super) struct Typed {
+    pub(super) expr: RowExpr,
+    pub(super) column_type: ColumnType,
+}
+
+/// What a number must not exceed, in absolute value, to be of a type.
+pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
+    Some(match target {
+        ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        ColumnType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        ColumnType::Int64 => (i64::MIN.into(), i64::MAX.into()),
+        ColumnType::Decimal { precision, .. } => {
+            let most = 10i128.checked_pow(precision.into())? - 1;
+            (-most, most)
+        }
+        _ => return None,
+    })
+}
+
+/// The digits after the point of a number; none if the type is not an exact number.
+pub(super) fn scale_of(column_type: ColumnType) -> Option<i8> {
+    match column_type {
+        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => Some(0),
+        ColumnType::Decimal { scale, .. } => Some(scale),
+        _ => None,
+    }
+}
+
+/// The number in a value of an exact numeric type.
+pub(super) fn number(value: Value<'_>) -> Option<i128> {
+    match value {
+        Value::Int16(v) => Some(v.into()),
+        Value::Int32(v) => Some(v.into()),
+        Value::Int64(v) => Some(v.into()),
+        Value::Int128(v) => Some(v),
+        _ => None,
+    }
+}
+
+/// The number as a value of an exact numeric type; none if it is out of range.
+pub(super) fn of_number(number: i128, target: ColumnType) -> Option<Value<'static>> {
+    let (least, most) = bounds_of(target)?;
+    if number < least || number > most {
+        return None;
+    }
+    Some(match target {
+        ColumnType::Int16 => Value::Int16(number as i16),
+        ColumnType::Int32 => Value::Int32(number as i32),
+        ColumnType::Int64 => Value::Int64(number as i64),
+        ColumnType::Decimal { precision, .. } if precision <= 18 => Value::Int64(number as i64),
+        _ => Value::Int128(number),
+    })
+}
+
+fn overflow() -> SqlError {
+    SqlError::new("22003", "numeric field overflow")
+}
+
+/// How two values of one type compare, floats in Arrow's total order.
+pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(&b),
+        (Value::Int32(a), Value::Int32(b)) => a.cmp(&b),
+        (Value::Int64(a), Value::Int64(b)) => a.cmp(&b),
+        (Value::Float32(a), Value::Float32(b)) => a.total_cmp(&b),
+        (Value::Float64(a), Value::Float64(b)) => a.total_cmp(&b),
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        (a, b) => number(a).cmp(&number(b)),
+    }
+}
+
+impl RowExpr {
+    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
+        use Datum::Borrowed;
+        let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Datum<'a>, Datum<'a>)>> {
+            let a = operands[0].evaluate(row)?;
+            let b = operands[1].evaluate(row)?;
+            Ok((!a.value().is_null() && !b.value().is_null()).then_some((a, b)))
+        };
+        Ok(Borrowed(match self {
+            Self::Column(at) => row.column(*at),
+            Self::Parameter(at) => row.parameters[*at],
+            Self::Literal(value) => value.as_value(),
+            Self::Integer(operation, operands) => match both(operands)? {
+                None => Value::Null,
+                Some((a, b)) => integer(*operation, a.value(), b.value()),
+            },
+            Self::Float(operation, operands) => match both(operands)? {
+                None => Value::Null,
+                Some((a, b)) => float(*operation, a.value(), b.value()),
+            },
+            Self::Decimal { operation, factors, narrow, operands } => match both(operands)? {
+                None => Value::Null,
+                Some((a, b)) => {
+                    let scaled = |v: &Datum<'_>, factor: i128| number(v.value()).and_then(|v| v.checked_mul(factor));
+                    let (a, b) = scaled(&a, factors[0]).zip(scaled(&b, factors[1])).ok_or_else(overflow)?;
+                    let result = match operation {
+                        Arithmetic::Add => a.checked_add(b),
+                        Arithmetic::Subtract => a.checked_sub(b),
+                        _ => a.checked_mul(b),
+                    };
+                    let result = result.ok_or_else(overflow)?;
+                    match i64::try_from(result) {
+                        Ok(result) if *narrow => Value::Int64(result),
+                        Err(_) if *narrow => return Err(overflow()),
+                        _ => Value::Int128(result),
+                    }
+                }
+            },
+            Self::Compare(operator, operands) => match both(operands)? {
+                None => Value::Null,
+                Some((a, b)) => {
+                    let order = compare(a.value(), b.value());
+                    Value::Bool(match operator {
+                        Operator::Eq => order.is_eq(),
+                        Operator::NotEq => order.is_ne(),
+                        Operator::Lt => order.is_lt(),
+                        Operator::LtEq => order.is_le(),
+                        Operator::Gt => order.is_gt(),
+                        _ => order.is_ge(),
+                    })
+                }
+            },
+            Self::And(operands) => match operands[0].truth(row)? {
+                Some(false) => Value::Bool(false),
+                a => match (a, operands[1].truth(row)?) {
+                    (_, Some(false)) => Value::Bool(false),
+                    (Some(true), Some(true)) => Value::Bool(true),
+                    _ => Value::Null,
+                },
+            },
+            Self::Or(operands) => match operands[0].truth(row)? {
+                Some(true) => Value::Bool(true),
+                a => match (a, operands[1].truth(row)?) {
+                    (_, Some(true)) => Value::Bool(true),
+                    (Some(false), Some(false)) => Value::Bool(false),
+                    _ => Value::Null,
+                },
+            },
+            Self::Not(operand) => operand.truth(row)?.map_or(Value::Null, |truth| Value::Bool(!truth)),
+            Self::IsNull(operand) => Value::Bool(operand.evaluate(row)?.value().is_null()),
+            Self::Convert { operand, factor, target } => {
+                let value = operand.evaluate(row)?;
+                match number(value.value()) {
+                    None => Value::Null,
+                    Some(number) => {
+                        let converted = number.checked_mul(*factor).and_then(|number| of_number(number, *target));
+                        converted.ok_or_else(overflow)?
+                    }
+                }
+            }
+            Self::Arrow(expr) => return expr.evaluate(row).map(Datum::Owned),
+        }))
+    }
+
+    /// The truth value; none for NULL.
+    pub(super) fn truth(&self, row: &Row<'_>) -> Result<Option<bool>> {
+        // Lifetimes: the row is borrowed for the call alone.
+        Ok(match self.evaluate(&Row { ..*row })?.value() {
+            Value::Bool(truth) => Some(truth),
+            _ => None,
+        })
+    }
+    /// Whether it depends on parameters and constants alone.
+    pub(super) fn is_constant(&self) -> bool {
+        match self {
+            Self::Column(_) => false,
+            Self::Parameter(_) | Self::Literal(_) => true,
+            Self::Integer(_, operands)
+            | Self::Float(_, operands)
+            | Self::Decimal { operands, .. }
+            | Self::Compare(_, operands)
+            | Self::And(operands)
+            | Self::Or(operands) => operands.iter().all(Self::is_constant),
+            Self::Not(operand) | Self::IsNull(operand) | Self::Convert { operand, .. } => operand.is_constant(),
+            Self::Arrow(expr) => !expr.is_volatile && expr.inputs.iter().all(|(input, _)| input.is_constant()),
+        }
+    }
+}
+
+fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
+    macro_rules! wrapping {
+        ($variant:ident, $a:expr, $b:expr) => {
+            Value::$variant(match operation {
+                Arithmetic::Add => $a.wrapping_add($b),
+                Arithmetic::Subtract => $a.wrapping_sub($b),
+                _ => $a.wrapping_mul($b),
+            })
+        };
+    }
+    match (a, b) {
+        (Value::Int16(a), Value::Int16(b)) => wrapping!(Int16, a, b),
+        (Value::Int32(a), Value::Int32(b)) => wrapping!(Int32, a, b),
+        (Value::Int64(a), Value::Int64(b)) => wrapping!(Int64, a, b),
+        _ => unreachable!("operands were compiled to one integer type"),
+    }
+}
+
+fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
+    macro_rules! calculate {
+        ($variant:ident, $a:expr, $b:expr) => {
+            Value::$variant(match operation {
+                Arithmetic::Add => $a + $b,
+                Arithmetic::Subtract => $a - $b,
+                Arithmetic::Multiply => $a * $b,
+                Arithmetic::Divide => $a / $b,
+            })
+        };
+    }
+    match (a, b) {
+        (Value::Float32(a), Value::Float32(b)) => calculate!(Float32, a, b),
+        (Value::Float64(a), Value::Float64(b)) => calculate!(Float64, a, b),
+        _ => unreachable!("operands were compiled to one float type"),
+    }
+}
+
+impl ArrowExpr {
+    fn evaluate(&self, row: &Row<'_>) -> Result<OwnedValue> {
+        let inputs = self.inputs.iter().zip(self.schema.fields()).map(|((input, column_type), field)| {
+            let array = array_of(&[OwnedValue::from(&input.evaluate(&Row { ..*row })?.value())], *column_type);
+            Ok(if array.data_type() == field.data_type() { array } else { cast(&array, field.data_type())? })
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let batch =
+            RecordBatch::try_new_with_options(self.schema.clone(), inputs.collect::<Result<_>>()?, &options)?;
+        let result = self.physical.evaluate(&batch)?.into_array(1)?;
+        owned(&result, self.output)
+    }
+}
+
+/// The single value of an array, which may have another Arrow type for texts.
+fn owned(array: &ArrayRef, column_type: ColumnType) -> Result<OwnedValue> {
+    let wanted = column_type.arrow();
+    let array = if *array.data_type() == wanted { array.clone() } else { cast(array, &wanted)? };
+    Ok(OwnedValue::from(&value_at(&array, 0, column_type)))
+}
+
+/// Makes [`RowExpr`]s of DataFusion's expressions.
+pub(super) struct Compiler<'s> {
+    pub(super) state: &'s SessionState,
+    /// The columns of the row, and behind them the parameters.
+    pub(super) schema: DFSchema,
+    /// How many columns the row has.
+    pub(super) columns: usize,
+    /// The columns that are used, in the order of the row that is evaluated; none if that row has all of them.
+    pub(super) used: Option<Vec<usize>>,
+}
+
+impl<'s> Compiler<'s> {
+    /// For rows of `columns` and `parameters`. `all`: the row that is evaluated has all columns, otherwise those that are [`used`](Self::used).
+    pub(super) fn new(
+        state: &'s SessionState,
+        columns: impl Iterator<Item = DataType>,
+        parameters: &[ColumnType],
+        all: bool,
+    ) -> Result<Self> {
+        let mut fields: Vec<Field> =
+            columns.enumerate().map(|(i, data_type)| Field::new(format!("c{i}"), data_type, true)).collect();
+        let columns = fields.len();
+        let parameters = parameters.iter().enumerate();
+        fields.extend(parameters.map(|(i, t)| Field::new(format!("${}", i + 1), t.arrow(), true)));
+        let schema = DFSchema::try_from(Schema::new(fields))?;
+        Ok(Self { state, schema, columns, used: (!all).then(Vec::new) })
+    }
+
+    /// The position of a column in the row that is evaluated.
+    pub(super) fn position(&mut self, column: usize) -> usize {
+        let Some(used) = &mut self.used else { return column };
+        used.iter().position(|&c| c == column).unwrap_or_else(|| {
+            used.push(column);
+            used.len() - 1
+        })
+    }
+
+    fn column(&mut self, column: &Column) -> Option<Typed> {
+        let at = self.schema.index_of_column(column).ok()?;
+        let column_type = column_type_of(self.schema.field(at).data_type())?;
+        let expr = match at.checked_sub(self.columns) {
+            Some(parameter) => RowExpr::Parameter(parameter),
+            None => RowExpr::Column(self.position(at)),
+        };
+        Some(Typed { expr, column_type })
+    }
+
+    /// Compiles an expression over the schema, whose types are coerced already; none for what the point path does not do.
+    pub(super) fn compile(&mut self, expr: &Expr) -> Option<Typed> {
+        if let Some(native) = self.native(expr) {
+            return Some(native);
+        }
+        self.arrow(expr)
+    }
+    /// As [`compile`](Self::compile), for a condition.
+    pub(super) fn condition(&mut self, expr: &Expr) -> Option<RowExpr> {
+        self.compile(expr).filter(|typed| typed.column_type == ColumnType::Boolean).map(|typed| typed.expr)
+    }
+
+    fn pair(&mut self, left: &Expr, right: &Expr) -> Option<(Typed, Typed)> {
+        Some((self.compile(left)?, self.compile(right)?))
+    }
+
+    fn native(&mut self, expr: &Expr) -> Option<Typed> {
+        let boolean = |expr| Some(Typed { expr, column_type: ColumnType::Boolean });
+        match expr {
+            Expr::Alias(alias) => self.compile(&alias.expr),
+            Expr::Column(column) => self.column(column),
+            Expr::Literal(value, _) => {
+                let column_type = column_type_of(&value.data_type())?;
+                let value = owned(&value.to_array().ok()?, column_type).ok()?;
+                Some(Typed { expr: RowExpr::Literal(value), column_type })
+            }
+            Expr::Not(operand) => {
+                let operand = self.condition(operand)?;
+                boolean(RowExpr::Not(Box::new(operand)))
+            }
+            Expr::IsNull(operand) => boolean(RowExpr::IsNull(Box::new(self.compile(operand)?.expr))),
+            Expr::IsNotNull(operand) => {
+                let is_null = RowExpr::IsNull(Box::new(self.compile(operand)?.expr));
+                boolean(RowExpr::Not(Box::new(is_null)))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => self.binary(left, *op, right),
+            Expr::Between(between) => {
+                let low = self.binary(&between.expr, Operator::GtEq, &between.low)?.expr;
+                let high = self.binary(&between.expr, Operator::LtEq, &between.high)?.expr;
+                let inside = RowExpr::And(Box::new([low, high]));
+                boolean(if between.negated { RowExpr::Not(Box::new(inside)) } else { inside })
+            }
+            Expr::Cast(to) => {
+                let operand = self.compile(&to.expr)?;
+                let target = column_type_of(to.field.data_type())?;
+                self.convert(operand, target)
+            }
+            _ => None,
+        }
+    }
+
+    /// A conversion that cannot lose digits.
+    fn convert(&self, operand: Typed, target: ColumnType) -> Option<Typed> {
+        if operand.column_type == target {
+            return Some(Typed { expr: operand.expr, column_type: target });
+        }
+        let up = scale_of(target)?.checked_sub(scale_of(operand.column_type)?).filter(|up| *up >= 0)?;
+        let factor = 10i128.checked_pow(up as u32)?;
+        let expr = RowExpr::Convert { operand: Box::new(operand.expr), factor, target };
+        Some(Typed { expr, column_type: target })
+    }
+
+    fn binary(&mut self, left: &Expr, operator: Operator, right: &Expr) -> Option<Typed> {
+        let (a, b) = self.pair(left, right)?;
+        let (left_type, right_type) = (a.column_type, b.column_type);
+        let operands = Box::new([a.expr, b.expr]);
+        let boolean = |expr| Some(Typed { expr, column_type: ColumnType::Boolean });
+        let operation = match operator {
+            Operator::And | Operator::Or if left_type != ColumnType::Boolean || right_type != left_type => return None,
+            Operator::And => return boolean(RowExpr::And(operands)),
+            Operator::Or => return boolean(RowExpr::Or(operands)),
+            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
+                let comparable = match (left_type, right_type) {
+                    (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. }) => a == b,
+                    (ColumnType::Interval | ColumnType::Uuid, _) => false,
+                    (a, b) => a == b,
+                };
+                return comparable.then_some(()).and_then(|()| boolean(RowExpr::Compare(operator, operands)));
+            }
+            Operator::Plus => Arithmetic::Add,
+            Operator::Minus => Arithmetic::Subtract,
+            Operator::Multiply => Arithmetic::Multiply,
+            Operator::Divide => Arithmetic::Divide,
+            _ => return None,
+        };
+        match (left_type, right_type) {
+            (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64, other)
+                if other == left_type && operation != Arithmetic::Divide =>
+            {
+                Some(Typed { expr: RowExpr::Integer(operation, operands), column_type: left_type })
+            }
+            (ColumnType::Float32 | ColumnType::Float64, other) if other == left_type => {
+                Some(Typed { expr: RowExpr::Float(operation, operands), column_type: left_type })
+            }
+            (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. })
+                if operation != Arithmetic::Divide =>
+            {
+                let operator_expr = Expr::BinaryExpr(BinaryExpr::new(left.clone().into(), operator, right.clone().into()));
+                let column_type = column_type_of(&operator_expr.get_type(&self.schema).ok()?)?;
+                let ColumnType::Decimal { precision, scale } = column_type else { return None };
+                let factors = match operation {
+                    Arithmetic::Multiply if scale == a.checked_add(b)? => [1, 1],
+                    Arithmetic::Multiply => return None,
+                    _ => {
+                        let factor = |own: i8| 10i128.checked_pow(u32::try_from(scale - own).ok()?);
+                        [factor(a)?, factor(b)?]
+                    }
+                };
+                // What has more digits than its type says is Arrow's to judge.
+                let expr = RowExpr::Decimal { operation, factors, narrow: precision <= 18, operands };
+                Some(Typed { expr, column_type })
+            }
+            _ => None,
+        }
+    }
+
+    /// The expression as DataFusion evaluates it.
+    fn arrow(&mut self, expr: &Expr) -> Option<Typed> {
+        let mut columns: Vec<Column> = Vec::new();
+        let mut known = true;
+        expr.apply(|part| {
+            match part {
+                Expr::Column(column) if !columns.contains(column) => columns.push(column.clone()),
+                Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::ScalarVariable(..)
+                | Expr::Placeholder(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Unnest(_)
+                | Expr::GroupingSet(_) => known = false,
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .ok()?;
+        if !known {
+            return None;
+        }
+        let output = column_type_of(&expr.get_type(&self.schema).ok()?)?;
+        let mut inputs = Vec::new();
+        let mut fields = Vec::new();
+        for column in &columns {
+            let at = self.schema.index_of_column(column).ok()?;
+            fields.push(self.schema.field(at).as_ref().clone());
+            let input = self.column(column)?;
+            inputs.push((input.expr, input.column_type));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let physical =
+            self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
+        let expr = RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
+        Some(Typed { expr, column_type: output })
+    }
+}
+
+/// Whether the expression calls a function whose result holds for one statement only (`now()`).
+pub(super) fn is_of_statement(expr: &Expr) -> bool {
+    let of_statement = |part: &Expr| match part {
+        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,
+        _ => false,
+    };
+    expr.exists(|part| Ok(of_statement(part))).unwrap_or(true)
+}
+
+/// The expression with every column replaced.
+pub(super) fn replace_columns(expr: Expr, replace: impl Fn(&Column) -> Option<Expr>) -> Option<Expr> {
+    let mut known = true;
+    let replaced = expr
+        .transform_up(|part| match &part {
+            Expr::Column(column) => match replace(column) {
+                Some(new) => Ok(Transformed::yes(new)),
+                None => {
+                    known = false;
+                    Ok(Transformed::no(part))
+                }
+            },
+            _ => Ok(Transformed::no(part)),
+        })
+        .ok()?
+        .data;
+    known.then_some(replaced)
+}
+
+/// A new value of a column.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    expr: RowExpr,
+    source: Option<ColumnType>,
+    sql_type: SqlType,
+    name: String,
+}
+
+impl Assignment {
+    /// `typed` to be stored in a column; without it, NULL.
+    pub(super) fn new(definition: &ColumnDefinition, typed: Option<Typed>) -> Self {
+        let (expr, source) = match typed {
+            Some(typed) => (typed.expr, Some(typed.column_type)),
+            None => (RowExpr::Literal(OwnedValue::Fixed(Value::Null)), None),
+        };
+        Self { expr, source, sql_type: definition.sql_type, name: definition.name.clone() }
+    }
+
+    /// Whether what is assigned has the type of what another assigns.
+    pub(super) fn has_type_of(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+    /// The value, of the column's type.
+    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
+        let datum = self.expr.evaluate(row)?;
+        let target = self.sql_type.column_type;
+        let Some(source) = self.source.filter(|source| *source != target) else { return Ok(datum) };
+        if datum.value().is_null() {
+            return Ok(Datum::Borrowed(Value::Null));
+        }
+        if let (Some(from), Some(to), Some(number)) = (scale_of(source), scale_of(target), number(datum.value()))
+            && to >= from
+            && let Some(value) = 10i128
+                .checked_pow((to - from) as u32)
+                .and_then(|factor| number.checked_mul(factor))
+                .and_then(|number| of_number(number, target))
+        {
+            return Ok(Datum::Borrowed(value));
+        }
+        // Roundings, parsing, and the errors of what does not fit.
+        let array = array_of(&[OwnedValue::from(&datum.value())], source);
+        owned(&assign(&array, self.sql_type, &self.name)?, target).map(Datum::Owned)
+    }
+}

@@ -1,0 +1,373 @@
+//! The point path: statements on a few rows of one table, found by an ordered index, without planning per execution.
+//!
+//! ```text
+//! text ──parse, plan, coerce (DataFusion, once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
+//!                                                    │ none: anything else
+//!                                                    ▼
+//!                                        the session's other path, each time
+//! ```
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality or a range on the first columns of an ordered
+//! index ([`access`]), with any other conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What expressions mean is
+//! DataFusion's to say, at the time of planning; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
+//! so constraints, indexes and errors are the same.
+//!
+//! A plan holds for the catalog and the settings it was made under; under others it is made again.
+//! A statement that has to look at too many rows, or whose parameters are not exactly of the plan's types, takes the other path, that time.
+//!
+//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a session sees again ([`texts`]).
+
+mod access;
+mod compile;
+mod execute;
+mod expression;
+mod literal;
+mod rows;
+mod shape;
+mod texts;
+
+pub use rows::Rows;
+
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, parse};
+use compile::{Action, Plan};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
+use literal::{constant, is_of, of_scalar};
+use serac_engine::Catalog;
+use serac_engine::values::OwnedValue;
+use serac_storage::{ColumnType, CommitTicket, Value};
+use std::sync::Arc;
+pub(crate) use texts::Texts;
+
+/// What a session keeps for its point statements.
+#[derive(Debug, Default)]
+pub(crate) struct PointState {
+    pub(crate) texts: Texts,
+    /// Statements that may not come here.
+    pub(crate) is_off: bool,
+    /// Statements that have run here.
+    executions: u64,
+    scratch: execute::Scratch,
+    rows: Rows,
+}
+
+/// What is known of a statement.
+#[derive(Clone, Debug)]
+enum Known {
+    Nothing,
+    /// It is for the other path.
+    Other(Under),
+    /// It has a plan.
+    Point(Arc<Plan>, Under),
+}
+
+/// What a statement depends on.
+#[derive(Clone, Debug)]
+struct Under {
+    catalog: Arc<Catalog>,
+    /// Of the session's temporary tables.
+    temporary: Option<Arc<Catalog>>,
+    settings: u64,
+}
+
+impl Under {
+    fn is(&self, other: &Self) -> bool {
+        let same_temporary = match (&self.temporary, &other.temporary) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        Arc::ptr_eq(&self.catalog, &other.catalog) && same_temporary && self.settings == other.settings
+    }
+}
+
+/// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    statement: Arc<Statement>,
+    declared: Arc<[AstType]>,
+    known: Known,
+}
+
+impl Prepared {
+    pub(crate) fn new(statement: Statement, declared: Vec<AstType>) -> Self {
+        Self { statement: Arc::new(statement), declared: declared.into(), known: Known::Nothing }
+    }
+    pub(crate) fn statement(&self) -> &Statement {
+        &self.statement
+    }
+    fn plan(&self) -> Option<&Arc<Plan>> {
+        match &self.known {
+            Known::Point(plan, _) => Some(plan),
+            _ => None,
+        }
+    }
+    /// Whether the statement has been compiled for the point path.
+    pub fn is_point(&self) -> bool {
+        self.plan().is_some()
+    }
+    /// The types of the parameters of a statement of the point path.
+    pub fn parameter_types(&self) -> Option<&[ColumnType]> {
+        self.plan().map(|plan| &plan.parameters[..])
+    }
+    /// The columns of the rows that a statement of the point path gives; none if it gives none.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.plan().and_then(|plan| plan.schema.as_ref())
+    }
+}
+
+/// The parameters of an execution.
+enum Given<'a> {
+    /// Values that are to be of the plan's types.
+    Values(&'a [Value<'a>]),
+    /// What becomes values of the plan's types, if it is exactly that.
+    Exact(&'a Exact<'a>),
+}
+
+type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + 'a;
+
+/// The result of a statement, which may be shown once its commit is durable.
+pub(crate) struct Outcome {
+    result: StatementResult,
+    ticket: Option<CommitTicket>,
+}
+
+impl Outcome {
+    /// Waits until the commit is durable.
+    pub(crate) async fn acknowledged(self) -> Result<StatementResult> {
+        if let Some(ticket) = self.ticket.filter(|ticket| !ticket.is_acknowledged()) {
+            Session::durable(ticket).await?;
+        }
+        Ok(self.result)
+    }
+}
+
+impl Plan {
+    fn result(&self, affected: u64, rows: &Rows) -> Result<StatementResult> {
+        if let Some(schema) = &self.schema {
+            let batch = rows.batch(schema, &self.types)?;
+            return Ok(StatementResult::Rows { schema: schema.clone(), batches: vec![batch] });
+        }
+        let verb = match &self.action {
+            Action::Select { .. } => "SELECT",
+            Action::Insert(_) => "INSERT 0",
+            Action::Update { .. } => "UPDATE",
+            Action::Delete { .. } => "DELETE",
+        };
+        Ok(StatementResult::Command { tag: format!("{verb} {affected}"), rows: affected })
+    }
+}
+
+/// A statement that has run, and perhaps its commit, which is not yet durable.
+struct Ran {
+    affected: u64,
+    ticket: Option<CommitTicket>,
+}
+
+impl Session {
+    /// Prepares one statement, in which `$1`, `$2`, … stand for parameters.
+    ///
+    /// # Errors
+    /// SQLSTATE 42601 for what is not one statement.
+    pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
+        let mut statements = parse(sql)?;
+        let statement = match (statements.pop(), statements.pop()) {
+            (Some(statement), None) => statement,
+            _ => return Err(SqlError::new("42601", "cannot prepare anything but a single statement")),
+        };
+        let mut prepared = Prepared::new(statement, Vec::new());
+        let idle = self.running.is_none();
+        if idle {
+            self.begin_statement();
+        }
+        self.know(&mut prepared);
+        if idle {
+            self.end();
+        }
+        Ok(prepared)
+    }
+
+    /// Runs a prepared statement of the point path with parameters of its types, in the calling thread. `rows` become its result. The number of rows that it
+    /// found or changed; none if the statement, or this execution of it, is not for the point path and has to be run by
+    /// [`execute_prepared`](Self::execute_prepared). Its own transaction is durable (at the database's level) when this returns.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters of other types or number.
+    pub fn run_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &[Value<'_>],
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
+        let Some(ran) = self.run_point(prepared, Given::Values(parameters), rows)? else { return Ok(None) };
+        if let Some(ticket) = ran.ticket {
+            ticket.wait()?;
+        }
+        Ok(Some(ran.affected))
+    }
+
+    /// Runs any prepared statement.
+    ///
+    /// # Errors
+    /// What is wrong with it; it has then done nothing.
+    pub async fn execute_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &[ScalarValue],
+    ) -> Result<StatementResult> {
+        let exact = |types: &[ColumnType]| -> Option<Vec<OwnedValue>> {
+            (types.len() == parameters.len()).then_some(())?;
+            parameters.iter().zip(types).map(|(scalar, column_type)| of_scalar(scalar, *column_type)).collect()
+        };
+        if let Some(outcome) = self.try_point(prepared, &exact)? {
+            return outcome.acknowledged().await;
+        }
+        let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
+        let statement = crate::session::with_parameters(prepared.statement(), &literals)?;
+        Box::pin(self.execute_statement(statement)).await.map_err(SqlError::unplaced)
+    }
+
+    /// EXECUTE on the point path, if the statement and these arguments are for it.
+    pub(crate) fn execute_point(&mut self, prepared: &mut Prepared, arguments: &[AstExpr]) -> Result<Option<Outcome>> {
+        let exact = |types: &[ColumnType]| -> Option<Vec<OwnedValue>> {
+            (types.len() == arguments.len()).then_some(())?;
+            arguments.iter().zip(types).map(|(argument, t)| constant(argument)?.value_of(*t)).collect()
+        };
+        self.try_point(prepared, &exact)
+    }
+
+    /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives for their types.
+    fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<Outcome>> {
+        let mut rows = std::mem::take(&mut self.point.rows);
+        let ran = self.run_point(prepared, Given::Exact(exact), &mut rows);
+        let outcome = match ran {
+            Ok(Some(ran)) => {
+                let plan = prepared.plan().expect("it has run");
+                plan.result(ran.affected, &rows).map(|result| Some(Outcome { result, ticket: ran.ticket }))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.point.rows = rows;
+        outcome
+    }
+
+    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
+    fn know(&mut self, prepared: &mut Prepared) {
+        let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return };
+        let under = Under {
+            catalog: running.txn.catalog().clone(),
+            temporary: running.temporary.as_ref().map(|txn| txn.catalog().clone()),
+            settings: self.settings,
+        };
+        match &prepared.known {
+            Known::Other(known) if known.is(&under) => return,
+            Known::Point(_, known) if known.is(&under) => return,
+            _ => {}
+        }
+        self.refresh_view();
+        prepared.known = match self.compile_point(&prepared.statement, &prepared.declared) {
+            Some(plan) => Known::Point(Arc::new(plan), under),
+            None => Known::Other(under),
+        };
+    }
+
+    /// Runs a statement on the point path; none if it is not for it.
+    fn run_point(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: Given<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<Ran>> {
+        if self.is_other(prepared) {
+            return Ok(None);
+        }
+        let savepoint = self.open_statement()?;
+        self.know(prepared);
+        let plan = prepared.plan().cloned();
+        let exact = match (&parameters, &plan) {
+            (Given::Exact(exact), Some(plan)) => exact(&plan.parameters),
+            _ => Some(Vec::new()),
+        };
+        let (Some(plan), Some(exact)) = (plan, exact) else {
+            if savepoint.is_none() {
+                self.end();
+            }
+            return Ok(None);
+        };
+        let exact: Vec<Value<'_>> = exact.iter().map(OwnedValue::as_value).collect();
+        let parameters = match parameters {
+            Given::Values(values) => values,
+            Given::Exact(_) => &exact,
+        };
+        let mut scratch = std::mem::take(&mut self.point.scratch);
+        let run = std::panic::AssertUnwindSafe(|| self.run_plan(&plan, parameters, &mut scratch, rows));
+        let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
+        self.point.scratch = scratch;
+        let result = match result {
+            // The other path begins the statement again, and waits before.
+            Err(error) if self.retry(&savepoint, &error, &mut None).is_some() => Ok(None),
+            result => result,
+        };
+        match self.close_statement(result, savepoint)? {
+            (Some(affected), ticket) => {
+                self.point.executions += 1;
+                Ok(Some(Ran { affected, ticket }))
+            }
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn run_plan(
+        &mut self,
+        plan: &Plan,
+        parameters: &[Value<'_>],
+        scratch: &mut execute::Scratch,
+        rows: &mut Rows,
+    ) -> Result<Option<u64>> {
+        if parameters.len() != plan.parameters.len() {
+            let (wanted, given) = (plan.parameters.len(), parameters.len());
+            return Err(SqlError::new("08P01", format!("the statement has {wanted} parameters, {given} are given")));
+        }
+        for (i, (value, column_type)) in parameters.iter().zip(&plan.parameters).enumerate() {
+            if !is_of(value, *column_type) {
+                let message = format!("parameter ${} is not a value of its type {column_type:?}", i + 1);
+                return Err(SqlError::new("08P01", message));
+            }
+        }
+        // Functions may look at the session's view of the database.
+        self.refresh_view();
+        let running = self.running.as_mut().expect("a statement is open");
+        let writes = !matches!(plan.action, Action::Select { lock: false, .. });
+        let txn = if writes { self.txn()? } else { &mut running.txn };
+        let affected = plan.run(txn, parameters, scratch, rows)?;
+        if writes && affected.is_some() {
+            txn.check_statement_end()?;
+        }
+        Ok(affected)
+    }
+
+    /// How many statements of this session have run on the point path.
+    pub fn point_executions(&self) -> u64 {
+        self.point.executions
+    }
+
+    /// Whether it is known, without a look at the transaction, that a statement is for the other path.
+    fn is_other(&self, prepared: &Prepared) -> bool {
+        let kind = matches!(
+            *prepared.statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        );
+        if self.point.is_off || !kind {
+            return true;
+        }
+        let Known::Other(known) = &prepared.known else { return false };
+        let now = || Under {
+            catalog: self.database().catalog(),
+            temporary: self.temporary_catalog(),
+            settings: self.settings,
+        };
+        self.running.is_none() && known.is(&now())
+    }
+}

@@ -1,0 +1,143 @@
+//! What a planned query does, if it is of a kind that the point path runs: one table, filtered, perhaps aggregated as a whole, ordered and limited.
+//!
+//! DataFusion's plan (analysed, not optimised) is a chain of nodes over a scan. Going up the chain, every expression is rewritten to one over the
+//! columns of the scan (`c0`, `c1`, …) and the parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
+
+use super::expression::replace_columns;
+use crate::scan::SeracTable;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+use datafusion::prelude::Column;
+use serac_engine::Table;
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct Shape {
+    /// The table; none for rows from elsewhere.
+    pub(super) table: Option<Arc<Table>>,
+    /// The types of the scan's columns.
+    pub(super) columns: Vec<DataType>,
+    /// Conjuncts.
+    pub(super) filters: Vec<Expr>,
+    /// Aggregate calls over all rows.
+    pub(super) aggregates: Option<Vec<Expr>>,
+    /// Over the scan's columns, or the aggregates' results.
+    pub(super) outputs: Vec<Expr>,
+    pub(super) order: Vec<SortExpr>,
+    pub(super) skip: Option<Expr>,
+    pub(super) fetch: Option<Expr>,
+}
+
+/// The column at `at` of the rows that expressions see.
+pub(super) fn leaf(at: usize) -> Expr {
+    Expr::Column(Column::from_name(format!("c{at}")))
+}
+
+/// The expression with parameters as columns of their names.
+pub(super) fn parameters_as_columns(expr: Expr) -> Option<Expr> {
+    let replaced = expr.transform_up(|part| match part {
+        Expr::Placeholder(placeholder) => Ok(Transformed::yes(Expr::Column(Column::from_name(placeholder.id)))),
+        other => Ok(Transformed::no(other)),
+    });
+    Some(replaced.ok()?.data)
+}
+
+/// `expr` over the columns of `schema`, as an expression over what `outputs` says of them.
+pub(super) fn rewrite(expr: Expr, schema: &DFSchema, outputs: &[Expr]) -> Option<Expr> {
+    let expr = replace_columns(expr, |column| Some(outputs.get(schema.index_of_column(column).ok()?)?.clone()))?;
+    parameters_as_columns(expr)
+}
+
+fn unaliased(expr: Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(*alias.expr),
+        other => other,
+    }
+}
+
+impl Shape {
+    /// Of a plan; none if it does anything else.
+    pub(super) fn of(plan: &LogicalPlan) -> Option<Self> {
+        match plan {
+            LogicalPlan::TableScan(scan) if scan.projection.is_none() && scan.filters.is_empty() && scan.fetch.is_none() => {
+                let provider = source_as_provider(&scan.source).ok()?;
+                let columns: Vec<DataType> =
+                    scan.projected_schema.fields().iter().map(|field| field.data_type().clone()).collect();
+                Some(Self {
+                    table: provider.downcast_ref::<SeracTable>().map(|provider| provider.table().clone()),
+                    outputs: (0..columns.len()).map(leaf).collect(),
+                    columns,
+                    filters: Vec::new(),
+                    aggregates: None,
+                    order: Vec::new(),
+                    skip: None,
+                    fetch: None,
+                })
+            }
+            LogicalPlan::SubqueryAlias(alias) => Self::of(&alias.input),
+            LogicalPlan::Filter(filter) => {
+                let mut shape = Self::of(&filter.input)?;
+                if shape.aggregates.is_some() || shape.is_limited() || !shape.order.is_empty() {
+                    return None;
+                }
+                let predicate = rewrite(filter.predicate.clone(), filter.input.schema(), &shape.outputs)?;
+                shape.filters.extend(split_conjunction_owned(predicate));
+                Some(shape)
+            }
+            LogicalPlan::Projection(projection) => {
+                let mut shape = Self::of(&projection.input)?;
+                let schema = projection.input.schema();
+                let outputs =
+                    projection.expr.iter().map(|expr| rewrite(unaliased(expr.clone()), schema, &shape.outputs));
+                shape.outputs = outputs.collect::<Option<_>>()?;
+                Some(shape)
+            }
+            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+                let mut shape = Self::of(&aggregate.input)?;
+                if shape.aggregates.is_some() || shape.is_limited() || !shape.order.is_empty() {
+                    return None;
+                }
+                let calls = aggregate.aggr_expr.iter();
+                let schema = aggregate.input.schema();
+                let calls = calls.map(|call| rewrite(unaliased(call.clone()), schema, &shape.outputs));
+                shape.aggregates = Some(calls.collect::<Option<_>>()?);
+                shape.outputs = (0..aggregate.aggr_expr.len()).map(leaf).collect();
+                Some(shape)
+            }
+            LogicalPlan::Sort(sort) => {
+                let mut shape = Self::of(&sort.input)?;
+                if shape.is_limited() || sort.fetch.is_some() || shape.aggregates.is_some() {
+                    return None;
+                }
+                let keys = sort.expr.iter().map(|key| {
+                    let expr = rewrite(key.expr.clone(), sort.input.schema(), &shape.outputs)?;
+                    Some(SortExpr { expr, ..*key })
+                });
+                shape.order = keys.collect::<Option<_>>()?;
+                Some(shape)
+            }
+            LogicalPlan::Limit(limit) => {
+                let mut shape = Self::of(&limit.input)?;
+                if shape.is_limited() || shape.aggregates.is_some() {
+                    return None;
+                }
+                let bound = |expr: &Option<Box<Expr>>| match expr {
+                    Some(expr) => parameters_as_columns((**expr).clone()).map(Some),
+                    None => Some(None),
+                };
+                shape.skip = bound(&limit.skip)?;
+                shape.fetch = bound(&limit.fetch)?;
+                Some(shape)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.skip.is_some() || self.fetch.is_some()
+    }
+}

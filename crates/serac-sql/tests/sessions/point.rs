@@ -1,0 +1,380 @@
+//! The point path gives what the other path gives: random statements on random tables, in sessions whose transactions overlap, run in two databases of
+//! which one has the point path switched off.
+
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use rand::prelude::*;
+use serac_engine::Database;
+use serac_sql::{Rows, Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
+use serac_storage::Value;
+
+fn database() -> SqlDatabase {
+    SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(1), ..Default::default() }).unwrap()
+}
+
+/// A result as text: names and types of the columns, and the rows, sorted unless their order is part of the result.
+fn shown(result: Result<Vec<StatementResult>, SqlError>, ordered: bool) -> Vec<String> {
+    match result {
+        Err(error) => vec![format!("ERROR {}", error.sqlstate)],
+        Ok(mut results) => match results.pop() {
+            Some(StatementResult::Command { tag, rows }) => vec![format!("{tag} ({rows})")],
+            Some(StatementResult::Rows { schema, batches }) => {
+                let options = FormatOptions::default().with_null("NULL");
+                let mut rows = Vec::new();
+                for batch in &batches {
+                    let columns: Vec<_> =
+                        batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+                    for row in 0..batch.num_rows() {
+                        rows.push(columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"));
+                    }
+                }
+                if !ordered {
+                    rows.sort();
+                }
+                let fields = schema.fields().iter().map(|f| format!("{}:{}", f.name(), f.data_type()));
+                rows.insert(0, fields.collect::<Vec<_>>().join(","));
+                rows
+            }
+            None => Vec::new(),
+        },
+    }
+}
+
+const TYPES: [&str; 10] = [
+    "SMALLINT", "INTEGER", "BIGINT", "NUMERIC(8,2)", "NUMERIC(24,3)", "DOUBLE PRECISION", "TEXT", "VARCHAR(4)", "DATE", "BOOLEAN",
+];
+/// Types of key columns: those of `TYPES` before BOOLEAN.
+const KEY_TYPES: usize = 9;
+
+/// Random statements on one table, `t`: key columns a and b, others c, d and e.
+struct Statements {
+    random: StdRng,
+    types: [usize; 5],
+    keys: Vec<&'static str>,
+}
+
+impl Statements {
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let types = [
+            random.random_range(0..KEY_TYPES),
+            random.random_range(0..KEY_TYPES),
+            random.random_range(0..5),
+            random.random_range(0..TYPES.len()),
+            random.random_range(0..TYPES.len()),
+        ];
+        let keys = [vec!["a"], vec!["a", "b"]].choose(&mut random).unwrap().clone();
+        Self { random, types, keys }
+    }
+
+    fn ddl(&mut self) -> Vec<String> {
+        let [a, b, c, d, e] = self.types.map(|t| TYPES[t]);
+        let check = if self.random.random_bool(0.5) { ", CHECK (c < 90)" } else { "" };
+        let unique = if self.random.random_bool(0.3) { ", UNIQUE (d, c)" } else { "" };
+        let default = if self.random.random_bool(0.5) { " DEFAULT 7" } else { "" };
+        let not_null = if self.random.random_bool(0.5) { " NOT NULL" } else { "" };
+        vec![
+            format!(
+                "CREATE TABLE t (a {a}, b {b}{not_null}, c {c}{default}, d {d}, e {e}, PRIMARY KEY ({}){check}{unique})",
+                self.keys.join(", ")
+            ),
+            "CREATE INDEX t_c_a ON t (c, a)".into(),
+            "CREATE INDEX t_b ON t (b)".into(),
+        ]
+    }
+
+    fn literal(&mut self, column: usize) -> String {
+        let n: i32 = self.random.random_range(-3..8);
+        if self.random.random_bool(0.06) {
+            return "NULL".into();
+        }
+        let odd = self.random.random_bool(0.06);
+        match TYPES[self.types[column]] {
+            "SMALLINT" if odd => "40000".into(),
+            "INTEGER" if odd => "3000000000".into(),
+            "SMALLINT" | "INTEGER" | "BIGINT" if self.random.random_bool(0.05) => format!("{n}.5"),
+            "SMALLINT" | "INTEGER" | "BIGINT" => n.to_string(),
+            "NUMERIC(8,2)" if odd => "12345678".into(),
+            "NUMERIC(8,2)" | "NUMERIC(24,3)" | "DOUBLE PRECISION" => {
+                ["", ".5", ".25", ".125"].choose(&mut self.random).map(|f| format!("{n}{f}")).unwrap()
+            }
+            "TEXT" | "VARCHAR(4)" if odd => "'too long'".into(),
+            "TEXT" | "VARCHAR(4)" => format!("'{}'", "xyzzy".get(..n.unsigned_abs() as usize % 5).unwrap()),
+            "DATE" => format!("'2024-01-{:02}'", n + 10),
+            _ => ["true", "false"].choose(&mut self.random).unwrap().to_string(),
+        }
+    }
+
+    fn name(column: usize) -> &'static str {
+        ["a", "b", "c", "d", "e"][column]
+    }
+
+    fn condition(&mut self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        let column = self.random.random_range(0..3);
+        let range = ["<", "<=", ">", ">=", "="];
+        let compared = |this: &mut Self, column: usize| {
+            let operator = if this.random.random_bool(0.5) { "=" } else { range.choose(&mut this.random).unwrap() };
+            let literal = this.literal(column);
+            if this.random.random_bool(0.1) {
+                let other = this.literal(column);
+                return format!("{} BETWEEN {literal} AND {other}", Self::name(column));
+            }
+            format!("{} {operator} {literal}", Self::name(column))
+        };
+        parts.push(compared(self, column));
+        if self.random.random_bool(0.4) {
+            let column = self.random.random_range(0..5);
+            parts.push(compared(self, column));
+        }
+        if self.random.random_bool(0.2) {
+            let others =
+                ["d IS NOT NULL", "(c > 2 OR e IS NULL)", "NOT (c = 3)", "c + 1 > 2", "c * 2 <= a_or_c", "abs(c) < 3"];
+            parts.push(others.choose(&mut self.random).unwrap().replace("a_or_c", "c + 4"));
+        }
+        parts.join(" AND ")
+    }
+
+    fn returning(&mut self) -> &'static str {
+        ["", "", " RETURNING *", " RETURNING a, c + 1 AS more", " RETURNING t.b, e"].choose(&mut self.random).unwrap()
+    }
+
+    /// The statement with other numbers of one digit.
+    fn varied(&mut self, sql: &str) -> String {
+        let bytes = sql.as_bytes();
+        let alone = |at: usize| bytes.get(at).is_none_or(|b| !b.is_ascii_alphanumeric() && !b".'_".contains(b));
+        let digits = sql.char_indices().map(|(at, c)| {
+            let digit = c.is_ascii_digit() && alone(at.wrapping_sub(1)) && alone(at + 1);
+            if digit { char::from(b'0' + self.random.random_range(0..10)) } else { c }
+        });
+        digits.collect()
+    }
+
+    /// A statement, and whether the order of its rows is part of the result.
+    fn next(&mut self) -> (String, bool) {
+        let condition = self.condition();
+        match self.random.random_range(0..12) {
+            0..=3 => {
+                let columns = ["a, b, c, d, e", "a, b, d", "b, a, c"].choose(&mut self.random).unwrap();
+                let rows = if self.random.random_bool(0.2) { 2 } else { 1 };
+                let row = |this: &mut Self| {
+                    let values = columns.split(", ").map(|name| {
+                        let column = (0..5).find(|&c| Self::name(c) == name).unwrap();
+                        if this.random.random_bool(0.03) { "DEFAULT".into() } else { this.literal(column) }
+                    });
+                    format!("({})", values.collect::<Vec<_>>().join(", "))
+                };
+                let rows: Vec<String> = (0..rows).map(|_| row(self)).collect();
+                let keys = self.keys.join(", ");
+                let conflict = match self.random.random_range(0..6) {
+                    0 => " ON CONFLICT DO NOTHING".into(),
+                    1 => format!(" ON CONFLICT ({keys}) DO UPDATE SET c = t.c + excluded.c, d = excluded.d"),
+                    2 => format!(" ON CONFLICT ({keys}) DO UPDATE SET c = excluded.c + 1 WHERE t.c < 3"),
+                    _ => String::new(),
+                };
+                let returning = self.returning();
+                (format!("INSERT INTO t ({columns}) VALUES {}{conflict}{returning}", rows.join(", ")), false)
+            }
+            4..=5 => {
+                let list = ["*", "a, b", "c + 1 AS x, d", "b, e, e", "c * 2 - 1, a"].choose(&mut self.random).unwrap();
+                (format!("SELECT {list} FROM t WHERE {condition}"), false)
+            }
+            6 => {
+                let keys = self.keys.join(", ");
+                let direction = if self.random.random_bool(0.5) { "" } else { " DESC" };
+                let keys = if direction.is_empty() { keys } else { keys.replace(',', " DESC,") };
+                let order = ["c, ", "", "d DESC, ", "c DESC NULLS LAST, "].choose(&mut self.random).unwrap();
+                let limit = ["", " LIMIT 3", " LIMIT 2 OFFSET 1", " LIMIT 0"].choose(&mut self.random).unwrap();
+                let filter =
+                    if self.random.random_bool(0.8) { format!(" WHERE {condition}") } else { String::new() };
+                (format!("SELECT a, b, c, d FROM t{filter} ORDER BY {order}{keys}{direction}{limit}"), true)
+            }
+            7 => {
+                let list = [
+                    "count(*)",
+                    "count(d), min(c), max(c)",
+                    "sum(c)",
+                    "sum(c) + 1 AS s, count(*) * 2 AS n",
+                    "min(a)",
+                    "max(a)",
+                    "max(b)",
+                ];
+                (format!("SELECT {} FROM t WHERE {condition}", list.choose(&mut self.random).unwrap()), false)
+            }
+            8..=9 => {
+                let literal = self.literal(3);
+                let set = ["c = c + 1", "d = $d", "c = c * 2, d = $d", "a = $a", "c = $c, e = NULL", "b = $b"];
+                let set = set.choose(&mut self.random).unwrap().replace("$d", &literal);
+                let set = set.replace("$a", &self.literal(0)).replace("$b", &self.literal(1)).replace("$c", &self.literal(2));
+                let returning = self.returning();
+                (format!("UPDATE t SET {set} WHERE {condition}{returning}"), false)
+            }
+            10 => (format!("DELETE FROM t WHERE {condition}{}", self.returning()), false),
+            _ => {
+                let control = ["BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT s", "ROLLBACK TO s"];
+                (control.choose(&mut self.random).unwrap().to_string(), false)
+            }
+        }
+    }
+}
+
+/// Statements that ran on the point path, or what differed.
+async fn compare(seed: u64, count: usize) -> Result<u64, String> {
+    let mut statements = Statements::new(seed);
+    let databases = [database(), database()];
+    let mut sessions: Vec<Vec<Session>> =
+        databases.iter().map(|db| (0..2).map(|_| Session::new(db)).collect()).collect();
+    for session in &mut sessions[1] {
+        session.execute("SET enable_point_path = off").await.unwrap();
+    }
+    let ddl = statements.ddl();
+    for of_database in &mut sessions {
+        for sql in &ddl {
+            of_database[0].execute(sql).await.unwrap();
+        }
+    }
+    let (mut log, mut earlier) = (ddl, Vec::<(String, bool)>::new());
+    for _ in 0..count {
+        let (sql, ordered) = match earlier.choose(&mut statements.random).cloned() {
+            Some((sql, ordered)) if statements.random.random_bool(0.3) => (statements.varied(&sql), ordered),
+            _ => statements.next(),
+        };
+        earlier.push((sql.clone(), ordered));
+        let prepare = statements.random.random_bool(0.7);
+        let session = usize::from(statements.random.random_bool(0.4));
+        log.push(format!("{session}: {sql}"));
+        let mut results = Vec::new();
+        for of_database in &mut sessions {
+            let session = &mut of_database[session];
+            let result = match session.prepare(&sql) {
+                Ok(mut prepared) if prepare => {
+                    session.execute_prepared(&mut prepared, &[]).await.map(|result| vec![result])
+                }
+                _ => session.execute(&sql).await,
+            };
+            results.push(shown(result, ordered));
+        }
+        if results[0] != results[1] {
+            return Err(format!("seed {seed}: {:#?} but {:#?}\n{}", results[0], results[1], log.join(";\n")));
+        }
+    }
+    for of_database in &mut sessions {
+        for session in of_database.iter_mut() {
+            session.execute("ROLLBACK").await.unwrap();
+        }
+    }
+    let mut all = Vec::new();
+    for of_database in &mut sessions {
+        all.push(shown(of_database[0].execute("SELECT * FROM t").await, false));
+    }
+    assert_eq!(all[0], all[1], "seed {seed}\n{}", log.join(";\n"));
+    for db in &databases {
+        let txn = db.database().begin();
+        txn.catalog().table("public", "t").unwrap().verify(txn.snapshot());
+    }
+    Ok(sessions[0].iter().map(Session::point_executions).sum())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_statements_mean_the_same_on_both_paths() {
+    let stress = std::env::var("SERAC_STRESS").is_ok();
+    let first = std::env::var("SERAC_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = match first {
+        Some(seed) => seed..seed + 1,
+        None if stress => 0..400,
+        None => 0..24,
+    };
+    let (tables, mut executions, mut differences) = (seeds.end - seeds.start, 0, Vec::new());
+    for seed in seeds {
+        match compare(seed, 250).await {
+            Ok(count) => executions += count,
+            Err(difference) => differences.push(difference),
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+    assert!(executions > tables * 40, "{executions} statements on the point path");
+}
+
+#[tokio::test]
+async fn prepared_statements_run_in_the_calling_thread() {
+    let db = database();
+    let mut session = Session::new(&db);
+    session
+        .execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n INTEGER NOT NULL CHECK (n < 100), s VARCHAR(5), d NUMERIC(10,2))")
+        .await
+        .unwrap();
+    let mut rows = Rows::default();
+    let mut insert = session.prepare("INSERT INTO t VALUES ($1, $2, $3, $4)").unwrap();
+    for id in 0..10 {
+        let values = [Value::Int64(id), Value::Int32(id as i32), Value::Bytes(b"abc"), Value::Int64(id * 100)];
+        assert_eq!(session.run_prepared(&mut insert, &values, &mut rows).unwrap(), Some(1));
+    }
+    let mut select = session.prepare("SELECT s, d + 1 AS more, n FROM t WHERE id = $1").unwrap();
+    assert!(select.is_point());
+    assert_eq!(select.schema().unwrap().field(1).name(), "more");
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int64(3)], &mut rows).unwrap(), Some(1));
+    assert_eq!(rows.row(0).collect::<Vec<_>>(), [Value::Bytes(b"abc"), Value::Int128(400), Value::Int32(3)]);
+    let mut update = session.prepare("UPDATE t SET n = n + $2 WHERE id = $1 RETURNING n").unwrap();
+    let ran = session.run_prepared(&mut update, &[Value::Int64(3), Value::Int32(40)], &mut rows);
+    assert_eq!((ran.unwrap(), rows.value(0, 0)), (Some(1), Value::Int32(43)));
+    // Errors are those of the other path, and leave nothing behind.
+    let error = session.run_prepared(&mut update, &[Value::Int64(3), Value::Int32(60)], &mut rows).unwrap_err();
+    assert_eq!((error.sqlstate, error.name.as_deref()), ("23514", Some("t_n_check")));
+    let error = session.run_prepared(&mut insert, &[Value::Int64(3), Value::Int32(1), Value::Null, Value::Null], &mut rows);
+    assert_eq!(error.unwrap_err().sqlstate, "23505");
+    let long = [Value::Int64(30), Value::Int32(1), Value::Bytes(b"abcdef"), Value::Null];
+    assert_eq!(session.run_prepared(&mut insert, &long, &mut rows).unwrap_err().sqlstate, "22001");
+    let null = [Value::Int64(30), Value::Null, Value::Null, Value::Null];
+    assert_eq!(session.run_prepared(&mut insert, &null, &mut rows).unwrap_err().sqlstate, "23502");
+    // So are those of the caller.
+    for wrong in [&[Value::Int32(3)][..], &[], &[Value::Bytes(b"3")]] {
+        assert_eq!(session.run_prepared(&mut select, wrong, &mut rows).unwrap_err().sqlstate, "08P01");
+    }
+    // In a transaction: own changes are seen, a failed one takes no more.
+    session.execute("BEGIN").await.unwrap();
+    session.run_prepared(&mut update, &[Value::Int64(4), Value::Int32(1)], &mut rows).unwrap();
+    session.run_prepared(&mut select, &[Value::Int64(4)], &mut rows).unwrap();
+    assert_eq!(rows.value(0, 2), Value::Int32(5));
+    assert!(session.run_prepared(&mut update, &[Value::Int64(4), Value::Int32(100)], &mut rows).is_err());
+    let error = session.run_prepared(&mut select, &[Value::Int64(4)], &mut rows).unwrap_err();
+    assert_eq!(error.sqlstate, "25P02");
+    session.execute("ROLLBACK").await.unwrap();
+    session.run_prepared(&mut select, &[Value::Int64(4)], &mut rows).unwrap();
+    assert_eq!(rows.value(0, 2), Value::Int32(4));
+    session.execute("BEGIN READ ONLY").await.unwrap();
+    let error = session.run_prepared(&mut update, &[Value::Int64(4), Value::Int32(1)], &mut rows).unwrap_err();
+    assert_eq!(error.sqlstate, "25006");
+    session.execute("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn ddl_makes_plans_anew() {
+    let db = database();
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    let mut rows = Rows::default();
+    session.execute("CREATE TABLE t (id INTEGER, v INTEGER); INSERT INTO t VALUES (1, 10), (2, 20)").await.unwrap();
+    let mut select = session.prepare("SELECT * FROM t WHERE id = $1").unwrap();
+    assert!(!select.is_point());
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap(), None);
+    other.execute("ALTER TABLE t ADD PRIMARY KEY (id)").await.unwrap();
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap(), Some(1));
+    assert_eq!(rows.width(), 2);
+    other.execute("ALTER TABLE t ADD COLUMN w INTEGER DEFAULT 5").await.unwrap();
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap(), Some(1));
+    assert_eq!(rows.row(0).collect::<Vec<_>>(), [Value::Int32(1), Value::Int32(10), Value::Int32(5)]);
+    other.execute("DROP TABLE t; CREATE TABLE t (id BIGINT PRIMARY KEY)").await.unwrap();
+    let error = session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap_err();
+    assert_eq!(error.sqlstate, "08P01");
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap(), Some(0));
+    // A temporary table of the name goes before.
+    session.execute("CREATE TEMP TABLE t (id BIGINT PRIMARY KEY, x INTEGER)").await.unwrap();
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap(), None);
+    session.execute("DROP TABLE t").await.unwrap();
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap(), Some(0));
+    // DDL of the running transaction counts too.
+    session.execute("BEGIN; ALTER TABLE t ADD COLUMN y INTEGER").await.unwrap();
+    session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap();
+    assert_eq!(rows.width(), 2);
+    session.execute("ROLLBACK").await.unwrap();
+    session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap();
+    assert_eq!(rows.width(), 1);
+}
