@@ -1,10 +1,12 @@
 """DuckDB as a peer: loads Parquet files into memory, then answers one query per line of standard input.
 
 Each answer is a line of JSON: {"ms": milliseconds, "rows": [[...]]} or {"error": text}. Lines starting with "load " time a
-CREATE TABLE AS from an Arrow file: {"ms": milliseconds}.
+CREATE TABLE AS from an Arrow file: {"ms": milliseconds}. Lines "repeat COUNT FIRST SQL" run a statement with COUNT keys, those from FIRST on or, if
+FIRST is 0, of the first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}.
 """
 
 import json
+import random
 import sys
 import time
 
@@ -31,6 +33,21 @@ for line in sys.stdin:
             start = time.perf_counter()
             connection.execute("CREATE OR REPLACE TABLE loaded AS SELECT * FROM arrow")
             answer = {"ms": (time.perf_counter() - start) * 1e3}
+        elif line.startswith("repeat "):
+            _, count, first, sql = line.split(" ", 3)
+            count, first = int(count), int(first)
+            keys = [first + i if first else random.randrange(1_000_000) for i in range(count)]
+            times = []
+            for key in keys:
+                start = time.perf_counter()
+                result = connection.execute(sql, [key])
+                if sql.startswith("SELECT"):
+                    result.fetchone()
+                times.append((time.perf_counter() - start) * 1e3)
+            total = sum(times)
+            times.sort()
+            at = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+            answer = {"ms": total} | {name: times[int(count * share)] for name, share in at.items()}
         else:
             start = time.perf_counter()
             result = connection.sql(line).to_arrow_table()

@@ -14,6 +14,7 @@ mod frozen_scan;
 mod gather;
 mod micro;
 mod peer;
+mod point;
 mod postgres;
 mod report;
 mod setup;
@@ -73,6 +74,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Statements on single rows by key: prepared, as text, and without the point path, beside SQLite and DuckDB.
+    Point(point::PointArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
     Compaction {
         /// What is shown.
@@ -132,6 +135,7 @@ fn main() -> Result<(), String> {
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
+        Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
