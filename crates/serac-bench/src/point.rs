@@ -246,6 +246,9 @@ pub fn run(arguments: &PointArguments, report: &mut Report) -> Result<(), String
             duckdb(arguments, report)?;
         }
     }
-    report.note(format!("{} rows; {:?}; one thread, each statement a transaction of its own", arguments.rows, arguments.log));
+    report.note(format!(
+        "{} rows; {:?}; one thread, each statement a transaction of its own",
+        arguments.rows, arguments.log
+    ));
     Ok(())
 }

@@ -92,7 +92,9 @@ impl ReadSet {
         if is_valid {
             return Ok(());
         }
-        Err(EngineError::Conflict("could not serialize access: a concurrent transaction has changed what this one has read".into()))
+        Err(EngineError::Conflict(
+            "could not serialize access: a concurrent transaction has changed what this one has read".into(),
+        ))
     }
 }
 

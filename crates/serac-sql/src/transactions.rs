@@ -197,7 +197,12 @@ impl Session {
     }
     /// Makes a READ COMMITTED statement that has met a conflict ready to be begun again, by undoing what it has done; how long to wait before. None
     /// if it is not to be begun again.
-    pub(crate) fn retry(&mut self, savepoint: &Option<Mark>, error: &SqlError, retries: &mut Option<Retries>) -> Option<Duration> {
+    pub(crate) fn retry(
+        &mut self,
+        savepoint: &Option<Mark>,
+        error: &SqlError,
+        retries: &mut Option<Retries>,
+    ) -> Option<Duration> {
         let running = self.running.as_mut()?;
         if error.sqlstate != "40001" || running.modes.isolation != Isolation::ReadCommitted {
             return None;

@@ -174,7 +174,9 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
 /// A scalar as it is written in SQL.
 pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
     use ScalarValue::{Binary, BinaryView, Boolean, Date32, Decimal128, FixedSizeBinary, Float32, Float64};
-    use ScalarValue::{Int8, Int16, Int32, Int64, LargeUtf8, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View};
+    use ScalarValue::{
+        Int8, Int16, Int32, Int64, LargeUtf8, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+    };
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let text = match value {
         value if value.is_null() => "NULL".into(),

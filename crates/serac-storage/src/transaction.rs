@@ -413,9 +413,8 @@ impl Transaction {
         let mut obsolete = Vec::new();
         let timestamp = {
             let mut latch = manager.commit_latch.lock();
-            let reserved = is_valid(&self.snapshot).and_then(|()| {
-                Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?)
-            });
+            let reserved = is_valid(&self.snapshot)
+                .and_then(|()| Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?));
             let reservation = match reserved {
                 Ok(reservation) => reservation,
                 Err(error) => {

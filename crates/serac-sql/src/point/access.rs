@@ -41,8 +41,11 @@ fn place<'a>(value: Value<'a>, source: ColumnType, target: ColumnType) -> Place<
         return Place::At(value);
     };
     let factor = 10i128.pow(u32::from(from.abs_diff(to)));
-    let (whole, rest) =
-        if from >= to { (number.div_euclid(factor), number.rem_euclid(factor)) } else { (number.saturating_mul(factor), 0) };
+    let (whole, rest) = if from >= to {
+        (number.div_euclid(factor), number.rem_euclid(factor))
+    } else {
+        (number.saturating_mul(factor), 0)
+    };
     match of_number(whole, target) {
         Some(value) if rest == 0 => Place::At(value),
         Some(value) => Place::Behind(value),

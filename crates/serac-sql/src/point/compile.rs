@@ -4,8 +4,8 @@ use super::access::{self, Access};
 use super::expression::{Assignment, Compiler, RowExpr, Typed, column_type_of, is_of_statement};
 use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
-use crate::dml::{column_of, conflict_index, is_default};
 use crate::dml::RETURNING;
+use crate::dml::{column_of, conflict_index, is_default};
 use crate::same_names;
 use crate::session::{Session, fold, quote};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
@@ -13,13 +13,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, LockType, OnConflictAction, OnInsert, Query as AstQuery,
-    SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate, Value as AstValue,
+    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, LockType, OnConflictAction,
+    OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate, Value as AstValue,
 };
 use futures::FutureExt;
 use serac_engine::{Catalog, ColumnUpdate, IndexAccess, Table, TableIndex};
@@ -213,8 +213,7 @@ struct Compilation<'s> {
 impl Session {
     /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE.
     pub(super) fn compile_point(&self, statement: &Statement, declared: &[AstType]) -> Option<Plan> {
-        let mut compilation =
-            Compilation { session: self, state: self.ctx.state(), parameters: Parameters::default() };
+        let mut compilation = Compilation { session: self, state: self.ctx.state(), parameters: Parameters::default() };
         for (i, data_type) in declared.iter().enumerate() {
             let declared = crate::types::sql_type(data_type).ok()?;
             compilation.parameters.note(i + 1, Some(declared.column_type))?;
@@ -291,13 +290,7 @@ impl Compilation<'_> {
         let expr = self.simplified(expr, compiler)?;
         compiler.compile(&expr)
     }
-    fn assignment(
-        &self,
-        table: &Table,
-        column: usize,
-        expr: Expr,
-        compiler: &mut Compiler<'_>,
-    ) -> Option<Assignment> {
+    fn assignment(&self, table: &Table, column: usize, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Assignment> {
         let expr = self.simplified(expr, compiler)?;
         let typed = match &expr {
             Expr::Literal(ScalarValue::Null, _) => None,
@@ -306,11 +299,7 @@ impl Compilation<'_> {
         Some(Assignment::new(&table.definition.columns[column], typed))
     }
 
-    fn find(
-        &self,
-        shape: &mut Shape,
-        compiler: &mut Compiler<'_>,
-    ) -> Option<(Access, Vec<RowExpr>, bool)> {
+    fn find(&self, shape: &mut Shape, compiler: &mut Compiler<'_>) -> Option<(Access, Vec<RowExpr>, bool)> {
         let table = shape.table.clone()?;
         if table.definition.schema == TEMPORARY_SCHEMA {
             return None;
@@ -320,24 +309,23 @@ impl Compilation<'_> {
             conjuncts.extend(split_conjunction_owned(self.simplified(filter, compiler)?));
         }
         conjuncts.retain(|c| !matches!(c, Expr::Literal(ScalarValue::Boolean(Some(true)), _)));
-        let (access, rest, ordered) =
-            access::find(compiler, &table, conjuncts, &shape.order, shape.is_limited())?;
+        let (access, rest, ordered) = access::find(compiler, &table, conjuncts, &shape.order, shape.is_limited())?;
         let filters = rest.iter().map(|filter| compiler.condition(filter)).collect::<Option<_>>()?;
         Some((access, filters, ordered))
     }
 
-    fn plan(&self, action: Action, table: Arc<Table>, returns: Option<(SchemaRef, Vec<ColumnType>)>, types: Vec<ColumnType>) -> Option<Plan> {
+    fn plan(
+        &self,
+        action: Action,
+        table: Arc<Table>,
+        returns: Option<(SchemaRef, Vec<ColumnType>)>,
+        types: Vec<ColumnType>,
+    ) -> Option<Plan> {
         let (schema, output_types) = match returns {
             Some((schema, types)) => (Some(schema), types),
             None => (None, Vec::new()),
         };
-        Some(Plan {
-            action,
-            parameters: types,
-            schema,
-            types: output_types,
-            table,
-        })
+        Some(Plan { action, parameters: types, schema, types: output_types, table })
     }
 
     fn select(&mut self, query: &AstQuery) -> Option<Plan> {
@@ -448,7 +436,11 @@ impl Compilation<'_> {
             }
             (
                 "min" | "max",
-                ColumnType::Float32 | ColumnType::Float64 | ColumnType::Interval | ColumnType::Uuid | ColumnType::Binary,
+                ColumnType::Float32
+                | ColumnType::Float64
+                | ColumnType::Interval
+                | ColumnType::Uuid
+                | ColumnType::Binary,
             ) => None,
             ("min", _) => Some((Aggregate::Min(expr), column_type)),
             ("max", _) => Some((Aggregate::Max(expr), column_type)),
@@ -461,15 +453,18 @@ impl Compilation<'_> {
     /// The types of parameters that are assigned to columns as they are.
     fn note_assigned(&mut self, table: &Table, column: usize, expr: &AstExpr) -> Option<()> {
         match bare_parameter(expr) {
-            Some(number) => {
-                self.parameters.note(number, Some(table.definition.columns[column].sql_type.column_type))
-            }
+            Some(number) => self.parameters.note(number, Some(table.definition.columns[column].sql_type.column_type)),
             None => Some(()),
         }
     }
 
     /// The plan of RETURNING, over all columns of the table.
-    fn returning(&mut self, table: &Table, alias: &str, items: &Option<Vec<SelectItem>>) -> Option<Option<LogicalPlan>> {
+    fn returning(
+        &mut self,
+        table: &Table,
+        alias: &str,
+        items: &Option<Vec<SelectItem>>,
+    ) -> Option<Option<LogicalPlan>> {
         let Some(items) = items else { return Some(None) };
         let rows = MemTable::try_new(crate::dml::nullable_schema(table), vec![vec![]]).ok()?;
         self.session.lend(RETURNING, Arc::new(rows));
@@ -516,7 +511,13 @@ impl Compilation<'_> {
     }
 
     /// The rows that a change finds, and the expressions of its query behind the row id.
-    fn changed_rows(&mut self, plan: LogicalPlan, types: &[ColumnType], table: &Table, columns: &[usize]) -> Option<(Find, Vec<Assignment>)> {
+    fn changed_rows(
+        &mut self,
+        plan: LogicalPlan,
+        types: &[ColumnType],
+        table: &Table,
+        columns: &[usize],
+    ) -> Option<(Find, Vec<Assignment>)> {
         let plan = self.analysed(plan, types)?;
         let mut shape = Shape::of(&plan)?;
         let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), types, false).ok()?;
@@ -576,7 +577,8 @@ impl Compilation<'_> {
         }
         let source = insert.source.as_ref()?;
         let SetExpr::Values(values) = source.body.as_ref() else { return None };
-        if source.with.is_some() || source.order_by.is_some() || source.limit_clause.is_some() || source.fetch.is_some() {
+        if source.with.is_some() || source.order_by.is_some() || source.limit_clause.is_some() || source.fetch.is_some()
+        {
             return None;
         }
         let given = values.rows.first()?.content.len();
@@ -656,7 +658,8 @@ impl Compilation<'_> {
                     OnConflictAction::DoUpdate(_) => {
                         let column_types = both.fields().iter().map(|field| field.data_type().clone());
                         let mut compiler =
-                            Compiler::new(&self.state, column_types.collect::<Vec<_>>().into_iter(), &types, true).ok()?;
+                            Compiler::new(&self.state, column_types.collect::<Vec<_>>().into_iter(), &types, true)
+                                .ok()?;
                         let (mut set, mut columns) = (Vec::new(), Vec::new());
                         for (column, expr) in update_drafts {
                             let expr = self.coerced(expr, &both, &types)?;

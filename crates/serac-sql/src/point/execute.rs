@@ -312,8 +312,9 @@ impl Aggregate {
     fn result<'s>(&self, state: &'s State) -> Result<Value<'s>> {
         Ok(match (self, state) {
             (_, State::Count(count)) => Value::Int64(*count),
-            (Self::Sum(_, column_type), State::Sum(Some(sum))) => of_number(*sum, *column_type)
-                .ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?,
+            (Self::Sum(_, column_type), State::Sum(Some(sum))) => {
+                of_number(*sum, *column_type).ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?
+            }
             (_, State::Sum(_)) => Value::Null,
             (_, State::Extreme(extreme)) => extreme.as_value(),
         })
@@ -328,13 +329,7 @@ impl Query {
     }
 
     /// The rows of the query; false if there are too many to look at. Their ids are collected.
-    fn run(
-        &self,
-        txn: &Transaction,
-        parameters: &[Value<'_>],
-        scratch: &mut Scratch,
-        rows: &mut Rows,
-    ) -> Result<bool> {
+    fn run(&self, txn: &Transaction, parameters: &[Value<'_>], scratch: &mut Scratch, rows: &mut Rows) -> Result<bool> {
         let bounds = (Self::bound(&self.skip, parameters, 0)?, Self::bound(&self.fetch, parameters, usize::MAX)?);
         let (Some(skip), Some(fetch)) = bounds else { return Ok(false) };
         let Scratch { buffer, ids, .. } = scratch;

@@ -100,14 +100,23 @@ pub(super) enum RowExpr {
     Integer(Arithmetic, Box<[RowExpr; 2]>),
     Float(Arithmetic, Box<[RowExpr; 2]>),
     /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at most 18 digits.
-    Decimal { operation: Arithmetic, factors: [i128; 2], narrow: bool, operands: Box<[RowExpr; 2]> },
+    Decimal {
+        operation: Arithmetic,
+        factors: [i128; 2],
+        narrow: bool,
+        operands: Box<[RowExpr; 2]>,
+    },
     Compare(Operator, Box<[RowExpr; 2]>),
     And(Box<[RowExpr; 2]>),
     Or(Box<[RowExpr; 2]>),
     Not(Box<RowExpr>),
     IsNull(Box<RowExpr>),
     /// An integer or a decimal as another: multiplied, and checked against the target.
-    Convert { operand: Box<RowExpr>, factor: i128, target: ColumnType },
+    Convert {
+        operand: Box<RowExpr>,
+        factor: i128,
+        target: ColumnType,
+    },
     Arrow(Arc<ArrowExpr>),
 }
 
@@ -346,8 +355,7 @@ impl ArrowExpr {
             Ok(if array.data_type() == field.data_type() { array } else { cast(&array, field.data_type())? })
         });
         let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let batch =
-            RecordBatch::try_new_with_options(self.schema.clone(), inputs.collect::<Result<_>>()?, &options)?;
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), inputs.collect::<Result<_>>()?, &options)?;
         let result = self.physical.evaluate(&batch)?.into_array(1)?;
         owned(&result, self.output)
     }
@@ -504,7 +512,8 @@ impl<'s> Compiler<'s> {
             (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. })
                 if operation != Arithmetic::Divide =>
             {
-                let operator_expr = Expr::BinaryExpr(BinaryExpr::new(left.clone().into(), operator, right.clone().into()));
+                let operator_expr =
+                    Expr::BinaryExpr(BinaryExpr::new(left.clone().into(), operator, right.clone().into()));
                 let column_type = column_type_of(&operator_expr.get_type(&self.schema).ok()?)?;
                 let ColumnType::Decimal { precision, scale } = column_type else { return None };
                 let factors = match operation {
@@ -559,9 +568,9 @@ impl<'s> Compiler<'s> {
             inputs.push((input.expr, input.column_type));
         }
         let schema = Arc::new(Schema::new(fields));
-        let physical =
-            self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
-        let expr = RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
+        let physical = self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
+        let expr =
+            RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
         Some(Typed { expr, column_type: output })
     }
 }

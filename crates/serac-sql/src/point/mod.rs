@@ -274,12 +274,7 @@ impl Session {
     }
 
     /// Runs a statement on the point path; none if it is not for it.
-    fn run_point(
-        &mut self,
-        prepared: &mut Prepared,
-        parameters: Given<'_>,
-        rows: &mut Rows,
-    ) -> Result<Option<Ran>> {
+    fn run_point(&mut self, prepared: &mut Prepared, parameters: Given<'_>, rows: &mut Rows) -> Result<Option<Ran>> {
         if self.is_other(prepared) {
             return Ok(None);
         }

@@ -63,7 +63,9 @@ impl Shape {
     /// Of a plan; none if it does anything else.
     pub(super) fn of(plan: &LogicalPlan) -> Option<Self> {
         match plan {
-            LogicalPlan::TableScan(scan) if scan.projection.is_none() && scan.filters.is_empty() && scan.fetch.is_none() => {
+            LogicalPlan::TableScan(scan)
+                if scan.projection.is_none() && scan.filters.is_empty() && scan.fetch.is_none() =>
+            {
                 let provider = source_as_provider(&scan.source).ok()?;
                 let columns: Vec<DataType> =
                     scan.projected_schema.fields().iter().map(|field| field.data_type().clone()).collect();

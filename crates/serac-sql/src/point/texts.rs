@@ -131,7 +131,9 @@ impl Lift<'_> {
     }
     fn lift(&mut self, expr: &mut Expr) {
         let (span, negative): (Span, bool) = match expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(..) | Value::SingleQuotedString(_), span }) => (*span, false),
+            Expr::Value(ValueWithSpan { value: Value::Number(..) | Value::SingleQuotedString(_), span }) => {
+                (*span, false)
+            }
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
                 Expr::Value(ValueWithSpan { value: Value::Number(..), span }) => (*span, true),
                 _ => return,
@@ -219,7 +221,12 @@ impl Entry {
             })
     }
     /// The parameters, as values of `types`.
-    fn values(&self, sql: &str, constants: &[Range<usize>], types: &[serac_storage::ColumnType]) -> Option<Vec<OwnedValue>> {
+    fn values(
+        &self,
+        sql: &str,
+        constants: &[Range<usize>],
+        types: &[serac_storage::ColumnType],
+    ) -> Option<Vec<OwnedValue>> {
         if types.len() != self.parameters {
             return None;
         }

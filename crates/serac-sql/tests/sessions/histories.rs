@@ -11,12 +11,24 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub enum Event {
     /// It read the object in the state with this number of versions.
-    Read { object: usize, version: usize },
+    Read {
+        object: usize,
+        version: usize,
+    },
     /// It wrote this version, from 1.
-    Write { object: usize, version: usize },
+    Write {
+        object: usize,
+        version: usize,
+    },
     /// It saw these elements of a set, to which `Insert` adds.
-    Find { set: usize, elements: Vec<i64> },
-    Insert { set: usize, element: i64 },
+    Find {
+        set: usize,
+        elements: Vec<i64>,
+    },
+    Insert {
+        set: usize,
+        element: i64,
+    },
 }
 
 /// Committed transactions, each with its session and events; those of a session in their order.
@@ -83,7 +95,9 @@ impl History {
                 match *event {
                     Event::Write { object, version } => {
                         if let Some(other) = writers.insert((object, version), number) {
-                            return Err(format!("lost update: {other} and {number} wrote version {version} of {object}"));
+                            return Err(format!(
+                                "lost update: {other} and {number} wrote version {version} of {object}"
+                            ));
                         }
                         let last = last_of.entry((object, number)).or_default();
                         *last = version.max(*last);
@@ -122,7 +136,9 @@ impl History {
                                 return Err(format!("G1a: {number} read version {version} of {object}, of no commit"));
                             };
                             if writer != number && last_of[&(*object, writer)] != *version {
-                                return Err(format!("G1b: {number} read version {version} of {object}, not {writer}'s last"));
+                                return Err(format!(
+                                    "G1b: {number} read version {version} of {object}, not {writer}'s last"
+                                ));
                             }
                             add(&mut graph.dependencies, writer, number);
                         }

@@ -59,7 +59,16 @@ impl<'r> Client<'r> {
             Level::Snapshot => "BEGIN",
             Level::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
         };
-        Self { session, runtime, rows: Rows::default(), read, write, workload, begin: begin.into(), waits: level == Level::ReadCommitted }
+        Self {
+            session,
+            runtime,
+            rows: Rows::default(),
+            read,
+            write,
+            workload,
+            begin: begin.into(),
+            waits: level == Level::ReadCommitted,
+        }
     }
 
     fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>, SqlError> {
@@ -105,8 +114,7 @@ impl<'r> Client<'r> {
         let begin = self.begin.clone();
         self.execute(&begin).unwrap();
         let mut steps = Vec::new();
-        let mut chosen: Vec<usize> =
-            (0..random.random_range(1..5)).map(|_| *objects.choose(random).unwrap()).collect();
+        let mut chosen: Vec<usize> = (0..random.random_range(1..5)).map(|_| *objects.choose(random).unwrap()).collect();
         if self.waits {
             // Who waits for writers in any order waits for ever, but for the end of its patience.
             chosen.sort_unstable();
@@ -139,7 +147,11 @@ impl<'r> Client<'r> {
 }
 
 /// The steps as events of a history, with the versions that the numbers are. `last`: what the objects hold at the end.
-fn history(workload: Workload, done: Vec<(usize, Vec<Step>)>, last: &HashMap<usize, Vec<i64>>) -> Result<History, String> {
+fn history(
+    workload: Workload,
+    done: Vec<(usize, Vec<Step>)>,
+    last: &HashMap<usize, Vec<i64>>,
+) -> Result<History, String> {
     // The versions of each object, in order.
     let mut versions: HashMap<(usize, i64), usize> = HashMap::new();
     match workload {

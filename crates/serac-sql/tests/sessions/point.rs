@@ -40,7 +40,16 @@ fn shown(result: Result<Vec<StatementResult>, SqlError>, ordered: bool) -> Vec<S
 }
 
 const TYPES: [&str; 10] = [
-    "SMALLINT", "INTEGER", "BIGINT", "NUMERIC(8,2)", "NUMERIC(24,3)", "DOUBLE PRECISION", "TEXT", "VARCHAR(4)", "DATE", "BOOLEAN",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "NUMERIC(8,2)",
+    "NUMERIC(24,3)",
+    "DOUBLE PRECISION",
+    "TEXT",
+    "VARCHAR(4)",
+    "DATE",
+    "BOOLEAN",
 ];
 /// Types of key columns: those of `TYPES` before BOOLEAN.
 const KEY_TYPES: usize = 9;
@@ -184,8 +193,7 @@ impl Statements {
                 let keys = if direction.is_empty() { keys } else { keys.replace(',', " DESC,") };
                 let order = ["c, ", "", "d DESC, ", "c DESC NULLS LAST, "].choose(&mut self.random).unwrap();
                 let limit = ["", " LIMIT 3", " LIMIT 2 OFFSET 1", " LIMIT 0"].choose(&mut self.random).unwrap();
-                let filter =
-                    if self.random.random_bool(0.8) { format!(" WHERE {condition}") } else { String::new() };
+                let filter = if self.random.random_bool(0.8) { format!(" WHERE {condition}") } else { String::new() };
                 (format!("SELECT a, b, c, d FROM t{filter} ORDER BY {order}{keys}{direction}{limit}"), true)
             }
             7 => {
@@ -204,7 +212,8 @@ impl Statements {
                 let literal = self.literal(3);
                 let set = ["c = c + 1", "d = $d", "c = c * 2, d = $d", "a = $a", "c = $c, e = NULL", "b = $b"];
                 let set = set.choose(&mut self.random).unwrap().replace("$d", &literal);
-                let set = set.replace("$a", &self.literal(0)).replace("$b", &self.literal(1)).replace("$c", &self.literal(2));
+                let set =
+                    set.replace("$a", &self.literal(0)).replace("$b", &self.literal(1)).replace("$c", &self.literal(2));
                 let returning = self.returning();
                 (format!("UPDATE t SET {set} WHERE {condition}{returning}"), false)
             }
@@ -299,7 +308,9 @@ async fn prepared_statements_run_in_the_calling_thread() {
     let db = database();
     let mut session = Session::new(&db);
     session
-        .execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n INTEGER NOT NULL CHECK (n < 100), s VARCHAR(5), d NUMERIC(10,2))")
+        .execute(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, n INTEGER NOT NULL CHECK (n < 100), s VARCHAR(5), d NUMERIC(10,2))",
+        )
         .await
         .unwrap();
     let mut rows = Rows::default();
@@ -319,7 +330,8 @@ async fn prepared_statements_run_in_the_calling_thread() {
     // Errors are those of the other path, and leave nothing behind.
     let error = session.run_prepared(&mut update, &[Value::Int64(3), Value::Int32(60)], &mut rows).unwrap_err();
     assert_eq!((error.sqlstate, error.name.as_deref()), ("23514", Some("t_n_check")));
-    let error = session.run_prepared(&mut insert, &[Value::Int64(3), Value::Int32(1), Value::Null, Value::Null], &mut rows);
+    let error =
+        session.run_prepared(&mut insert, &[Value::Int64(3), Value::Int32(1), Value::Null, Value::Null], &mut rows);
     assert_eq!(error.unwrap_err().sqlstate, "23505");
     let long = [Value::Int64(30), Value::Int32(1), Value::Bytes(b"abcdef"), Value::Null];
     assert_eq!(session.run_prepared(&mut insert, &long, &mut rows).unwrap_err().sqlstate, "22001");
