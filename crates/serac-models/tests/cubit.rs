@@ -52,6 +52,10 @@ impl Anchor {
 }
 
 struct Index {
+    /// Writers whose entries are bulk inserts: no query reads them in the log.
+    bulk_writers: usize,
+    /// Those in the log, or about to be.
+    bulks: AtomicUsize,
     next: [AtomicUsize; 3],
     tail: AtomicUsize,
     cells: [AtomicUsize; 2],
@@ -67,7 +71,12 @@ struct Index {
 
 impl Index {
     fn new() -> Arc<Self> {
+        Self::with_bulks(0)
+    }
+    fn with_bulks(bulk_writers: usize) -> Arc<Self> {
         Arc::new(Self {
+            bulk_writers,
+            bulks: AtomicUsize::new(0),
             next: [(); 3].map(|()| AtomicUsize::new(NONE)),
             tail: AtomicUsize::new(0),
             cells: [(); 2].map(|()| AtomicUsize::new(OPEN)),
@@ -88,8 +97,14 @@ impl Index {
             }
         }
     }
+    fn is_bulk(&self, writer: usize) -> bool {
+        self.bulk_writers >> writer & 1 == 1
+    }
     /// `DeltaLog::append`.
     fn append(&self, node: usize) {
+        if self.is_bulk(node - 1) {
+            self.bulks.fetch_add(1, Relaxed);
+        }
         let tail = self.link(node);
         let _ = self.tail.compare_exchange(tail, node, Release, Relaxed);
     }
@@ -139,13 +154,22 @@ impl Index {
             writers.push(node - 1);
         }
     }
-    /// `Cubit::query`.
+    /// `Cubit::query`, with what `Cubit::reader` does first.
     fn query(&self, start: usize) -> usize {
-        let anchor = Anchor::unpack(self.anchor.load(Acquire));
+        let visible = |writer: &usize| self.cells[*writer].load(Acquire) <= start;
+        let anchor = loop {
+            let has_bulks = self.bulks.load(Acquire) > 0;
+            let anchor = Anchor::unpack(self.anchor.load(Acquire));
+            let sees = |writer: usize| self.is_bulk(writer) && visible(&writer);
+            if !(has_bulks && anchor.ts <= start && self.walk(anchor).0.into_iter().any(sees)) {
+                break anchor;
+            }
+            self.merge();
+        };
         let mut bits = Chain::unpack(self.chain.load(Acquire)).at(start);
         if anchor.ts <= start {
-            let visible = |writer: &usize| self.cells[*writer].load(Acquire) <= start;
-            self.walk(anchor).0.into_iter().filter(visible).for_each(|writer| bits |= 1 << writer);
+            let seen = self.walk(anchor).0.into_iter().filter(visible).filter(|writer| !self.is_bulk(*writer));
+            seen.for_each(|writer| bits |= 1 << writer);
         }
         bits
     }
@@ -194,6 +218,8 @@ impl Index {
         self.last();
         let to = Anchor { serial: anchor.serial + 1, ts: now, after: end, carried };
         if self.anchor.compare_exchange(word, to.pack(), AcqRel, Relaxed).is_ok() {
+            let passed = settled.iter().filter(|(_, writer)| self.is_bulk(*writer)).count();
+            self.bulks.fetch_sub(passed, Release);
             let mut pinned = self.pinned.lock().unwrap();
             let mut node = anchor.after;
             while node != end {
@@ -291,6 +317,87 @@ fn a_snapshot_is_answered_while_udis_and_merges_go_on() {
         index.end(start);
         let start = index.begin();
         assert_eq!(index.query(start), 3);
+    });
+}
+
+#[test]
+fn a_bulk_insert_is_merged_before_it_is_read() {
+    model(|| {
+        let index = Index::with_bulks(2);
+        index.write(0);
+        let writer = {
+            let index = index.clone();
+            thread::spawn(move || index.write(1))
+        };
+        let merging = {
+            let index = index.clone();
+            thread::spawn(move || index.merge())
+        };
+        let start = index.begin();
+        let answer = index.query(start);
+        let commit = writer.join().unwrap();
+        merging.join().unwrap();
+        assert_eq!(answer, 1 | usize::from(commit <= start) << 1);
+        index.end(start);
+        assert_eq!(index.query(index.begin()), 3);
+        assert_eq!(index.bulks.load(Relaxed), 0);
+    });
+}
+
+/// `Cubit::help` and `Cubit::carry_out`: two tasks, each a bin; the anchor follows when none is left.
+#[test]
+fn the_anchor_follows_the_last_task() {
+    struct Plan {
+        bins: [AtomicUsize; 2],
+        done: [AtomicUsize; 2],
+        next: AtomicUsize,
+        left: AtomicUsize,
+        anchor: AtomicUsize,
+    }
+    impl Plan {
+        fn carry_out(&self, task: usize) {
+            if self.bins[task].load(Acquire) == 0 {
+                // Who loses finds the bin done.
+                let swung = self.bins[task].compare_exchange(0, 1, Release, Relaxed).is_ok();
+                assert!(swung || self.bins[task].load(Acquire) == 1);
+            }
+            if self.done[task].swap(1, Relaxed) == 0 {
+                self.left.fetch_sub(1, AcqRel);
+            }
+        }
+        fn help(&self, is_late: bool) {
+            let task = self.next.fetch_add(1, Relaxed);
+            if task < 2 {
+                self.carry_out(task);
+            }
+            if is_late {
+                (0..2).filter(|task| self.done[*task].load(Relaxed) == 0).for_each(|task| self.carry_out(task));
+            }
+            if self.left.load(Acquire) == 0 {
+                self.anchor.store(1, Release);
+            }
+        }
+    }
+    model(|| {
+        let new = || AtomicUsize::new(0);
+        let plan = Arc::new(Plan {
+            bins: [new(), new()],
+            done: [new(), new()],
+            next: new(),
+            left: AtomicUsize::new(2),
+            anchor: new(),
+        });
+        let helpers: Vec<_> = [false, true]
+            .map(|is_late| {
+                let plan = plan.clone();
+                thread::spawn(move || plan.help(is_late))
+            })
+            .into();
+        if plan.anchor.load(Acquire) == 1 {
+            assert!(plan.bins.iter().all(|bin| bin.load(Acquire) == 1));
+        }
+        helpers.into_iter().for_each(|helper| helper.join().unwrap());
+        assert_eq!(plan.anchor.load(Acquire), 1);
     });
 }
 
