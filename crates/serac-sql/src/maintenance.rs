@@ -123,8 +123,8 @@ fn text(values: Vec<String>) -> ArrayRef {
 /// Every index of every table, with the figures of the bitmap indexes as they are now.
 fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>> {
     let mut texts: [Vec<String>; 5] = Default::default();
-    let mut numbers: [Vec<Option<i64>>; 10] = Default::default();
-    let mut row = |names: [&str; 5], figures: [Option<u64>; 10]| {
+    let mut numbers: [Vec<Option<i64>>; 11] = Default::default();
+    let mut row = |names: [&str; 5], figures: [Option<u64>; 11]| {
         texts.iter_mut().zip(names).for_each(|(column, name)| column.push(name.to_owned()));
         numbers.iter_mut().zip(figures).for_each(|(column, figure)| column.push(figure.map(|n| n as i64)));
     };
@@ -133,7 +133,7 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
             let columns = &table.definition.columns;
             for index in &table.indexes {
                 let names: Vec<_> = index.definition.columns.iter().map(|&c| columns[c].name.as_str()).collect();
-                let mut figures = [None; 10];
+                let mut figures = [None; 11];
                 figures[1] = Some(index.entries.len() as u64);
                 row([schema, name, &index.definition.name, "btree", &names.join(", ")], figures);
             }
@@ -144,6 +144,7 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
                     bytes,
                     log_entries,
                     log_bits,
+                    pending_bits,
                     publications,
                     merges,
                     helps,
@@ -152,9 +153,10 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
                     ..
                 } = index.entries.statistics();
                 let names = [schema, name, &index.definition.name, "bitmap", &columns[index.definition.column].name];
-                let figures =
-                    [values, rows, bytes, log_entries, log_bits, publications, merges, helps, longest_chain, versions];
-                row(names, figures.map(Some));
+                let contents = [values, rows, bytes, log_entries, log_bits, pending_bits];
+                let work = [publications, merges, helps, longest_chain, versions];
+                let mut figures = contents.into_iter().chain(work);
+                row(names, std::array::from_fn(|_| figures.next()));
             }
         }
     }
@@ -166,6 +168,7 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
         "bytes",
         "log_entries",
         "log_bits",
+        "pending_bits",
         "publications",
         "merges",
         "helps",

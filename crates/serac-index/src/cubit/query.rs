@@ -144,7 +144,7 @@ impl Cubit {
         terms.push(Term { vector: &few, without: Vec::new() });
         terms.retain(|term| !term.vector.is_empty());
         changes.sort();
-        reader.for_each_delta(predicate, own, |_, row, bit| changes.push((row, bit)));
+        reader.for_each_delta(predicate, own, |_, _, row, bit| changes.push((row, bit)));
         changes.retain(|(row, _)| rows.contains(row));
         changes.sort_by_key(|change| change.0);
         let result = Bitvector::unite(&terms, &last_of_rows(&changes), blocks);
@@ -158,16 +158,15 @@ impl Cubit {
         let reader = self.reader(view, own, guard);
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
-            // The usual case without a list of parts.
-            let mut flips = Vec::new();
+            // The usual case without a list of parts. The bits that the version lacks alternate for each row, beginning with the one that it has not: what
+            // they add up to is what the last ones change.
             let version = reader.version(self.directory.locate(key, guard).2);
-            reader.for_each_delta(predicate, own, |_, row, bit| flips.push((row, bit)));
-            flips.sort_by_key(|flip| flip.0);
             count = version.cardinality(key, version.pending_of(key)) as i64;
-            for group in flips.chunk_by(|a, b| a.0 == b.0) {
-                let (row, bit) = group[group.len() - 1];
-                count += i64::from(bit) - i64::from(version.contains(key, row));
-            }
+            reader.for_each_delta(predicate, own, |ts, _, _, bit| {
+                if ts > version.ts {
+                    count += if bit { 1 } else { -1 };
+                }
+            });
         } else {
             reader.for_each_count(predicate, own, |part, _, n| {
                 count += match part {
@@ -289,8 +288,8 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
     }
 
-    /// The bits that the snapshot sees and the vectors may lack, in order: (value, row, bit).
-    fn for_each_delta(&self, predicate: Predicate<'_>, own: Option<&Changes>, mut f: impl FnMut(&Key, u64, bool)) {
+    /// The bits that the snapshot sees and the versions may lack, in order: (commit timestamp, later than all for own ones; value, row, bit).
+    fn for_each_delta(&self, predicate: Predicate<'_>, own: Option<&Changes>, mut f: impl FnMut(u64, &Key, u64, bool)) {
         let null = Key::null();
         let predicate = match predicate {
             Predicate::Range(low @ (Bound::Included(_) | Bound::Excluded(_)), Bound::Unbounded) => {
@@ -310,7 +309,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
                 }
                 let mut g = |key: &Key, row, bit| {
                     self.newest.set(self.newest.get().max(ts));
-                    f(key, row, bit);
+                    f(ts, key, row, bit);
                 };
                 match predicate {
                     Predicate::Equals(key) => ule.for_key(key, |row, bit| g(key, row, bit)),
@@ -327,7 +326,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
                     Predicate::Range(low, high) => std::ops::RangeBounds::contains(&(low, high), key),
                 };
                 if selected {
-                    f(key, row, bit);
+                    f(u64::MAX, key, row, bit);
                 }
             });
         }
@@ -341,7 +340,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         mut f: impl FnMut(Option<&Part<'g>>, Option<&Key>, i64),
     ) {
         let mut flips: Vec<(Key, u64, bool)> = Vec::new();
-        self.for_each_delta(predicate, own, |key, row, bit| flips.push((key.clone(), row, bit)));
+        self.for_each_delta(predicate, own, |_, key, row, bit| flips.push((key.clone(), row, bit)));
         flips.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         let mut chains: Vec<&Chain> = Vec::new();
         self.for_each_part(predicate, |chain, part| {
