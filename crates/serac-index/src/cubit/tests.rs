@@ -448,7 +448,7 @@ fn memory_is_bounded_under_a_long_reader() {
     insert(&manager, &index, 1000..20_000);
     let statistics = index.statistics();
     assert!(statistics.longest_chain <= 2 && statistics.log_bits <= 201, "{statistics:?}");
-    assert!(statistics.pending_bits <= 64 * statistics.leaves, "{statistics:?}");
+    assert!(statistics.pending_bits <= (statistics.rows / 128).max(64), "{statistics:?}");
     assert_eq!(index.count(Predicate::Equals(&key(7)), reader.snapshot(), None), 20);
     drop(reader);
     manager.tick();
