@@ -2,9 +2,12 @@
 
 Each answer is a line of JSON: {"ms": milliseconds, "rows": [[...]]} or {"error": text}. Lines starting with "load " time a
 CREATE TABLE AS from an Arrow file: {"ms": milliseconds}. Lines "repeat COUNT FIRST SQL" run a statement with COUNT keys, those from FIRST on or, if
-FIRST is 0, of the first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}.
+FIRST is 0, of the first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}. Lines "control SQL" run a statement without rows,
+"prepare SQL" keep one, "run N [parameters]" run the Nth that was kept: {"rows": [[...]]}, numbers as numbers.
 """
 
+import datetime
+import decimal
 import json
 import random
 import sys
@@ -17,6 +20,19 @@ connection = duckdb.connect(":memory:", config={"threads": threads})
 for table in sys.argv[3:]:
     connection.execute(f"CREATE TABLE {table} AS SELECT * FROM read_parquet('{folder}/{table}.parquet')")
 print(json.dumps({"ready": duckdb.__version__}), flush=True)
+
+
+kept = []
+
+
+def parameter(value):
+    return datetime.datetime.fromtimestamp(value["micros"] / 1e6) if isinstance(value, dict) else value
+
+
+def number(value):
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    return value if value is None or isinstance(value, (int, float, str)) else str(value)
 
 
 def text(value):
@@ -33,6 +49,17 @@ for line in sys.stdin:
             start = time.perf_counter()
             connection.execute("CREATE OR REPLACE TABLE loaded AS SELECT * FROM arrow")
             answer = {"ms": (time.perf_counter() - start) * 1e3}
+        elif line.startswith("control "):
+            if line[8:].strip():
+                connection.execute(line[8:])
+            answer = {}
+        elif line.startswith("prepare "):
+            kept.append(line[8:].strip())
+            answer = {}
+        elif line.startswith("run "):
+            _, at, parameters = line.split(" ", 2)
+            result = connection.execute(kept[int(at)], [parameter(value) for value in json.loads(parameters)])
+            answer = {"rows": [[number(value) for value in row] for row in result.fetchall()]}
         elif line.startswith("repeat "):
             _, count, first, sql = line.split(" ", 3)
             count, first = int(count), int(first)

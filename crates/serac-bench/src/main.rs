@@ -18,6 +18,7 @@ mod point;
 mod postgres;
 mod report;
 mod setup;
+mod tpcc_sql;
 mod tpch;
 mod transform;
 
@@ -76,6 +77,8 @@ enum Benchmark {
     },
     /// Statements on single rows by key: prepared, as text, and without the point path, beside SQLite and DuckDB.
     Point(point::PointArguments),
+    /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
+    TpccSql(tpcc_sql::TpccSqlArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
     Compaction {
         /// What is shown.
@@ -135,6 +138,7 @@ fn main() -> Result<(), String> {
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
+        Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),

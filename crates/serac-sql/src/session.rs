@@ -7,6 +7,7 @@
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::copy::CopyStreams;
 use crate::error::{Result, SqlError};
+use crate::expressions::SessionExpressions;
 use crate::functions::functions;
 use crate::limits::{CancelHandle, Limits};
 use crate::maintenance::parse_statement;
@@ -29,7 +30,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::TryStreamExt;
-use serac_engine::{DEFAULT_SCHEMA, Database};
+use serac_engine::{DEFAULT_SCHEMA, Database, Expressions};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -131,6 +132,8 @@ pub struct Session {
     pub(crate) running: Option<Running>,
     prepared: HashMap<String, Prepared>,
     pub(crate) point: PointState,
+    /// What evaluates defaults and checks for the engine.
+    pub(crate) expressions: Arc<dyn Expressions>,
     pub(crate) default_modes: Modes,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: u64,
@@ -242,6 +245,7 @@ impl Session {
         }
         let _ = shared.state.set(ctx.state_weak_ref());
         Self {
+            expressions: Arc::new(SessionExpressions(shared.clone())),
             shared,
             ctx,
             query_runtime: db.query_runtime.clone(),

@@ -9,7 +9,6 @@
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
-use crate::expressions::SessionExpressions;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
 use datafusion::sql::sqlparser::ast::{
     ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
@@ -142,7 +141,7 @@ impl Session {
     }
     fn begin_in(&self, database: &Database) -> Transaction {
         let mut txn = database.begin();
-        txn.set_expressions(Arc::new(SessionExpressions(self.shared.clone())));
+        txn.set_expressions(self.expressions.clone());
         txn
     }
     /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.

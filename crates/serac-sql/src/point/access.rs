@@ -1,6 +1,7 @@
 //! How a point statement finds its rows: a range of keys of an ordered index, made of the values that the filter fixes.
 
-use super::expression::{Compiler, Datum, Row, RowExpr, Typed, bounds_of, number, of_number, scale_of};
+use super::compiler::Compiler;
+use super::expression::{Datum, Row, RowExpr, Typed, bounds_of, number, of_number, scale_of};
 use crate::error::Result;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, SortExpr};
 use serac_engine::{Catalog, IndexAccess, KeyRange, Table, TableIndex, Transaction};

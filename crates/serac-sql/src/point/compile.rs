@@ -1,15 +1,18 @@
 //! From a statement to a [`Plan`]: DataFusion parses, names, types and coerces; what it makes of the statement is compiled if it is simple enough.
 
 use super::access::{self, Access};
-use super::expression::{Assignment, Compiler, RowExpr, Typed, column_type_of, is_of_statement};
+use super::compiler::{Compiler, is_of_statement};
+use super::expression::{Assignment, RowExpr, Typed};
+use super::parameters::{Parameters, bare_parameter, with_types};
+use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
 use crate::same_names;
 use crate::session::{Session, fold, quote};
-use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionState;
@@ -19,201 +22,32 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, LockType, OnConflictAction,
-    OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate, Value as AstValue,
+    OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
 };
 use futures::FutureExt;
-use serac_engine::{Catalog, ColumnUpdate, IndexAccess, Table, TableIndex};
+use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_storage::ColumnType;
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::sync::Arc;
-
-/// A compiled statement.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(super) action: Action,
-    /// The types of the parameters, in order.
-    pub(super) parameters: Vec<ColumnType>,
-    /// The columns of the result; none for a statement without rows.
-    pub(super) schema: Option<SchemaRef>,
-    pub(super) types: Vec<ColumnType>,
-    pub(super) table: Arc<Table>,
-}
-
-/// What a statement does.
-#[derive(Debug)]
-pub(super) enum Action {
-    Select { query: Query, lock: bool },
-    Insert(Insert),
-    Update { find: Find, set: Vec<Assignment>, columns: Vec<usize>, update: ColumnUpdate, after: After },
-    Delete { find: Find, after: After },
-}
-
-/// The rows of a table that pass a filter.
-#[derive(Debug)]
-pub(super) struct Find {
-    pub(super) access: Access,
-    /// Reads the columns in the order in which expressions see them.
-    pub(super) index_access: IndexAccess,
-    pub(super) filters: Vec<RowExpr>,
-}
-
-/// An aggregate over all rows.
-#[derive(Debug)]
-pub(super) enum Aggregate {
-    /// Rows, or those where the expression is not NULL.
-    Count(Option<RowExpr>),
-    /// Of integers and decimals, wrapping as Arrow's does.
-    Sum(RowExpr, ColumnType),
-    Min(RowExpr),
-    Max(RowExpr),
-}
-
-/// See [`Shape`].
-#[derive(Debug)]
-pub(super) struct Query {
-    pub(super) find: Find,
-    pub(super) aggregates: Option<Vec<Aggregate>>,
-    /// Whether the aggregate's result is that of the first row found where its argument is not NULL.
-    pub(super) first_is_enough: bool,
-    pub(super) outputs: Vec<RowExpr>,
-    /// Expressions, whether ascending, and whether NULLs come first. Empty where the index gives the order.
-    pub(super) order: Vec<(RowExpr, bool, bool)>,
-    pub(super) skip: Option<RowExpr>,
-    pub(super) fetch: Option<RowExpr>,
-}
-
-/// What follows the writing of a row, over all of its columns.
-#[derive(Debug)]
-pub(super) struct After {
-    /// Names and conditions of CHECK constraints.
-    pub(super) checks: Vec<(String, RowExpr)>,
-    pub(super) returning: Option<Vec<RowExpr>>,
-}
-
-#[derive(Debug)]
-pub(super) struct Insert {
-    /// By row, a value for every column of the table.
-    pub(super) rows: Vec<Vec<Assignment>>,
-    pub(super) on_conflict: Option<OnConflict>,
-    pub(super) after: After,
-}
-
-#[derive(Debug)]
-pub(super) struct OnConflict {
-    /// The index whose keys may collide; none for any.
-    pub(super) index: Option<Arc<TableIndex>>,
-    /// None: DO NOTHING.
-    pub(super) update: Option<ConflictUpdate>,
-}
-
-/// DO UPDATE: over the columns of the row that is there, and those of the row that was to be inserted.
-#[derive(Debug)]
-pub(super) struct ConflictUpdate {
-    pub(super) filters: Vec<RowExpr>,
-    pub(super) set: Vec<Assignment>,
-    pub(super) columns: Vec<usize>,
-    pub(super) update: ColumnUpdate,
-}
-
-/// The parameters' types, as far as they are known, by number from 1.
-#[derive(Default)]
-struct Parameters(BTreeMap<usize, Option<ColumnType>>);
-
-fn number_of(id: &str) -> Option<usize> {
-    id.strip_prefix('$')?.parse().ok().filter(|n| (1..=1_000).contains(n))
-}
-
-/// The parameter that an expression is.
-fn bare_parameter(expr: &AstExpr) -> Option<usize> {
-    match expr {
-        AstExpr::Nested(inner) => bare_parameter(inner),
-        AstExpr::Value(value) => match &value.value {
-            AstValue::Placeholder(id) => number_of(id),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-impl Parameters {
-    fn note(&mut self, number: usize, column_type: Option<ColumnType>) -> Option<()> {
-        let known = self.0.entry(number).or_default();
-        match (*known, column_type) {
-            (Some(known), Some(new)) if known != new => None,
-            (_, new) => {
-                *known = new.or(*known);
-                Some(())
-            }
-        }
-    }
-    fn note_expr(&mut self, expr: &Expr) -> Option<()> {
-        let mut consistent = true;
-        expr.apply(|part| {
-            let noted = match part {
-                Expr::Placeholder(placeholder) => {
-                    let known = placeholder.field.as_ref().map(|field| column_type_of(field.data_type()));
-                    match (number_of(&placeholder.id), known) {
-                        (Some(number), Some(Some(column_type))) => self.note(number, Some(column_type)),
-                        (Some(number), None) => self.note(number, None),
-                        _ => None,
-                    }
-                }
-                Expr::Cast(cast) => match cast.expr.as_ref() {
-                    Expr::Placeholder(placeholder) if placeholder.field.is_none() => {
-                        number_of(&placeholder.id).and_then(|n| self.note(n, column_type_of(cast.field.data_type())))
-                    }
-                    _ => Some(()),
-                },
-                _ => Some(()),
-            };
-            consistent &= noted.is_some();
-            Ok(TreeNodeRecursion::Continue)
-        })
-        .ok()?;
-        consistent.then_some(())
-    }
-    fn note_plan(&mut self, plan: &LogicalPlan) -> Option<()> {
-        let mut consistent = true;
-        plan.apply(|node| {
-            node.apply_expressions(|expr| {
-                consistent &= self.note_expr(expr).is_some();
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-        .ok()?;
-        consistent.then_some(())
-    }
-    /// All types, if all are known.
-    fn types(&self) -> Option<Vec<ColumnType>> {
-        let contiguous = self.0.keys().copied().eq(1..=self.0.len());
-        contiguous.then(|| self.0.values().copied().collect::<Option<_>>()).flatten()
-    }
-}
-
-/// The expression, whose parameters have these types.
-fn with_types(expr: Expr, types: &[ColumnType]) -> Option<Expr> {
-    let typed = expr.transform_up(|part| match part {
-        Expr::Placeholder(mut placeholder) => {
-            let column_type = number_of(&placeholder.id).and_then(|number| types.get(number - 1));
-            placeholder.field = column_type.map(|t| Arc::new(Field::new("", t.arrow(), true)));
-            Ok(Transformed::yes(Expr::Placeholder(placeholder)))
-        }
-        other => Ok(Transformed::no(other)),
-    });
-    Some(typed.ok()?.data)
-}
 
 /// Everything that compiling one statement needs.
 struct Compilation<'s> {
     session: &'s Session,
     state: SessionState,
     parameters: Parameters,
+    /// Whether an expression calls a volatile function.
+    is_volatile: Cell<bool>,
 }
 
 impl Session {
     /// Compiles a statement, whose view of the database is set; none if it is not for the point path. `declared`: the types in PREPARE.
     pub(super) fn compile_point(&self, statement: &Statement, declared: &[AstType]) -> Option<Plan> {
-        let mut compilation = Compilation { session: self, state: self.ctx.state(), parameters: Parameters::default() };
+        let mut compilation = Compilation {
+            session: self,
+            state: self.ctx.state(),
+            parameters: Parameters::default(),
+            is_volatile: Cell::new(false),
+        };
         for (i, data_type) in declared.iter().enumerate() {
             let declared = crate::types::sql_type(data_type).ok()?;
             compilation.parameters.note(i + 1, Some(declared.column_type))?;
@@ -280,6 +114,9 @@ impl Compilation<'_> {
         if is_of_statement(&expr) {
             return None;
         }
+        if expr.is_volatile() {
+            self.is_volatile.set(true);
+        }
         let context = SimplifyContext::builder()
             .with_schema(Arc::new(compiler.schema.clone()))
             .with_config_options(self.state.config_options().clone())
@@ -325,7 +162,9 @@ impl Compilation<'_> {
             Some((schema, types)) => (Some(schema), types),
             None => (None, Vec::new()),
         };
-        Some(Plan { action, parameters: types, schema, types: output_types, table })
+        let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();
+        let needs_view = is_referenced || self.is_volatile.get();
+        Some(Plan { action, parameters: types, schema, types: output_types, table, needs_view })
     }
 
     fn select(&mut self, query: &AstQuery) -> Option<Plan> {

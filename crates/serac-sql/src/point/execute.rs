@@ -1,7 +1,7 @@
 //! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row is written, as on the other path.
 
-use super::compile::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_number};
+use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
 use serac_engine::values::OwnedValue;

@@ -18,9 +18,12 @@
 
 mod access;
 mod compile;
+mod compiler;
 mod execute;
 mod expression;
 mod literal;
+mod parameters;
+mod plan;
 mod rows;
 mod shape;
 mod texts;
@@ -29,11 +32,11 @@ pub use rows::Rows;
 
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, parse};
-use compile::{Action, Plan};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
 use literal::{constant, is_of, of_scalar};
+use plan::{Action, Plan};
 use serac_engine::Catalog;
 use serac_engine::values::OwnedValue;
 use serac_storage::{ColumnType, CommitTicket, Value};
@@ -331,8 +334,9 @@ impl Session {
                 return Err(SqlError::new("08P01", message));
             }
         }
-        // Functions may look at the session's view of the database.
-        self.refresh_view();
+        if plan.needs_view {
+            self.refresh_view();
+        }
         let running = self.running.as_mut().expect("a statement is open");
         let writes = !matches!(plan.action, Action::Select { lock: false, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };

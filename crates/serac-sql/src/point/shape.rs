@@ -3,7 +3,7 @@
 //! DataFusion's plan (analysed, not optimised) is a chain of nodes over a scan. Going up the chain, every expression is rewritten to one over the
 //! columns of the scan (`c0`, `c1`, …) and the parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
 
-use super::expression::replace_columns;
+use super::compiler::replace_columns;
 use crate::scan::SeracTable;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::default_table_source::source_as_provider;

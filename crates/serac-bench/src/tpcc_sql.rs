@@ -1,0 +1,645 @@
+//! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB, one terminal per database.
+//!
+//! The transactions are those of clauses 2.4 to 2.8, a statement for each access; only Stock-Level is a join where the engine has a good one (SQLite, DuckDB), and
+//! two statements otherwise, with the distinct items counted here.
+
+use crate::peer::Peer;
+use crate::report::Report;
+use crate::setup::{Folder, text};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Decimal128Type, Int32Type, TimestampMicrosecondType};
+use clap::Args;
+use rusqlite::types::{ToSqlOutput, Value as SqliteValue};
+use serac_engine::Database;
+use serac_sql::{Prepared, Rows, Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_storage::{Durability, StorageOptions, Value};
+use serac_workload::tpcc::{
+    CONDITIONS, Customer, DISTRICTS, INDEXES, ITEMS, Input, NewOrder, Payment, Population, TABLES, Terminal,
+};
+use serde_json::{Value as Json, json};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub struct TpccSqlArguments {
+    /// Warehouses.
+    #[arg(long, default_value_t = 1)]
+    warehouses: i32,
+    /// Seconds per database.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Without the peers.
+    #[arg(long)]
+    alone: bool,
+}
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+enum Parameter<'a> {
+    Int(i32),
+    /// DECIMAL(…, 2), in cents.
+    Money(i64),
+    /// DECIMAL(…, 0).
+    Whole(i64),
+    Text(&'a str),
+    /// Microseconds since 1970.
+    Time(i64),
+}
+use Parameter::{Int, Money, Text, Time, Whole};
+
+/// A value of a result.
+#[derive(Clone, Debug)]
+enum Cell {
+    Null,
+    Number(i64),
+    Real(f64),
+    Text(String),
+}
+
+impl Cell {
+    fn int(&self) -> i32 {
+        match self {
+            Self::Number(number) => *number as i32,
+            other => panic!("{other:?} is no integer"),
+        }
+    }
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            other => panic!("{other:?} is no text"),
+        }
+    }
+}
+
+/// An engine with one connection.
+trait Engine {
+    fn prepare(&mut self, sql: &str) -> Result<(), String>;
+    /// Runs the statement that was prepared as the `statement`-th.
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String>;
+    fn control(&mut self, sql: &str) -> Result<(), String>;
+    /// The number of cents in a value.
+    fn cents(&self, cell: &Cell) -> i64;
+    /// Whether Stock-Level is a join.
+    fn joins(&self) -> bool;
+}
+
+/// The prepared statements, in the order of [`STATEMENTS`].
+#[derive(Clone, Copy)]
+enum Sql {
+    WarehouseTax,
+    NextOrder,
+    CustomerDiscount,
+    InsertOrder,
+    InsertNewOrder,
+    Item,
+    UpdateStock,
+    InsertLine,
+    PayWarehouse,
+    PayDistrict,
+    CustomersByName,
+    PayCustomer,
+    SetCustomerData,
+    InsertHistory,
+    CustomerBalance,
+    LastOrder,
+    Lines,
+    OldestNewOrder,
+    DeleteNewOrder,
+    SetCarrier,
+    DeliverLines,
+    SumLines,
+    DeliverCustomer,
+    NextOrderNumber,
+    LineItems,
+    StockQuantity,
+    StockLevel,
+    /// Of district 1; those of the others follow.
+    Stock,
+}
+
+const STATEMENTS: [&str; 27] = [
+    "SELECT w_tax FROM warehouse WHERE w_id = $1",
+    "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2 RETURNING d_next_o_id, d_tax",
+    "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
+    "INSERT INTO orders VALUES ($1, $2, $3, $4, $5, NULL, $6, $7)",
+    "INSERT INTO new_order VALUES ($1, $2, $3)",
+    "SELECT i_price, i_name, i_data FROM item WHERE i_id = $1",
+    "UPDATE stock SET s_quantity = $1, s_ytd = s_ytd + $2, s_order_cnt = s_order_cnt + 1, s_remote_cnt = s_remote_cnt + $3 \
+     WHERE s_w_id = $4 AND s_i_id = $5",
+    "INSERT INTO order_line VALUES ($1, $2, $3, $4, $5, $6, NULL, $7, $8, $9)",
+    "UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2 RETURNING w_name, w_street_1, w_street_2, w_city, w_state, w_zip",
+    "UPDATE district SET d_ytd = d_ytd + $1 WHERE d_w_id = $2 AND d_id = $3 RETURNING d_name, d_street_1, d_street_2, d_city, d_state, d_zip",
+    "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 ORDER BY c_first",
+    "UPDATE customer SET c_balance = c_balance - $1, c_ytd_payment = c_ytd_payment + $1, c_payment_cnt = c_payment_cnt + 1 \
+     WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4 \
+     RETURNING c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim, \
+     c_discount, c_balance, c_data",
+    "UPDATE customer SET c_data = $1 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
+    "INSERT INTO history VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    "SELECT c_balance, c_first, c_middle, c_last FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
+    "SELECT o_id, o_carrier_id, o_entry_d FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_c_id = $3 ORDER BY o_id DESC LIMIT 1",
+    "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
+    "SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 ORDER BY no_o_id LIMIT 1",
+    "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3",
+    "UPDATE orders SET o_carrier_id = $1 WHERE o_w_id = $2 AND o_d_id = $3 AND o_id = $4 RETURNING o_c_id",
+    "UPDATE order_line SET ol_delivery_d = $1 WHERE ol_w_id = $2 AND ol_d_id = $3 AND ol_o_id = $4",
+    "SELECT SUM(ol_amount) FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
+    "UPDATE customer SET c_balance = c_balance + $1, c_delivery_cnt = c_delivery_cnt + 1 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
+    "SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2",
+    "SELECT ol_i_id FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4",
+    "SELECT s_quantity FROM stock WHERE s_w_id = $1 AND s_i_id = $2",
+    "SELECT COUNT(DISTINCT s_i_id) FROM order_line JOIN stock ON s_i_id = ol_i_id \
+     WHERE s_w_id = $1 AND ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4 AND s_quantity < $5",
+];
+
+fn prepare_all(engine: &mut dyn Engine) -> Result<(), String> {
+    STATEMENTS.iter().try_for_each(|sql| engine.prepare(sql))?;
+    (1..=DISTRICTS).try_for_each(|district| {
+        engine.prepare(&format!(
+            "SELECT s_quantity, s_dist_{district:02}, s_data FROM stock WHERE s_w_id = $1 AND s_i_id = $2"
+        ))
+    })
+}
+
+/// One terminal's transactions on an engine.
+struct Client<'e> {
+    engine: &'e mut dyn Engine,
+    warehouse: i32,
+    now: i64,
+}
+
+impl Client<'_> {
+    fn run(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+        self.engine.run(sql as usize, parameters)
+    }
+    fn row(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<Vec<Cell>, String> {
+        self.run(sql, parameters)?.pop().ok_or_else(|| format!("no row: {}", STATEMENTS[sql as usize]))
+    }
+
+    /// Runs a transaction; false if it was rolled back, as one in a hundred New-Orders is to be.
+    fn transaction(&mut self, input: &Input) -> Result<bool, String> {
+        self.now += 1;
+        self.engine.control("BEGIN")?;
+        let commit = match input {
+            Input::NewOrder(order) => self.new_order(order)?,
+            Input::Payment(payment) => self.payment(payment).map(|()| true)?,
+            Input::OrderStatus { district, customer } => self.order_status(*district, *customer).map(|()| true)?,
+            Input::Delivery { carrier } => self.delivery(*carrier).map(|()| true)?,
+            Input::StockLevel { district, threshold } => self.stock_level(*district, *threshold).map(|_| true)?,
+        };
+        self.engine.control(if commit { "COMMIT" } else { "ROLLBACK" })?;
+        Ok(commit)
+    }
+
+    fn new_order(&mut self, order: &NewOrder) -> Result<bool, String> {
+        let (w, d) = (Int(self.warehouse), Int(order.district));
+        self.row(Sql::WarehouseTax, &[w])?;
+        let id = Int(self.row(Sql::NextOrder, &[w, d])?[0].int() - 1);
+        self.row(Sql::CustomerDiscount, &[w, d, Int(order.customer)])?;
+        let local = order.lines.iter().all(|line| line.supply_warehouse == self.warehouse);
+        let count = order.lines.len() as i32;
+        let header = [id, d, w, Int(order.customer), Time(self.now), Int(count), Int(local.into())];
+        self.run(Sql::InsertOrder, &header)?;
+        self.run(Sql::InsertNewOrder, &[id, d, w])?;
+        for (number, line) in order.lines.iter().enumerate() {
+            let Some(item) = self.run(Sql::Item, &[Int(line.item)])?.pop() else { return Ok(false) };
+            let supply = Int(line.supply_warehouse);
+            let stock =
+                self.engine.run(Sql::Stock as usize + order.district as usize - 1, &[supply, Int(line.item)])?;
+            let stock = &stock[0];
+            let left = stock[0].int() - line.quantity;
+            let left = if left >= 10 { left } else { left + 91 };
+            let remote = i32::from(line.supply_warehouse != self.warehouse);
+            let update = [Int(left), Whole(line.quantity.into()), Int(remote), supply, Int(line.item)];
+            self.run(Sql::UpdateStock, &update)?;
+            let amount = Money(self.engine.cents(&item[0]) * i64::from(line.quantity));
+            let number = Int(number as i32 + 1);
+            let (item, quantity) = (Int(line.item), Int(line.quantity));
+            self.run(Sql::InsertLine, &[id, d, w, number, item, supply, quantity, amount, Text(stock[1].text())])?;
+        }
+        Ok(true)
+    }
+
+    fn customer_number(&mut self, warehouse: i32, district: i32, customer: Customer) -> Result<i32, String> {
+        match customer {
+            Customer::Number(number) => Ok(number),
+            Customer::LastName(name) => {
+                let found = self.run(Sql::CustomersByName, &[Int(warehouse), Int(district), Text(name)])?;
+                Ok(found[found.len().div_ceil(2) - 1][0].int())
+            }
+        }
+    }
+
+    fn payment(&mut self, payment: &Payment) -> Result<(), String> {
+        let (w, d, amount) = (Int(self.warehouse), Int(payment.district), Money(payment.amount));
+        let warehouse = self.row(Sql::PayWarehouse, &[amount, w])?;
+        let district = self.row(Sql::PayDistrict, &[amount, w, d])?;
+        let (cw, cd) = (payment.customer_warehouse, payment.customer_district);
+        let number = self.customer_number(cw, cd, payment.customer)?;
+        let customer = self.row(Sql::PayCustomer, &[amount, Int(cw), Int(cd), Int(number)])?;
+        if customer[10].text() == "BC" {
+            let old = customer[14].text();
+            let mut data = format!(
+                "{number} {cd} {cw} {} {} {}.{:02} {old}",
+                payment.district,
+                self.warehouse,
+                payment.amount / 100,
+                payment.amount % 100
+            );
+            data.truncate(500);
+            self.run(Sql::SetCustomerData, &[Text(&data), Int(cw), Int(cd), Int(number)])?;
+        }
+        let data = format!("{}    {}", warehouse[0].text(), district[0].text());
+        let history = [Int(number), Int(cd), Int(cw), d, w, Time(self.now), amount, Text(&data)];
+        self.run(Sql::InsertHistory, &history).map(|_| ())
+    }
+
+    fn order_status(&mut self, district: i32, customer: Customer) -> Result<(), String> {
+        let (w, d) = (Int(self.warehouse), Int(district));
+        let number = Int(self.customer_number(self.warehouse, district, customer)?);
+        self.row(Sql::CustomerBalance, &[w, d, number])?;
+        let order = self.row(Sql::LastOrder, &[w, d, number])?[0].int();
+        self.run(Sql::Lines, &[w, d, Int(order)]).map(|_| ())
+    }
+
+    fn delivery(&mut self, carrier: i32) -> Result<(), String> {
+        let w = Int(self.warehouse);
+        for district in 1..=DISTRICTS {
+            let d = Int(district);
+            let Some(oldest) = self.run(Sql::OldestNewOrder, &[w, d])?.pop() else { continue };
+            let order = Int(oldest[0].int());
+            self.run(Sql::DeleteNewOrder, &[w, d, order])?;
+            let customer = Int(self.row(Sql::SetCarrier, &[Int(carrier), w, d, order])?[0].int());
+            self.run(Sql::DeliverLines, &[Time(self.now), w, d, order])?;
+            let sum = self.row(Sql::SumLines, &[w, d, order])?;
+            let sum = Money(self.engine.cents(&sum[0]));
+            self.run(Sql::DeliverCustomer, &[sum, w, d, customer])?;
+        }
+        Ok(())
+    }
+
+    fn stock_level(&mut self, district: i32, threshold: i32) -> Result<usize, String> {
+        let (w, d) = (Int(self.warehouse), Int(district));
+        let next = self.row(Sql::NextOrderNumber, &[w, d])?[0].int();
+        let (first, next) = (Int(next - 20), Int(next));
+        if self.engine.joins() {
+            return Ok(self.row(Sql::StockLevel, &[w, d, first, next, Int(threshold)])?[0].int() as usize);
+        }
+        let items: HashSet<i32> =
+            self.run(Sql::LineItems, &[w, d, first, next])?.iter().map(|line| line[0].int()).collect();
+        let mut low = 0;
+        for item in items {
+            low += usize::from(self.row(Sql::StockQuantity, &[w, Int(item)])?[0].int() < threshold);
+        }
+        Ok(low)
+    }
+}
+
+// ---- SeracDB
+
+struct Serac {
+    session: Session,
+    runtime: tokio::runtime::Runtime,
+    statements: Vec<Prepared>,
+    rows: Rows,
+}
+
+impl Engine for Serac {
+    fn prepare(&mut self, sql: &str) -> Result<(), String> {
+        let prepared = self.session.prepare(sql).map_err(text)?;
+        if !prepared.is_point() && !sql.contains("JOIN") {
+            return Err(format!("not for the point path: {sql}"));
+        }
+        self.statements.push(prepared);
+        Ok(())
+    }
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+        let mut values = [Value::Null; 9];
+        for (value, parameter) in values.iter_mut().zip(parameters) {
+            *value = match *parameter {
+                Int(number) => Value::Int32(number),
+                Money(number) | Whole(number) | Time(number) => Value::Int64(number),
+                Text(text) => Value::Bytes(text.as_bytes()),
+            };
+        }
+        let ran = self
+            .session
+            .run_prepared(&mut self.statements[statement], &values[..parameters.len()], &mut self.rows)
+            .map_err(text)?;
+        if ran.is_none() {
+            return Err(format!("statement {statement} has left the point path"));
+        }
+        let cell = |value: Value<'_>| match value {
+            Value::Null => Cell::Null,
+            Value::Int32(number) => Cell::Number(number.into()),
+            Value::Int64(number) => Cell::Number(number),
+            Value::Int128(number) => Cell::Number(number as i64),
+            Value::Bytes(bytes) => Cell::Text(String::from_utf8_lossy(bytes).into_owned()),
+            other => unreachable!("{other:?}"),
+        };
+        Ok((0..self.rows.len()).map(|row| self.rows.row(row).map(cell).collect()).collect())
+    }
+    fn control(&mut self, sql: &str) -> Result<(), String> {
+        self.runtime.block_on(self.session.execute(sql)).map(|_| ()).map_err(text)
+    }
+    fn cents(&self, cell: &Cell) -> i64 {
+        match cell {
+            Cell::Number(cents) => *cents,
+            other => panic!("{other:?} is no money"),
+        }
+    }
+    fn joins(&self) -> bool {
+        false
+    }
+}
+
+fn serac(options: StorageOptions, batches: &[(&str, RecordBatch)]) -> Result<(SqlDatabase, Serac), String> {
+    let database = Database::open_with(options).map_err(text)?;
+    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(text)?;
+    let mut session = Session::new(&db);
+    for table in TABLES {
+        runtime.block_on(session.execute(&table.create_sql())).map_err(text)?;
+    }
+    let mut txn = database.begin();
+    for (table, batch) in batches {
+        let table = txn.catalog().table("public", table).map_err(text)?.clone();
+        txn.insert_batch(&table, batch).map_err(text)?;
+    }
+    txn.commit().map_err(text)?;
+    for sql in INDEXES {
+        runtime.block_on(session.execute(sql)).map_err(text)?;
+    }
+    Ok((db, Serac { session, runtime, statements: Vec::new(), rows: Rows::default() }))
+}
+
+/// Checks the consistency conditions.
+fn check(engine: &mut Serac) -> Result<(), String> {
+    for (i, condition) in CONDITIONS.iter().enumerate() {
+        let result = engine.runtime.block_on(engine.session.execute(condition)).map_err(text)?;
+        let Some(StatementResult::Rows { batches, .. }) = result.last() else { return Err("no rows".into()) };
+        let violations = batches[0].column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0);
+        if violations != 0 {
+            return Err(format!("condition {} is violated {violations} times", i + 1));
+        }
+    }
+    Ok(())
+}
+
+// ---- SQLite
+
+struct Sqlite {
+    connection: rusqlite::Connection,
+    statements: Vec<String>,
+}
+
+impl Engine for Sqlite {
+    fn prepare(&mut self, sql: &str) -> Result<(), String> {
+        self.statements.push(sql.replace('$', "?"));
+        self.connection.set_prepared_statement_cache_capacity(100);
+        Ok(())
+    }
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+        let mut prepared = self.connection.prepare_cached(&self.statements[statement]).map_err(text)?;
+        for (i, parameter) in parameters.iter().enumerate() {
+            let value = match *parameter {
+                Int(number) => ToSqlOutput::Owned(SqliteValue::Integer(number.into())),
+                Whole(number) | Time(number) => ToSqlOutput::Owned(SqliteValue::Integer(number)),
+                Money(cents) => ToSqlOutput::Owned(SqliteValue::Real(cents as f64 / 100.0)),
+                Text(text) => ToSqlOutput::Borrowed(rusqlite::types::ValueRef::Text(text.as_bytes())),
+            };
+            prepared.raw_bind_parameter(i + 1, value).map_err(text)?;
+        }
+        let columns = prepared.column_count();
+        let mut rows = prepared.raw_query();
+        let mut result = Vec::new();
+        while let Some(row) = rows.next().map_err(text)? {
+            let cell = |i| {
+                Ok(match row.get_ref(i).map_err(text)? {
+                    rusqlite::types::ValueRef::Null => Cell::Null,
+                    rusqlite::types::ValueRef::Integer(number) => Cell::Number(number),
+                    rusqlite::types::ValueRef::Real(number) => Cell::Real(number),
+                    rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => {
+                        Cell::Text(String::from_utf8_lossy(bytes).into_owned())
+                    }
+                })
+            };
+            result.push((0..columns).map(cell).collect::<Result<_, String>>()?);
+        }
+        Ok(result)
+    }
+    fn control(&mut self, sql: &str) -> Result<(), String> {
+        self.connection.prepare_cached(sql).map_err(text)?.execute([]).map(|_| ()).map_err(text)
+    }
+    fn cents(&self, cell: &Cell) -> i64 {
+        match cell {
+            Cell::Number(number) => number * 100,
+            Cell::Real(number) => (number * 100.0).round() as i64,
+            other => panic!("{other:?} is no money"),
+        }
+    }
+    fn joins(&self) -> bool {
+        true
+    }
+}
+
+fn sqlite(path: Option<&std::path::Path>, batches: &[(&str, RecordBatch)]) -> Result<Sqlite, String> {
+    let mut connection = match path {
+        None => rusqlite::Connection::open_in_memory().map_err(text)?,
+        Some(path) => {
+            let connection = rusqlite::Connection::open(path).map_err(text)?;
+            connection.pragma_update(None, "journal_mode", "WAL").map_err(text)?;
+            connection.pragma_update(None, "synchronous", "NORMAL").map_err(text)?;
+            connection
+        }
+    };
+    for table in TABLES {
+        connection.execute_batch(&table.create_sql()).map_err(text)?;
+    }
+    let transaction = connection.transaction().map_err(text)?;
+    for (table, batch) in batches {
+        let marks: Vec<String> = (1..=batch.num_columns()).map(|i| format!("?{i}")).collect();
+        let mut insert =
+            transaction.prepare(&format!("INSERT INTO {table} VALUES ({})", marks.join(", "))).map_err(text)?;
+        for row in 0..batch.num_rows() {
+            let values = batch.columns().iter().map(|column| sqlite_value(column.as_ref(), row));
+            insert.execute(rusqlite::params_from_iter(values)).map_err(text)?;
+        }
+    }
+    transaction.commit().map_err(text)?;
+    INDEXES.iter().try_for_each(|sql| connection.execute_batch(sql)).map_err(text)?;
+    Ok(Sqlite { connection, statements: Vec::new() })
+}
+
+fn sqlite_value(column: &dyn Array, row: usize) -> SqliteValue {
+    if column.is_null(row) {
+        return SqliteValue::Null;
+    }
+    match column.data_type() {
+        DataType::Int32 => SqliteValue::Integer(column.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Timestamp(..) => SqliteValue::Integer(column.as_primitive::<TimestampMicrosecondType>().value(row)),
+        DataType::Decimal128(_, scale) => {
+            let number = column.as_primitive::<Decimal128Type>().value(row) as f64;
+            SqliteValue::Real(number / 10f64.powi((*scale).into()))
+        }
+        DataType::Utf8View => SqliteValue::Text(column.as_string_view().value(row).into()),
+        DataType::Utf8 => SqliteValue::Text(column.as_string::<i32>().value(row).into()),
+        other => unreachable!("no column of TPC-C is {other}"),
+    }
+}
+
+// ---- DuckDB
+
+/// Through its Python module, in a process of its own: each statement is a line there and one back, which `exchange` (microseconds) says the cost of.
+struct Duck {
+    peer: Peer,
+}
+
+impl Engine for Duck {
+    fn prepare(&mut self, sql: &str) -> Result<(), String> {
+        self.peer.ask(&format!("prepare {sql}")).map(|_| ())
+    }
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+        let parameters: Vec<Json> = parameters
+            .iter()
+            .map(|parameter| match *parameter {
+                Int(number) => json!(number),
+                Whole(number) => json!(number),
+                Money(cents) => json!(cents as f64 / 100.0),
+                Text(text) => json!(text),
+                Time(micros) => json!({ "micros": micros }),
+            })
+            .collect();
+        let answer = self.peer.ask(&format!("run {statement} {}", Json::from(parameters)))?;
+        let cell = |value: &Json| match value {
+            Json::Null => Cell::Null,
+            Json::Number(number) => match number.as_i64() {
+                Some(number) => Cell::Number(number),
+                None => Cell::Real(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Cell::Text(text.clone()),
+            other => Cell::Text(other.to_string()),
+        };
+        let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(rows.iter().map(|row| row.as_array().into_iter().flatten().map(cell).collect()).collect())
+    }
+    fn control(&mut self, sql: &str) -> Result<(), String> {
+        self.peer.ask(&format!("control {sql}")).map(|_| ())
+    }
+    fn cents(&self, cell: &Cell) -> i64 {
+        match cell {
+            Cell::Number(number) => number * 100,
+            Cell::Real(number) => (number * 100.0).round() as i64,
+            other => panic!("{other:?} is no money"),
+        }
+    }
+    fn joins(&self) -> bool {
+        true
+    }
+}
+
+fn duckdb(folder: &Folder, batches: &[(&str, RecordBatch)]) -> Result<(Duck, String), String> {
+    let (mut peer, version) = Peer::start("duckdb_peer.py", ["1", "."])?;
+    for table in TABLES {
+        peer.ask(&format!("control {}", table.create_sql()))?;
+    }
+    for (i, (table, batch)) in batches.iter().enumerate() {
+        let path = folder.0.join(format!("{i}.arrow"));
+        let file = std::fs::File::create(&path).map_err(text)?;
+        let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &batch.schema()).map_err(text)?;
+        writer.write(batch).and_then(|()| writer.finish()).map_err(text)?;
+        peer.ask(&format!("load {}", path.display()))?;
+        peer.ask(&format!("control INSERT INTO {table} SELECT * FROM loaded"))?;
+    }
+    for sql in INDEXES {
+        peer.ask(&format!("control {sql}"))?;
+    }
+    Ok((Duck { peer }, version))
+}
+
+// ---- the measurement
+
+struct Measured {
+    transactions: f64,
+    new_orders: f64,
+    latency_p50: f64,
+    latency_p99: f64,
+}
+
+fn measure(engine: &mut dyn Engine, warehouses: i32, seconds: f64) -> Result<Measured, String> {
+    prepare_all(engine)?;
+    let mut terminals: Vec<Terminal> = (1..=warehouses).map(|w| Terminal::new(w, warehouses, w as u64)).collect();
+    let (mut committed, mut new_orders, mut latencies) = (0, 0, Vec::new());
+    let time = Duration::from_secs_f64(seconds);
+    let mut now = 1_700_000_000_000_000;
+    let started = Instant::now();
+    while started.elapsed() < time {
+        let at = latencies.len() % terminals.len();
+        let input = terminals[at].next_input();
+        let mut client = Client { engine, warehouse: terminals[at].warehouse, now };
+        let before = Instant::now();
+        let done = client.transaction(&input)?;
+        latencies.push(before.elapsed().as_secs_f64() * 1e6);
+        now += 1;
+        committed += usize::from(done);
+        new_orders += usize::from(done && matches!(input, Input::NewOrder(_)));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    latencies.sort_by(f64::total_cmp);
+    let percentile = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
+    Ok(Measured {
+        transactions: committed as f64 / seconds,
+        new_orders: new_orders as f64 / seconds,
+        latency_p50: percentile(0.5),
+        latency_p99: percentile(0.99),
+    })
+}
+
+pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), String> {
+    let (warehouses, seconds) = (arguments.warehouses, arguments.seconds);
+    let mut population = Population::new(1, 1_700_000_000_000_000);
+    let mut batches = vec![("item", population.items())];
+    (1..=warehouses).for_each(|warehouse| batches.extend(population.warehouse(warehouse)));
+    let folder = Folder::new("tpcc-sql");
+    std::fs::create_dir_all(&folder.0).map_err(text)?;
+    let mut rows: Vec<(String, Measured)> = Vec::new();
+    let modes = [("SeracDB, in memory", None), ("SeracDB, relaxed log", Some(folder.0.join("serac")))];
+    for (name, path) in modes {
+        eprintln!("{name} …");
+        let durability = if path.is_some() { Durability::Relaxed } else { Durability::Off };
+        let (db, mut engine) = serac(StorageOptions { path, durability, ..Default::default() }, &batches)?;
+        rows.push((name.into(), measure(&mut engine, warehouses, seconds)?));
+        check(&mut engine)?;
+        drop(engine);
+        db.database().close().map_err(text)?;
+    }
+    if !arguments.alone {
+        let path = folder.0.join("sqlite");
+        for (name, path) in [("in memory", None), ("WAL, synchronous=NORMAL", Some(path.as_path()))] {
+            eprintln!("SQLite, {name} …");
+            let mut engine = sqlite(path, &batches)?;
+            let name = format!("SQLite {}, {name}", rusqlite::version());
+            rows.push((name, measure(&mut engine, warehouses, seconds)?));
+        }
+        eprintln!("DuckDB …");
+        let (mut engine, version) = duckdb(&folder, &batches)?;
+        let exchange = {
+            let started = Instant::now();
+            (0..1_000).try_for_each(|_| engine.control(""))?;
+            started.elapsed().as_secs_f64() * 1e3
+        };
+        rows.push((format!("DuckDB {version}, in memory, Python"), measure(&mut engine, warehouses, seconds)?));
+        report.note(format!("of DuckDB's time, {exchange:.0} µs per statement are for the exchange with its process"));
+    }
+    for (name, measured) in rows {
+        report.row(&[
+            ("database", json!(name)),
+            ("transactions/s", json!(measured.transactions)),
+            ("New-Orders/s", json!(measured.new_orders)),
+            ("p50 µs", json!(measured.latency_p50)),
+            ("p99 µs", json!(measured.latency_p99)),
+        ]);
+    }
+    report.note(format!("{warehouses} warehouses of {ITEMS} items, one terminal at a time on one thread; conditions 1 to 12 hold on SeracDB at the end"));
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! From DataFusion's expressions, typed and coerced, to [`RowExpr`]s.
+
+use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, owned, scale_of};
+use crate::error::Result;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, Volatility};
+use datafusion::prelude::Column;
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// Makes [`RowExpr`]s of DataFusion's expressions.
+pub(super) struct Compiler<'s> {
+    pub(super) state: &'s SessionState,
+    /// The columns of the row, and behind them the parameters.
+    pub(super) schema: DFSchema,
+    /// How many columns the row has.
+    pub(super) columns: usize,
+    /// The columns that are used, in the order of the row that is evaluated; none if that row has all of them.
+    pub(super) used: Option<Vec<usize>>,
+}
+
+impl<'s> Compiler<'s> {
+    /// For rows of `columns` and `parameters`. `all`: the row that is evaluated has all columns, otherwise those that are [`used`](Self::used).
+    pub(super) fn new(
+        state: &'s SessionState,
+        columns: impl Iterator<Item = DataType>,
+        parameters: &[ColumnType],
+        all: bool,
+    ) -> Result<Self> {
+        let mut fields: Vec<Field> =
+            columns.enumerate().map(|(i, data_type)| Field::new(format!("c{i}"), data_type, true)).collect();
+        let columns = fields.len();
+        let parameters = parameters.iter().enumerate();
+        fields.extend(parameters.map(|(i, t)| Field::new(format!("${}", i + 1), t.arrow(), true)));
+        let schema = DFSchema::try_from(Schema::new(fields))?;
+        Ok(Self { state, schema, columns, used: (!all).then(Vec::new) })
+    }
+
+    /// The position of a column in the row that is evaluated.
+    pub(super) fn position(&mut self, column: usize) -> usize {
+        let Some(used) = &mut self.used else { return column };
+        used.iter().position(|&c| c == column).unwrap_or_else(|| {
+            used.push(column);
+            used.len() - 1
+        })
+    }
+
+    fn column(&mut self, column: &Column) -> Option<Typed> {
+        let at = self.schema.index_of_column(column).ok()?;
+        let column_type = column_type_of(self.schema.field(at).data_type())?;
+        let expr = match at.checked_sub(self.columns) {
+            Some(parameter) => RowExpr::Parameter(parameter),
+            None => RowExpr::Column(self.position(at)),
+        };
+        Some(Typed { expr, column_type })
+    }
+
+    /// Compiles an expression over the schema, whose types are coerced already; none for what the point path does not do.
+    pub(super) fn compile(&mut self, expr: &Expr) -> Option<Typed> {
+        if let Some(native) = self.native(expr) {
+            return Some(native);
+        }
+        self.arrow(expr)
+    }
+    /// As [`compile`](Self::compile), for a condition.
+    pub(super) fn condition(&mut self, expr: &Expr) -> Option<RowExpr> {
+        self.compile(expr).filter(|typed| typed.column_type == ColumnType::Boolean).map(|typed| typed.expr)
+    }
+
+    fn pair(&mut self, left: &Expr, right: &Expr) -> Option<(Typed, Typed)> {
+        Some((self.compile(left)?, self.compile(right)?))
+    }
+
+    fn native(&mut self, expr: &Expr) -> Option<Typed> {
+        let boolean = |expr| Some(Typed { expr, column_type: ColumnType::Boolean });
+        match expr {
+            Expr::Alias(alias) => self.compile(&alias.expr),
+            Expr::Column(column) => self.column(column),
+            Expr::Literal(value, _) => {
+                let column_type = column_type_of(&value.data_type())?;
+                let value = owned(&value.to_array().ok()?, column_type).ok()?;
+                Some(Typed { expr: RowExpr::Literal(value), column_type })
+            }
+            Expr::Not(operand) => {
+                let operand = self.condition(operand)?;
+                boolean(RowExpr::Not(Box::new(operand)))
+            }
+            Expr::IsNull(operand) => boolean(RowExpr::IsNull(Box::new(self.compile(operand)?.expr))),
+            Expr::IsNotNull(operand) => {
+                let is_null = RowExpr::IsNull(Box::new(self.compile(operand)?.expr));
+                boolean(RowExpr::Not(Box::new(is_null)))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => self.binary(left, *op, right),
+            Expr::Between(between) => {
+                let low = self.binary(&between.expr, Operator::GtEq, &between.low)?.expr;
+                let high = self.binary(&between.expr, Operator::LtEq, &between.high)?.expr;
+                let inside = RowExpr::And(Box::new([low, high]));
+                boolean(if between.negated { RowExpr::Not(Box::new(inside)) } else { inside })
+            }
+            Expr::Cast(to) => {
+                let operand = self.compile(&to.expr)?;
+                let target = column_type_of(to.field.data_type())?;
+                self.convert(operand, target)
+            }
+            _ => None,
+        }
+    }
+
+    /// A conversion that cannot lose digits.
+    fn convert(&self, operand: Typed, target: ColumnType) -> Option<Typed> {
+        if operand.column_type == target {
+            return Some(Typed { expr: operand.expr, column_type: target });
+        }
+        let up = scale_of(target)?.checked_sub(scale_of(operand.column_type)?).filter(|up| *up >= 0)?;
+        let factor = 10i128.checked_pow(up as u32)?;
+        let expr = RowExpr::Convert { operand: Box::new(operand.expr), factor, target };
+        Some(Typed { expr, column_type: target })
+    }
+
+    fn binary(&mut self, left: &Expr, operator: Operator, right: &Expr) -> Option<Typed> {
+        let (a, b) = self.pair(left, right)?;
+        let (left_type, right_type) = (a.column_type, b.column_type);
+        let operands = Box::new([a.expr, b.expr]);
+        let boolean = |expr| Some(Typed { expr, column_type: ColumnType::Boolean });
+        let operation = match operator {
+            Operator::And | Operator::Or if left_type != ColumnType::Boolean || right_type != left_type => return None,
+            Operator::And => return boolean(RowExpr::And(operands)),
+            Operator::Or => return boolean(RowExpr::Or(operands)),
+            Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
+                let comparable = match (left_type, right_type) {
+                    (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. }) => a == b,
+                    (ColumnType::Interval | ColumnType::Uuid, _) => false,
+                    (a, b) => a == b,
+                };
+                return comparable.then_some(()).and_then(|()| boolean(RowExpr::Compare(operator, operands)));
+            }
+            Operator::Plus => Arithmetic::Add,
+            Operator::Minus => Arithmetic::Subtract,
+            Operator::Multiply => Arithmetic::Multiply,
+            Operator::Divide => Arithmetic::Divide,
+            _ => return None,
+        };
+        match (left_type, right_type) {
+            (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64, other)
+                if other == left_type && operation != Arithmetic::Divide =>
+            {
+                Some(Typed { expr: RowExpr::Integer(operation, operands), column_type: left_type })
+            }
+            (ColumnType::Float32 | ColumnType::Float64, other) if other == left_type => {
+                Some(Typed { expr: RowExpr::Float(operation, operands), column_type: left_type })
+            }
+            (ColumnType::Decimal { scale: a, .. }, ColumnType::Decimal { scale: b, .. })
+                if operation != Arithmetic::Divide =>
+            {
+                let operator_expr =
+                    Expr::BinaryExpr(BinaryExpr::new(left.clone().into(), operator, right.clone().into()));
+                let column_type = column_type_of(&operator_expr.get_type(&self.schema).ok()?)?;
+                let ColumnType::Decimal { precision, scale } = column_type else { return None };
+                let factors = match operation {
+                    Arithmetic::Multiply if scale == a.checked_add(b)? => [1, 1],
+                    Arithmetic::Multiply => return None,
+                    _ => {
+                        let factor = |own: i8| 10i128.checked_pow(u32::try_from(scale - own).ok()?);
+                        [factor(a)?, factor(b)?]
+                    }
+                };
+                // What has more digits than its type says is Arrow's to judge.
+                let expr = RowExpr::Decimal { operation, factors, narrow: precision <= 18, operands };
+                Some(Typed { expr, column_type })
+            }
+            _ => None,
+        }
+    }
+
+    /// The expression as DataFusion evaluates it.
+    fn arrow(&mut self, expr: &Expr) -> Option<Typed> {
+        let mut columns: Vec<Column> = Vec::new();
+        let mut known = true;
+        expr.apply(|part| {
+            match part {
+                Expr::Column(column) if !columns.contains(column) => columns.push(column.clone()),
+                Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::ScalarVariable(..)
+                | Expr::Placeholder(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Unnest(_)
+                | Expr::GroupingSet(_) => known = false,
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .ok()?;
+        if !known {
+            return None;
+        }
+        let output = column_type_of(&expr.get_type(&self.schema).ok()?)?;
+        let mut inputs = Vec::new();
+        let mut fields = Vec::new();
+        for column in &columns {
+            let at = self.schema.index_of_column(column).ok()?;
+            fields.push(self.schema.field(at).as_ref().clone());
+            let input = self.column(column)?;
+            inputs.push((input.expr, input.column_type));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let physical = self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
+        let expr =
+            RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
+        Some(Typed { expr, column_type: output })
+    }
+}
+
+/// Whether the expression calls a function whose result holds for one statement only (`now()`).
+pub(super) fn is_of_statement(expr: &Expr) -> bool {
+    let of_statement = |part: &Expr| match part {
+        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,
+        _ => false,
+    };
+    expr.exists(|part| Ok(of_statement(part))).unwrap_or(true)
+}
+
+/// The expression with every column replaced.
+pub(super) fn replace_columns(expr: Expr, replace: impl Fn(&Column) -> Option<Expr>) -> Option<Expr> {
+    let mut known = true;
+    let replaced = expr
+        .transform_up(|part| match &part {
+            Expr::Column(column) => match replace(column) {
+                Some(new) => Ok(Transformed::yes(new)),
+                None => {
+                    known = false;
+                    Ok(Transformed::no(part))
+                }
+            },
+            _ => Ok(Transformed::no(part)),
+        })
+        .ok()?
+        .data;
+    known.then_some(replaced)
+}

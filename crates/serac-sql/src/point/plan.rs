@@ -1,0 +1,98 @@
+//! What a compiled statement is.
+
+use super::access::Access;
+use super::expression::{Assignment, RowExpr};
+use datafusion::arrow::datatypes::SchemaRef;
+use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// A compiled statement.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) action: Action,
+    /// The types of the parameters, in order.
+    pub(super) parameters: Vec<ColumnType>,
+    /// The columns of the result; none for a statement without rows.
+    pub(super) schema: Option<SchemaRef>,
+    pub(super) types: Vec<ColumnType>,
+    pub(super) table: Arc<Table>,
+    /// Whether sequence functions, also those in defaults that referential actions may call for, look at the session's view of the database.
+    pub(super) needs_view: bool,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub(super) enum Action {
+    Select { query: Query, lock: bool },
+    Insert(Insert),
+    Update { find: Find, set: Vec<Assignment>, columns: Vec<usize>, update: ColumnUpdate, after: After },
+    Delete { find: Find, after: After },
+}
+
+/// The rows of a table that pass a filter.
+#[derive(Debug)]
+pub(super) struct Find {
+    pub(super) access: Access,
+    /// Reads the columns in the order in which expressions see them.
+    pub(super) index_access: IndexAccess,
+    pub(super) filters: Vec<RowExpr>,
+}
+
+/// An aggregate over all rows.
+#[derive(Debug)]
+pub(super) enum Aggregate {
+    /// Rows, or those where the expression is not NULL.
+    Count(Option<RowExpr>),
+    /// Of integers and decimals, wrapping as Arrow's does.
+    Sum(RowExpr, ColumnType),
+    Min(RowExpr),
+    Max(RowExpr),
+}
+
+/// See [`Shape`].
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) find: Find,
+    pub(super) aggregates: Option<Vec<Aggregate>>,
+    /// Whether the aggregate's result is that of the first row found where its argument is not NULL.
+    pub(super) first_is_enough: bool,
+    pub(super) outputs: Vec<RowExpr>,
+    /// Expressions, whether ascending, and whether NULLs come first. Empty where the index gives the order.
+    pub(super) order: Vec<(RowExpr, bool, bool)>,
+    pub(super) skip: Option<RowExpr>,
+    pub(super) fetch: Option<RowExpr>,
+}
+
+/// What follows the writing of a row, over all of its columns.
+#[derive(Debug)]
+pub(super) struct After {
+    /// Names and conditions of CHECK constraints.
+    pub(super) checks: Vec<(String, RowExpr)>,
+    pub(super) returning: Option<Vec<RowExpr>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Insert {
+    /// By row, a value for every column of the table.
+    pub(super) rows: Vec<Vec<Assignment>>,
+    pub(super) on_conflict: Option<OnConflict>,
+    pub(super) after: After,
+}
+
+#[derive(Debug)]
+pub(super) struct OnConflict {
+    /// The index whose keys may collide; none for any.
+    pub(super) index: Option<Arc<TableIndex>>,
+    /// None: DO NOTHING.
+    pub(super) update: Option<ConflictUpdate>,
+}
+
+/// DO UPDATE: over the columns of the row that is there, and those of the row that was to be inserted.
+#[derive(Debug)]
+pub(super) struct ConflictUpdate {
+    pub(super) filters: Vec<RowExpr>,
+    pub(super) set: Vec<Assignment>,
+    pub(super) columns: Vec<usize>,
+    pub(super) update: ColumnUpdate,
+}
