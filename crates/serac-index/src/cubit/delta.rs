@@ -70,7 +70,7 @@ struct RowChange {
     new: Option<Key>,
 }
 
-/// What one transaction has changed in one index and only it sees. Dropping it forgets it.
+/// What one transaction has changed in one index and only it sees. Dropping it forgets it. The old values have to be those that the rows had.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Bulk inserts, each with the changes before it.

@@ -2,7 +2,8 @@
 //!
 //! One bitvector per value of a column (VB, value bitvector) says which rows have it. Updates, deletes and inserts (UDIs) do not touch the
 //! vectors: a transaction collects what it does to the index ([`Changes`]), and when it commits that becomes one entry (ULE) at the end of the
-//! index's Delta Log. Queries read a version of the vectors and the log on top of it. Merges move the settled part of the log into new versions.
+//! index's Delta Log. Queries read a version of the vectors and the log on top of it. Merges move the settled part of the log into new versions: first
+//! beside the vectors, and into new ones when there is enough of it.
 //!
 //! | module | |
 //! |---|---|
@@ -25,7 +26,9 @@
 //!    of a row gets a timestamp like a committed one (its before-image is back by then), while an aborted ULE must never be seen.
 //! 2. *Log order is version order for each row*, and that is all that replaying needs: who updates a row must see its newest version (first
 //!    updater wins), so that transaction's ULE was linked and stamped before. ULEs of different rows commute. Bits are absolute, so that a
-//!    replay over a version that has some of them already gives the same answer: the last visible word on (value, row) decides.
+//!    replay over a version that has some of them already gives the same answer: the last visible word on (value, row) decides. Bits that a version
+//!    lacks (those of later commits) alternate for each value and row, because writers tell truly what a row was; so merges and counts need not look a
+//!    bit up to know what it changes (debug builds do).
 //! 3. *Helping needs nobody's fate.* What remains to be helped with at an append is TAIL. Merges are helped task by task
 //!    (`merge`); they take what is committed by the clock's time and carry the rest over, so an open ULE whose thread has stopped holds up neither
 //!    UDIs nor merges nor queries.
