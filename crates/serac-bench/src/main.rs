@@ -13,11 +13,13 @@ mod freeze;
 mod frozen_scan;
 mod gather;
 mod micro;
+mod ordered;
 mod peer;
 mod point;
 mod postgres;
 mod report;
 mod setup;
+mod tpcc;
 mod tpcc_sql;
 mod tpch;
 mod transform;
@@ -58,6 +60,10 @@ enum Benchmark {
     },
     /// The 22 TPC-H queries in memory, results compared with DuckDB's.
     Tpch(tpch::TpchArguments),
+    /// The ordered index's tree beside scc's TreeIndex, crossbeam's skip list and congee.
+    Ordered(ordered::OrderedArguments),
+    /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation of cold blocks (figure 10 of the paper).
+    Tpcc(tpcc::TpccArguments),
     /// Bulk load of lineitem from Arrow batches in memory.
     Load {
         /// Scale factor.
@@ -143,6 +149,8 @@ fn main() -> Result<(), String> {
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
+        Benchmark::Ordered(arguments) => ordered::run(&arguments, &mut report),
+        Benchmark::Tpcc(arguments) => tpcc::run(&arguments, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),
         Benchmark::Gather(gather) => gather::run(&gather, &mut report),

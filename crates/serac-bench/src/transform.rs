@@ -133,7 +133,7 @@ fn options(arguments: &TransformArguments, kind: Kind) -> StorageOptions {
 }
 
 /// The share of a table's blocks that is frozen, and that is frozen or on the way.
-fn shares(table: &DataTable) -> (f64, f64) {
+pub fn shares(table: &DataTable) -> (f64, f64) {
     let (mut frozen, mut cooling, mut all) = (0, 0, 0);
     for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
         all += 1;

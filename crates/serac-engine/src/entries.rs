@@ -6,7 +6,7 @@
 
 use crate::table::Table;
 use crate::write::remove_if_unused;
-use serac_storage::RowId;
+use serac_storage::{RowId, Value};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,17 +41,32 @@ pub(crate) struct EntryNotes {
 }
 
 impl EntryNotes {
-    fn note(&mut self, change: Change, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
-        self.keys.extend_from_slice(key);
+    fn note(
+        &mut self,
+        change: Change,
+        table: &Arc<Table>,
+        index: usize,
+        row: RowId,
+        values: &[Value<'_>],
+    ) -> (&[u8], bool) {
+        let key_start = self.keys.len();
+        let complete = table.indexes[index].encode(values, &mut self.keys);
         self.notes.push(Note { change, table: table.clone(), index, row, key_end: self.keys.len() });
+        (&self.keys[key_start..], complete)
     }
-    /// An entry was added.
-    pub(crate) fn added(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
-        self.note(Change::Added, table, index, row, key);
+    /// An entry is added, for these values of the row. Returns its key, and whether that has no NULL.
+    pub(crate) fn added(
+        &mut self,
+        table: &Arc<Table>,
+        index: usize,
+        row: RowId,
+        values: &[Value<'_>],
+    ) -> (&[u8], bool) {
+        self.note(Change::Added, table, index, row, values)
     }
-    /// The row no longer has the key.
-    pub(crate) fn lost(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
-        self.note(Change::Lost, table, index, row, key);
+    /// The row no longer has the key that is in these values.
+    pub(crate) fn lost(&mut self, table: &Arc<Table>, index: usize, row: RowId, values: &[Value<'_>]) {
+        self.note(Change::Lost, table, index, row, values);
     }
     /// The present length, for [`roll_back`](Self::roll_back).
     pub(crate) fn mark(&self) -> usize {
@@ -75,7 +90,10 @@ impl EntryNotes {
     /// What remains to be done once nobody sees the rows with the keys that they have lost; none if they have lost none.
     pub(crate) fn lost_keys(&self) -> Option<Self> {
         let mut lost = Self::default();
-        self.each(0, Change::Lost).for_each(|(note, key)| lost.lost(&note.table, note.index, note.row, key));
+        for (note, key) in self.each(0, Change::Lost) {
+            lost.keys.extend_from_slice(key);
+            lost.notes.push(Note { table: note.table.clone(), key_end: lost.keys.len(), ..*note });
+        }
         (!lost.notes.is_empty()).then_some(lost)
     }
     /// Removes the entries of keys that were lost.

@@ -79,7 +79,9 @@ fn for_each_key(table: &Table, keys: &[Vec<u8>], mut f: impl FnMut(&TableIndex, 
 impl FollowMoves for IndexMoves {
     fn copied(&mut self, _: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]) {
         let keys: Vec<Vec<u8>> = self.table.indexes.iter().map(|index| index.key_of(values).0).collect();
-        for_each_key(&self.table, &keys, |index, key| index.entries.insert(key, copy));
+        for_each_key(&self.table, &keys, |index, key| {
+            index.entries.insert(key, copy);
+        });
         let bitmap_keys = self.table.bitmaps.iter().map(|index| index.key_of(values)).collect();
         self.copied.lock().push(Copied { row, copy, keys, bitmap_keys });
     }

@@ -25,8 +25,6 @@ pub struct ColumnUpdate {
     pub(crate) touched: Vec<usize>,
     /// Bitmap indexes of changed columns, each with the column's place among these.
     pub(crate) touched_bitmaps: Vec<(Arc<BitmapIndex>, usize)>,
-    /// Whether a unique key has a changed column.
-    pub(crate) unique: bool,
     /// Whether a changed column is part of a foreign key.
     pub(crate) references: bool,
     /// Whether other rows may reference the table's.
@@ -41,7 +39,6 @@ impl ColumnUpdate {
         let touched: Vec<usize> =
             (0..table.indexes.len()).filter(|&i| is_touched(&table.indexes[i].definition.columns)).collect();
         Self {
-            unique: touched.iter().any(|&i| table.indexes[i].definition.unique),
             touched,
             touched_bitmaps: table.bitmaps.iter().filter_map(|b| Some((b.clone(), place(b)?))).collect(),
             references: table.definition.foreign_keys.iter().any(|key| is_touched(&key.columns)),
@@ -161,11 +158,13 @@ impl Transaction {
         self.lock_for_write(table)?;
         let row = check_values(table, table.definition.columns.iter(), row)?;
         if !table.has_unique_key && table.definition.foreign_keys.is_empty() {
-            return self.insert_unchecked(table, &row);
+            return Ok(self.insert_unchecked(table, &row)?.0);
         }
         self.statement(|txn| {
-            let id = txn.insert_unchecked(table, &row)?;
-            txn.check_keys(table, id, &row)?;
+            let (id, check) = txn.insert_unchecked(table, &row)?;
+            if check {
+                txn.check_keys(table, id, &row)?;
+            }
             Ok(id)
         })
     }

@@ -25,13 +25,29 @@ pub struct TableIndex {
 }
 
 impl TableIndex {
+    /// An empty index of a table.
+    fn new(definition: &KeyDefinition, table: &TableDefinition) -> Self {
+        let types = definition.columns.iter().map(|&c| table.columns[c].sql_type.column_type);
+        let entries = Arc::new(OrderedIndex::new(key::most_bytes(types)));
+        Self { definition: definition.clone(), entries }
+    }
+    /// Appends the key of the index's columns among a row's values; false if one of them is NULL.
+    pub(crate) fn encode(&self, row: &[Value<'_>], key: &mut Vec<u8>) -> bool {
+        let mut complete = true;
+        for &column in &self.definition.columns {
+            complete &= key::push(key, &row[column]);
+        }
+        complete
+    }
     /// The index's columns as the storage numbers them.
     pub fn column_ids(&self) -> Vec<ColumnId> {
         self.definition.columns.iter().map(|&c| ColumnId(c as u16)).collect()
     }
     /// The key of the index's columns among a row's values.
     pub fn key_of(&self, row: &[Value<'_>]) -> (Vec<u8>, bool) {
-        key::encode(&self.definition.columns.iter().map(|&c| row[c]).collect::<Vec<_>>())
+        let mut key = Vec::new();
+        let complete = self.encode(row, &mut key);
+        (key, !complete)
     }
     /// The rows that have this key in `snapshot`.
     ///
@@ -152,7 +168,7 @@ impl Table {
         let indexes = definition
             .keys
             .iter()
-            .map(|key| Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() }))
+            .map(|key| Arc::new(TableIndex::new(key, &definition)))
             .collect();
         let bitmaps = definition
             .bitmaps
@@ -182,8 +198,10 @@ impl Table {
                 .iter()
                 .map(|key| {
                     let old = self.indexes.iter().find(|i| i.definition.columns == key.columns);
-                    let entries = old.map(|i| i.entries.clone()).unwrap_or_default();
-                    Arc::new(TableIndex { definition: key.clone(), entries })
+                    Arc::new(match old {
+                        Some(old) => TableIndex { definition: key.clone(), entries: old.entries.clone() },
+                        None => TableIndex::new(key, &definition),
+                    })
                 })
                 .collect(),
             bitmaps: definition
@@ -286,7 +304,7 @@ impl Table {
                     rows += 1;
                 }
             }
-            assert!(index.entries.len() >= rows, "index {} has fewer entries than rows", index.definition.name);
+            assert!(index.entries.verify() >= rows, "index {} has fewer entries than rows", index.definition.name);
         }
     }
 

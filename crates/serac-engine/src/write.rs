@@ -13,7 +13,7 @@ use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::cubit::Builder;
-use serac_index::ordered::{Limit, key};
+use serac_index::ordered::{Limit, Neighbours, key};
 use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,19 +68,22 @@ impl Transaction {
     /// Violated constraints and conflicts.
     pub fn insert_row(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
         self.lock_for_write(table)?;
-        let id = self.insert_unchecked(table, row)?;
-        self.check_keys(table, id, row)?;
+        let (id, check) = self.insert_unchecked(table, row)?;
+        if check {
+            self.check_keys(table, id, row)?;
+        }
         Ok(id)
     }
 
-    pub(crate) fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<RowId> {
+    /// Inserts a row and its entries; says whether its unique keys are to be checked.
+    pub(crate) fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<(RowId, bool)> {
         for (value, column) in row.iter().zip(&table.definition.columns) {
             if value.is_null() && !column.nullable {
                 return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
             }
         }
         let id = table.data.insert(self.storage(), row)?;
-        self.add_entries(table, id, row);
+        let check = self.add_entries(table, id, row);
         if !table.bitmaps.is_empty() {
             let mut bitmaps = self.bitmaps.lock();
             for index in &table.bitmaps {
@@ -88,7 +91,7 @@ impl Transaction {
             }
         }
         self.note_new_child(table, row);
-        Ok(id)
+        Ok((id, check))
     }
 
     /// Inserts all rows of a batch that has the table's columns. Returns row ids as ranges of their 64-bit form, in the rows' order.
@@ -109,13 +112,15 @@ impl Transaction {
                 .collect()
         };
         let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let (mut ranges, mut to_check): (Vec<Range<u64>>, Vec<(usize, RowId)>) = Default::default();
         if batch.num_rows() >= BULK_ROWS {
             ranges = table.data.append(self.storage(), &batch)?;
             if watched {
                 for (row, id) in ranges.iter().cloned().flatten().enumerate() {
-                    let values = row_at(row);
-                    self.add_entries(table, RowId::from_u64(id), &values);
+                    let (values, id) = (row_at(row), RowId::from_u64(id));
+                    if self.add_entries(table, id, &values) {
+                        to_check.push((row, id));
+                    }
                     self.note_new_child(table, &values);
                 }
             }
@@ -131,17 +136,19 @@ impl Transaction {
             }
         } else {
             for row in 0..batch.num_rows() {
-                let id = self.insert_unchecked(table, &row_at(row))?.as_u64();
+                let (id, check) = self.insert_unchecked(table, &row_at(row))?;
+                if check {
+                    to_check.push((row, id));
+                }
+                let id = id.as_u64();
                 match ranges.last_mut() {
                     Some(last) if last.end == id => last.end += 1,
                     _ => ranges.push(id..id + 1),
                 }
             }
         }
-        if table.indexes.iter().any(|index| index.definition.unique) {
-            for (row, id) in ranges.iter().cloned().flatten().enumerate() {
-                self.check_keys(table, RowId::from_u64(id), &row_at(row))?;
-            }
+        for (row, id) in to_check {
+            self.check_keys(table, id, &row_at(row))?;
         }
         Ok(ranges)
     }
@@ -235,12 +242,12 @@ impl Transaction {
         for (&column, value) in plan.columns.iter().zip(values) {
             after[column] = *value;
         }
+        let mut check = false;
         for &index in &plan.touched {
-            let ((old_key, _), (new_key, _)) =
-                (table.indexes[index].key_of(&before), table.indexes[index].key_of(&after));
-            if old_key != new_key {
-                self.add_entry(table, index, row, &new_key);
-                self.entries.lost(table, index, row, &old_key);
+            let definition = &table.indexes[index].definition;
+            if definition.columns.iter().any(|&c| before[c] != after[c]) {
+                check |= self.add_entry(table, index, row, &after);
+                self.entries.lost(table, index, row, &before);
             }
         }
         if plan.references {
@@ -249,7 +256,7 @@ impl Transaction {
         if plan.referenced {
             self.note_gone_parent(table, row, &before, Some(&after))?;
         }
-        Ok(plan.unique)
+        Ok(check)
     }
 
     /// Checks the unique keys of a row that was updated, if it is still there.
@@ -285,8 +292,7 @@ impl Transaction {
         if watched {
             let before = table.spread(old);
             for index in 0..table.indexes.len() {
-                let (key, _) = table.indexes[index].key_of(&before);
-                self.entries.lost(table, index, row, &key);
+                self.entries.lost(table, index, row, &before);
             }
             for index in &table.bitmaps {
                 self.bitmaps.lock().of(index).delete(row, index.key_of(&before));
@@ -309,15 +315,19 @@ impl Transaction {
 
     // ---- index entries
 
-    fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) {
+    /// Says whether the row's unique keys are to be checked: whether another row has or had one.
+    fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> bool {
+        let mut check = false;
         for index in 0..table.indexes.len() {
-            let (key, _) = table.indexes[index].key_of(values);
-            self.add_entry(table, index, row, &key);
+            check |= self.add_entry(table, index, row, values);
         }
+        check
     }
-    fn add_entry(&mut self, table: &Arc<Table>, index: usize, row: RowId, key: &[u8]) {
-        table.indexes[index].entries.insert(key, row);
-        self.entries.added(table, index, row, key);
+    fn add_entry(&mut self, table: &Arc<Table>, at: usize, row: RowId, values: &[Value<'_>]) -> bool {
+        let index = &table.indexes[at];
+        let (key, complete) = self.entries.added(table, at, row, values);
+        let neighbours = index.entries.insert(key, row);
+        complete && index.definition.unique && neighbours == Neighbours::PerhapsSame
     }
 
     /// Checks the unique keys of a row that was just written.

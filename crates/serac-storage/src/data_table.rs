@@ -44,6 +44,7 @@ use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
 use crate::layout::BlockLayout;
+use crate::racy::prefetch;
 use crate::row_buffer::RowBuffer;
 use crate::scan::BlockReader;
 use crate::transaction::{Snapshot, Transaction};
@@ -531,6 +532,10 @@ impl DataTable {
     pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         let guard = epoch::pin();
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
+        if let Some(block) = block.hot() {
+            prefetch(block.version_head(row.slot()));
+            columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
+        }
         block.check(columns)?;
         out.cells.clear();
         out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));

@@ -3,7 +3,8 @@
 //! Per column: 1 and the value, or 2 for NULL. Integers are big-endian with the sign bit flipped; floats likewise after folding the
 //! negative half; byte strings escape zero as `00 FF` and end with `00 00`.
 
-use serac_storage::Value;
+use serac_storage::types::PhysicalType;
+use serac_storage::{ColumnType, Value};
 
 /// What a value that is not NULL begins with.
 pub const VALUE: u8 = 1;
@@ -18,6 +19,16 @@ pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
         has_null |= !push(&mut key, value);
     }
     (key, has_null)
+}
+
+/// Bytes of a key of columns of these types at the most; none where a value can have any length.
+pub fn most_bytes(types: impl IntoIterator<Item = ColumnType>) -> Option<usize> {
+    let of_column = |column_type: ColumnType| match column_type.physical() {
+        PhysicalType::Bit => Some(2),
+        PhysicalType::Fixed(width) => Some(1 + usize::from(width)),
+        PhysicalType::View => None,
+    };
+    types.into_iter().map(of_column).sum()
 }
 
 /// Appends the next column's value to a key; false for NULL.

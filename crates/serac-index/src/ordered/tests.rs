@@ -1,0 +1,245 @@
+use super::tree::Tree;
+use super::*;
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Entry = (Vec<u8>, u64);
+
+/// All entries between two limits, as a scan gives them.
+fn found(index: &OrderedIndex, from: Limit<'_>, to: Limit<'_>, reverse: bool, keys: &[Vec<u8>]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let _ = index.scan(from, to, reverse, |entry, row| -> ControlFlow<()> {
+        let key = keys.iter().find(|key| entry.is(key)).expect("the key of an entry was inserted");
+        entries.push((key.clone(), row.as_u64()));
+        ControlFlow::Continue(())
+    });
+    entries
+}
+
+/// Prefix-free keys of one to three parts, each of which is one of few; short ones of at most 24 bytes, long ones of up to 60.
+fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
+    let width = if long { 19 } else { 7 };
+    let part = |part: &u8| {
+        let mut bytes = vec![1; width];
+        bytes[width - 1] = *part;
+        bytes
+    };
+    parts.iter().flat_map(part).chain([0, 0]).collect()
+}
+
+fn check_against_a_set(operations: Vec<(u8, Vec<u8>, u64)>, limits: (Vec<u8>, bool, Vec<u8>, bool), long: bool) {
+    let index = OrderedIndex::new((!long).then_some(24));
+    let mut oracle: BTreeSet<Entry> = BTreeSet::new();
+    for (kind, parts, row) in operations {
+        let key = key_of(&parts, long);
+        if kind < 3 {
+            let same = oracle.iter().any(|(other, other_row)| *other == key && *other_row != row);
+            let told = index.insert(&key, RowId::from_u64(row)) == Neighbours::PerhapsSame;
+            assert!(told || !same, "who adds a key that is there is told");
+            oracle.insert((key, row));
+        } else {
+            index.remove(&key, RowId::from_u64(row));
+            oracle.remove(&(key, row));
+        }
+    }
+    assert_eq!(index.verify(), oracle.len());
+    assert_eq!((index.len(), index.is_empty()), (oracle.len(), oracle.is_empty()));
+    let keys: Vec<Vec<u8>> = oracle.iter().map(|(key, _)| key.clone()).collect();
+    let cut = |parts: &[u8]| {
+        let key = key_of(parts, long);
+        key[..key.len() - 2].to_vec()
+    };
+    let (low, high) = (cut(&limits.0), cut(&limits.2));
+    let is_behind = |key: &[u8], prefix: &[u8], after: bool| {
+        if key.starts_with(prefix) { !after } else { key > prefix }
+    };
+    let mut expected: Vec<Entry> = oracle
+        .iter()
+        .filter(|(key, _)| is_behind(key, &low, limits.1) && !is_behind(key, &high, limits.3))
+        .cloned()
+        .collect();
+    let (from, to) = (Limit { prefix: &low, after: limits.1 }, Limit { prefix: &high, after: limits.3 });
+    assert_eq!(found(&index, from, to, false, &keys), expected);
+    expected.reverse();
+    assert_eq!(found(&index, from, to, true, &keys), expected);
+    for key in &keys {
+        let rows: Vec<u64> = index.rows(key).into_iter().map(RowId::as_u64).collect();
+        let expected: Vec<u64> = oracle.range((key.clone(), 0)..=(key.clone(), u64::MAX)).map(|e| e.1).collect();
+        assert_eq!(rows, expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn agrees_with_a_set(
+        operations in prop::collection::vec((0u8..5, prop::collection::vec(0u8..12, 1..4), 0u64..4), 0..1500),
+        limits: (Vec<u8>, bool, Vec<u8>, bool),
+        long: bool,
+    ) {
+        let few = |parts: Vec<u8>| -> Vec<u8> { parts.into_iter().take(3).map(|part| part % 12).collect() };
+        check_against_a_set(operations, (few(limits.0), limits.1, few(limits.2), limits.3), long);
+    }
+}
+
+#[test]
+fn keys_of_every_length_are_kept_apart_where_words_end() {
+    let index = OrderedIndex::new(None);
+    let mut keys = Vec::new();
+    for len in 0..40 {
+        for last in [0, 1, 0xFF] {
+            // Prefix-free: the length comes first.
+            let mut key = vec![len];
+            key.resize(1 + usize::from(len), 7);
+            key.push(last);
+            index.insert(&key, RowId::from_u64(u64::from(last)));
+            keys.push(key);
+        }
+    }
+    index.verify();
+    for key in &keys {
+        assert_eq!(index.rows(key).len(), 1);
+        index.remove(key, RowId::from_u64(u64::from(*key.last().expect("not empty"))));
+        assert!(index.rows(key).is_empty());
+    }
+    assert!(index.is_empty());
+}
+
+#[test]
+fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
+    for long in [false, true] {
+        let tree = Tree::new((!long).then_some(24));
+        let key = |queue: u64, number: u64| {
+            let mut key = queue.to_be_bytes().to_vec();
+            key.extend_from_slice(&number.to_be_bytes());
+            key.extend_from_slice(if long { &[9; 20] } else { &[] });
+            key
+        };
+        // Many ends at which entries are added in order, one after the other.
+        let (queues, numbers) = (20, 2_000);
+        for number in 0..numbers {
+            for queue in 0..queues {
+                tree.insert(&key(queue, number), RowId::from_u64(1 + number));
+            }
+        }
+        assert_eq!(tree.verify() as u64, queues * numbers);
+        let full = (queues * numbers).div_ceil(48) as usize;
+        assert!(tree.node_count() < full * 5 / 4, "{} nodes for {full} full leaves", tree.node_count());
+        // Queues: the oldest goes when a new one comes.
+        for number in numbers..5 * numbers {
+            for queue in 0..queues {
+                tree.insert(&key(queue, number), RowId::from_u64(1 + number));
+                assert!(tree.remove(&key(queue, number - numbers), RowId::from_u64(1 + number - numbers)));
+            }
+        }
+        assert_eq!(tree.verify() as u64, queues * numbers);
+        assert!(tree.node_count() < full * 3 / 2, "{} nodes for {full} full leaves", tree.node_count());
+        for number in 4 * numbers..5 * numbers {
+            (0..queues).for_each(|queue| assert!(tree.remove(&key(queue, number), RowId::from_u64(1 + number))));
+        }
+        assert_eq!((tree.verify(), tree.node_count()), (0, 1), "an empty tree is one leaf");
+    }
+}
+
+/// Threads add and remove entries of their own, which they know, among those of others, while readers scan: what stays is always found, in order.
+#[test]
+fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
+    let stress = std::env::var_os("SERAC_STRESS").is_some();
+    let (threads, operations) = (3, if stress { 2_000_000 } else { 60_000 });
+    for long in [false, true] {
+        let index = OrderedIndex::new((!long).then_some(24));
+        let key = |number: u32| {
+            let mut key = number.to_be_bytes().to_vec();
+            key.extend_from_slice(if long { &[5; 30] } else { &[5; 3] });
+            key
+        };
+        // Rows of numbers that are never removed.
+        let settled: Vec<u32> = (0..4_000).step_by(40).collect();
+        for &number in &settled {
+            index.insert(&key(number), RowId::from_u64(u64::from(u32::MAX)));
+        }
+        let (stop, seed) = (AtomicBool::new(false), rand::random::<u64>());
+        let kept: Vec<BTreeSet<(u32, u64)>> = std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (index, settled, stop) = (&index, &settled, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let (mut seen, mut last) = (Vec::new(), None);
+                        let _ = index.scan(Limit::before(&[]), Limit::after(&[]), reader == 1, |entry, row| -> ControlFlow<()> {
+                            if row.as_u64() == u64::from(u32::MAX) {
+                                let number = settled.iter().find(|number| entry.is(&key(**number)));
+                                seen.push(*number.expect("a settled number"));
+                                assert!(last.replace(seen[seen.len() - 1]).is_none_or(|last| (last < seen[seen.len() - 1]) == (reader == 0)));
+                            }
+                            ControlFlow::Continue(())
+                        });
+                        assert_eq!(seen.len(), settled.len(), "seed {seed}");
+                    }
+                });
+            }
+            let writers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let index = &index;
+                    scope.spawn(move || {
+                        let mut rng = StdRng::seed_from_u64(seed + thread);
+                        let mut own: BTreeSet<(u32, u64)> = BTreeSet::new();
+                        for _ in 0..operations {
+                            // Waves, so that nodes fill and become empty.
+                            let grow = own.len() < 2_000 && rng.random_range(0..3) > 0;
+                            if grow || own.is_empty() {
+                                let entry = (rng.random_range(0..4_000), rng.random_range(0..50) * threads + thread);
+                                index.insert(&key(entry.0), RowId::from_u64(entry.1));
+                                own.insert(entry);
+                            } else {
+                                let from = rng.random_range(0..4_000);
+                                let gone: Vec<_> = own.range((from, 0)..).take(rng.random_range(1..200)).copied().collect();
+                                for entry in gone {
+                                    index.remove(&key(entry.0), RowId::from_u64(entry.1));
+                                    own.remove(&entry);
+                                }
+                            }
+                        }
+                        own
+                    })
+                })
+                .collect();
+            let kept = writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
+            stop.store(true, Ordering::Relaxed);
+            kept
+        });
+        let all: BTreeSet<(u32, u64)> = kept.into_iter().flatten().collect();
+        assert_eq!(index.verify(), all.len() + settled.len(), "seed {seed}");
+        for &(number, row) in &all {
+            assert!(index.rows(&key(number)).contains(&RowId::from_u64(row)), "seed {seed}: {number} {row}");
+        }
+    }
+}
+
+/// Of two threads that add the same key at once, one at least is told of the other.
+#[test]
+fn one_of_two_who_add_a_key_knows() {
+    let index = OrderedIndex::new(Some(24));
+    let (rounds, turn) = (20_000u32, std::sync::Barrier::new(2));
+    let told: Vec<Vec<bool>> = std::thread::scope(|scope| {
+        let add = |row: u64| {
+            let (index, turn) = (&index, &turn);
+            scope.spawn(move || {
+                (0..rounds)
+                    .map(|round| {
+                        if round % 64 == 0 {
+                            turn.wait();
+                        }
+                        index.insert(&(round % 9_000).wrapping_mul(0x9E37_79B9).to_be_bytes(), RowId::from_u64(row + u64::from(round / 9_000) * 2))
+                            == Neighbours::PerhapsSame
+                    })
+                    .collect::<Vec<bool>>()
+            })
+        };
+        let threads = [add(0), add(1)];
+        threads.map(|thread| thread.join().expect("no panic")).into()
+    });
+    (0..rounds as usize).for_each(|round| assert!(told[0][round] || told[1][round], "round {round}"));
+}
