@@ -27,7 +27,19 @@ impl Drop for Folder {
 
 #[test]
 fn conditions_hold_after_contention_and_transformation() {
-    let arguments = ["--threads", "4", "--warehouses", "1", "--durability", "off", "--transformation", "view", "--seconds", "2", "--json"];
+    let arguments = [
+        "--threads",
+        "4",
+        "--warehouses",
+        "1",
+        "--durability",
+        "off",
+        "--transformation",
+        "view",
+        "--seconds",
+        "2",
+        "--json",
+    ];
     // The run itself checks the conditions at its end.
     let output = bench(&arguments).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -38,7 +50,19 @@ fn conditions_hold_after_contention_and_transformation() {
 fn a_kill_in_mid_run_loses_nothing_acknowledged() {
     let folder = Folder::new("kill");
     let path = folder.0.to_str().expect("a path of ours");
-    let arguments = ["--threads", "2", "--durability", "full", "--clients", "16", "--seconds", "600", "--path", path, "--print-orders"];
+    let arguments = [
+        "--threads",
+        "2",
+        "--durability",
+        "full",
+        "--clients",
+        "16",
+        "--seconds",
+        "600",
+        "--path",
+        path,
+        "--print-orders",
+    ];
     let mut child = bench(&arguments).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut newest: HashMap<(i32, i32), i32> = HashMap::new();
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
@@ -63,7 +87,11 @@ fn a_kill_in_mid_run_loses_nothing_acknowledged() {
 
     let output = bench(&["--check-only", "--path", path]).output().expect("it runs");
     let answer = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && answer.contains("consistent"), "{answer}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && answer.contains("consistent"),
+        "{answer}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let mut checked = 0;
     for line in answer.lines().filter_map(|line| line.strip_prefix("next ")) {
         let numbers: Vec<i32> = line.split(' ').map(|word| word.parse().expect("a number")).collect();

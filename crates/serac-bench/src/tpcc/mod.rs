@@ -102,19 +102,29 @@ pub fn run(arguments: &TpccArguments, report: &mut Report) -> Result<(), String>
             }
         }
         for (kind, of_kind) in kinds.iter().zip(&outcomes) {
-            let ratios: Vec<f64> = of_kind.iter().zip(&outcomes[0]).map(|(a, b)| a.per_second() / b.per_second()).collect();
+            let ratios: Vec<f64> =
+                of_kind.iter().zip(&outcomes[0]).map(|(a, b)| a.per_second() / b.per_second()).collect();
             show(report, arguments, threads, *kind, of_kind, median(ratios));
         }
     }
     bar.finish_and_clear();
-    report.note("of first: the median over the rounds of the ratio to the first kind's throughput in the same round".into());
+    report.note(
+        "of first: the median over the rounds of the ratio to the first kind's throughput in the same round".into(),
+    );
     if !arguments.no_check {
         report.note("the twelve consistency conditions held at the end of every run".into());
     }
     Ok(())
 }
 
-fn show(report: &mut Report, arguments: &TpccArguments, threads: usize, kind: Kind, outcomes: &[Outcome], of_first: f64) {
+fn show(
+    report: &mut Report,
+    arguments: &TpccArguments,
+    threads: usize,
+    kind: Kind,
+    outcomes: &[Outcome],
+    of_first: f64,
+) {
     let each = |figure: &dyn Fn(&Outcome) -> f64| median(outcomes.iter().map(figure).collect());
     let mut row: Vec<(String, Json)> = vec![
         ("threads".into(), json!(threads)),
@@ -136,11 +146,10 @@ fn show(report: &mut Report, arguments: &TpccArguments, threads: usize, kind: Ki
     row.push(("stock level p50 µs".into(), json!(each(&|o| o.stock_level_median))));
     if kind.format != FreezeFormat::Never {
         for (i, table) in database::COLD_TABLES.iter().enumerate() {
-            row.push((format!("{table} cooling/frozen %"), json!(format!(
-                "{:.0}/{:.0}",
-                each(&|o| 100.0 * o.shares[i].0),
-                each(&|o| 100.0 * o.shares[i].1)
-            ))));
+            row.push((
+                format!("{table} cooling/frozen %"),
+                json!(format!("{:.0}/{:.0}", each(&|o| 100.0 * o.shares[i].0), each(&|o| 100.0 * o.shares[i].1))),
+            ));
         }
     }
     let row: Vec<(&str, Json)> = row.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();

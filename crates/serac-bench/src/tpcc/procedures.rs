@@ -63,8 +63,25 @@ struct Plans {
 }
 
 const CUSTOMER_PAYMENT: [&str; 19] = [
-    "c_id", "c_balance", "c_ytd_payment", "c_payment_cnt", "c_credit", "c_data", "c_first", "c_middle", "c_last", "c_street_1",
-    "c_street_2", "c_city", "c_state", "c_zip", "c_phone", "c_since", "c_credit_lim", "c_discount", "c_w_id",
+    "c_id",
+    "c_balance",
+    "c_ytd_payment",
+    "c_payment_cnt",
+    "c_credit",
+    "c_data",
+    "c_first",
+    "c_middle",
+    "c_last",
+    "c_street_1",
+    "c_street_2",
+    "c_city",
+    "c_state",
+    "c_zip",
+    "c_phone",
+    "c_since",
+    "c_credit_lim",
+    "c_discount",
+    "c_w_id",
 ];
 
 impl Plans {
@@ -334,10 +351,7 @@ fn pay(
         txn.update(&plans.pay, id, &paid)?;
     }
     let [cw, cd] = customer_district.map(Value::Int32);
-    txn.insert(
-        &plans.history,
-        &[number.into(), cd, cw, d, w, now.into(), payment.amount.into(), Value::Bytes(text)],
-    )?;
+    txn.insert(&plans.history, &[number.into(), cd, cw, d, w, now.into(), payment.amount.into(), Value::Bytes(text)])?;
     Ok(balance - payment.amount)
 }
 
@@ -414,9 +428,8 @@ fn recent_items(plans: &Plans, buffers: &mut Buffers, txn: &Transaction, distric
     let key = district.map(Value::Int32);
     there(txn.get(&plans.district_next, &key, row)?, "district")?;
     let next: i32 = row.get(0)?;
-    let range = KeyRange::prefix(&key)
-        .from(Bound::Included((next - RECENT_ORDERS).into()))
-        .to(Bound::Excluded(next.into()));
+    let range =
+        KeyRange::prefix(&key).from(Bound::Included((next - RECENT_ORDERS).into())).to(Bound::Excluded(next.into()));
     items.clear();
     txn.scan(&plans.line_items, &range, row, |_, row| {
         items.push(row.get(0)?);
@@ -427,7 +440,13 @@ fn recent_items(plans: &Plans, buffers: &mut Buffers, txn: &Transaction, distric
     Ok(())
 }
 
-fn stock_level(plans: &Plans, buffers: &mut Buffers, txn: &Transaction, district: [i32; 2], threshold: i32) -> Result<i64> {
+fn stock_level(
+    plans: &Plans,
+    buffers: &mut Buffers,
+    txn: &Transaction,
+    district: [i32; 2],
+    threshold: i32,
+) -> Result<i64> {
     recent_items(plans, buffers, txn, district)?;
     let Buffers { row, items, .. } = buffers;
     let mut low = 0;

@@ -168,14 +168,22 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         let (mut seen, mut last) = (Vec::new(), None);
-                        let _ = index.scan(Limit::before(&[]), Limit::after(&[]), reader == 1, |entry, row| -> ControlFlow<()> {
-                            if row.as_u64() == u64::from(u32::MAX) {
-                                let number = settled.iter().find(|number| entry.is(&key(**number)));
-                                seen.push(*number.expect("a settled number"));
-                                assert!(last.replace(seen[seen.len() - 1]).is_none_or(|last| (last < seen[seen.len() - 1]) == (reader == 0)));
-                            }
-                            ControlFlow::Continue(())
-                        });
+                        let _ = index.scan(
+                            Limit::before(&[]),
+                            Limit::after(&[]),
+                            reader == 1,
+                            |entry, row| -> ControlFlow<()> {
+                                if row.as_u64() == u64::from(u32::MAX) {
+                                    let number = settled.iter().find(|number| entry.is(&key(**number)));
+                                    seen.push(*number.expect("a settled number"));
+                                    assert!(
+                                        last.replace(seen[seen.len() - 1])
+                                            .is_none_or(|last| (last < seen[seen.len() - 1]) == (reader == 0))
+                                    );
+                                }
+                                ControlFlow::Continue(())
+                            },
+                        );
                         assert_eq!(seen.len(), settled.len(), "seed {seed}");
                     }
                 });
@@ -195,7 +203,8 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
                                 own.insert(entry);
                             } else {
                                 let from = rng.random_range(0..4_000);
-                                let gone: Vec<_> = own.range((from, 0)..).take(rng.random_range(1..200)).copied().collect();
+                                let gone: Vec<_> =
+                                    own.range((from, 0)..).take(rng.random_range(1..200)).copied().collect();
                                 for entry in gone {
                                     index.remove(&key(entry.0), RowId::from_u64(entry.1));
                                     own.remove(&entry);
@@ -232,8 +241,10 @@ fn one_of_two_who_add_a_key_knows() {
                         if round % 64 == 0 {
                             turn.wait();
                         }
-                        index.insert(&(round % 9_000).wrapping_mul(0x9E37_79B9).to_be_bytes(), RowId::from_u64(row + u64::from(round / 9_000) * 2))
-                            == Neighbours::PerhapsSame
+                        index.insert(
+                            &(round % 9_000).wrapping_mul(0x9E37_79B9).to_be_bytes(),
+                            RowId::from_u64(row + u64::from(round / 9_000) * 2),
+                        ) == Neighbours::PerhapsSame
                     })
                     .collect::<Vec<bool>>()
             })

@@ -290,12 +290,8 @@ impl NodePtr {
     /// Locks the node, if nothing has changed since the version was read.
     fn lock(self, version: u64) -> Attempt<()> {
         // Acquire: the last writer's words are seen.
-        let locked = self.node().version.compare_exchange(
-            version,
-            version | LOCKED,
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
+        let locked =
+            self.node().version.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed);
         locked.map_err(|_| Restart)?;
         // Release: pairs with the Acquire fence of `check`.
         fence(Ordering::Release);
@@ -549,7 +545,8 @@ impl Tree {
             // Of long keys, the heads decide: that they are the same is not known.
             words[..2] == probe.words[..2] && (self.long || words[2] == probe.words[2])
         };
-        let neighbour = |inside: Option<Words>, fence: Option<Words>| inside.or(fence).is_some_and(|words| same_key(&words));
+        let neighbour =
+            |inside: Option<Words>, fence: Option<Words>| inside.or(fence).is_some_and(|words| same_key(&words));
         let right = (at < count).then(|| leaf.words(at));
         let is_there = right.is_some_and(|words| same_key(&words) && words[3] == probe.words[3])
             && self.position(leaf, None, count, probe, true).is_ok_and(|beyond| beyond > at);
@@ -741,7 +738,10 @@ impl Tree {
                 let words = node.words(i);
                 let low = i.checked_sub(1).map(|before| node.words(before)).or(fences.low);
                 assert!(low.is_none_or(|low| compare(low, words) == Order::Less), "entries ascend");
-                assert!(fences.high.is_none_or(|high| compare(words, high) != Order::Greater), "entries are below the fence");
+                assert!(
+                    fences.high.is_none_or(|high| compare(words, high) != Order::Greater),
+                    "entries are below the fence"
+                );
             }
             if node.level() == 0 {
                 entries += count;
