@@ -8,7 +8,8 @@ use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
 use crate::table::{Table, TableIndex};
 use crate::transaction::{Transaction, changed};
-use serac_index::ordered::{Limit, key};
+use serac_index::ordered::Limit;
+use serac_index::ordered::key::{self, Encoding};
 use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
@@ -82,7 +83,7 @@ pub struct KeyRange<'a> {
     pub lower: Bound<Value<'a>>,
     /// Upper bound of the next column.
     pub upper: Bound<Value<'a>>,
-    /// Whether rows come in descending order of their keys.
+    /// Whether rows come against the order of the index.
     pub reverse: bool,
 }
 
@@ -108,21 +109,22 @@ impl<'a> KeyRange<'a> {
     }
 
     /// Encodes both ends into `from` and `to`; says on which side of these they lie. None where no key can be.
-    fn encode(&self, from: &mut Vec<u8>, to: &mut Vec<u8>) -> Option<(bool, bool)> {
-        for value in self.equal {
-            key::push(from, value);
+    fn encode(&self, encodings: &[Encoding], from: &mut Vec<u8>, to: &mut Vec<u8>) -> Option<(bool, bool)> {
+        for (value, &encoding) in self.equal.iter().zip(encodings) {
+            key::push(from, value, encoding);
         }
         to.extend_from_slice(from);
         let is_bounded = |bound: &Bound<Value<'_>>| !matches!(bound, Bound::Unbounded);
         let bounded = is_bounded(&self.lower) || is_bounded(&self.upper);
+        let encoding = encodings.get(self.equal.len()).copied().unwrap_or_default();
         let side = |bound: &Bound<Value<'a>>, out: &mut Vec<u8>, upper: bool| match bound {
             Bound::Included(Value::Null) | Bound::Excluded(Value::Null) => None,
             Bound::Included(value) => {
-                key::push(out, value);
+                key::push(out, value, encoding);
                 Some(upper)
             }
             Bound::Excluded(value) => {
-                key::push(out, value);
+                key::push(out, value, encoding);
                 Some(!upper)
             }
             Bound::Unbounded => {
@@ -132,8 +134,9 @@ impl<'a> KeyRange<'a> {
                 Some(upper)
             }
         };
-        let from_after = side(&self.lower, from, false)?;
-        Some((from_after, side(&self.upper, to, true)?))
+        let (first, last) = if encoding.descending { (&self.upper, &self.lower) } else { (&self.lower, &self.upper) };
+        let from_after = side(first, from, false)?;
+        Some((from_after, side(last, to, true)?))
     }
 }
 
@@ -151,7 +154,7 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Reads the rows with keys in a range, in the order of their keys, until `visit` breaks or fails. The transaction's own changes are seen.
+    /// Reads the rows with keys in a range, in the order of the index, until `visit` breaks or fails. The transaction's own changes are seen.
     ///
     /// # Errors
     /// Those of `visit`, and when a row lies in a damaged file.
@@ -167,7 +170,7 @@ impl Transaction {
             return Ok(());
         }
         with_key_buffers(|[from, to, actual]| {
-            let Some((from_after, to_after)) = range.encode(from, to) else { return Ok(()) };
+            let Some((from_after, to_after)) = range.encode(&access.index.encodings, from, to) else { return Ok(()) };
             let (from, to) = (Limit { prefix: from, after: from_after }, Limit { prefix: to, after: to_after });
             if let Some(reads) = self.reads() {
                 reads.note_range(&access.table, &access.index, from, to);
@@ -180,7 +183,7 @@ impl Transaction {
                     }
                     actual.clear();
                     for i in access.asked..access.read.len() {
-                        key::push(actual, &out.value(i));
+                        key::push(actual, &out.value(i), access.index.encodings[i - access.asked]);
                     }
                     if entry.is(actual) { visit(row, out) } else { Ok(ControlFlow::Continue(())) }
                 })();

@@ -6,16 +6,15 @@ use crate::error::{EngineError, Result, exists, missing};
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::display;
-use serac_index::ordered::key;
 use serac_storage::{BlockNo, RowBuffer, RowId};
 use std::sync::Arc;
 
 /// Gives each foreign key an index on its columns, where no key has them.
 pub(crate) fn index_foreign_keys(definition: &mut TableDefinition) {
     for foreign_key in &definition.foreign_keys {
-        if definition.keys.iter().all(|k| k.columns != foreign_key.columns) {
+        if !definition.keys.iter().any(|k| k.columns == foreign_key.columns && k.is_plain()) {
             let (name, columns) = (format!("{}_idx", foreign_key.name), foreign_key.columns.clone());
-            definition.keys.push(KeyDefinition { name, columns, unique: false, primary: false, constraint: true });
+            definition.keys.push(KeyDefinition { name, columns, constraint: true, ..Default::default() });
         }
     }
 }
@@ -72,6 +71,7 @@ impl Transaction {
         let (columns, parent_columns) = (&foreign_key.columns, &foreign_key.parent_columns);
         let key = parent.keys.iter().find(|key| {
             key.unique
+                && key.is_plain()
                 && key.columns.len() == parent_columns.len()
                 && key.columns.iter().all(|c| parent_columns.contains(c))
         });
@@ -122,13 +122,14 @@ impl Transaction {
         let own = definition.parent_schema == table.definition.schema && definition.parent_table == table.name();
         let parent =
             if own { table } else { self.catalog.table(&definition.parent_schema, &definition.parent_table)? };
-        let (ids, mut buffer) = (table.index_of_foreign_key(foreign_key).column_ids(), RowBuffer::default());
+        let index = table.index_of_foreign_key(foreign_key);
+        let (ids, mut buffer) = (index.column_ids(), RowBuffer::default());
         for no in 0..table.data.block_count() {
             let Some(reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { continue };
             for &row in reader.row_ids(reader.visible()).values() {
                 table.data.read(self.snapshot(), RowId::from_u64(row), &ids, &mut buffer)?;
                 let values = buffer.values();
-                let (wanted, has_null) = key::encode(&values);
+                let (wanted, has_null) = index.encode_key(values.iter().copied());
                 if !has_null && self.find_latest(parent, &definition.parent_columns, &wanted)?.is_none() {
                     let shown: Vec<String> = values.iter().map(display).collect();
                     return Err(self.missing_parent(table, definition, &shown.join(", ")));
@@ -204,7 +205,7 @@ impl Transaction {
         self.check_index_name(schema, &key.name)?;
         let mut definition = old.definition.clone();
         definition.keys.push(key.clone());
-        let index = Arc::new(TableIndex { definition: key.clone(), entries: Arc::default() });
+        let index = Arc::new(TableIndex::new(&key, &definition));
         let mut new = old.redefined(definition);
         *new.indexes.last_mut().expect("one was added") = index.clone();
         let new = Arc::new(new);

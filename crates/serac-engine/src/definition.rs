@@ -60,8 +60,17 @@ pub struct ColumnDefinition {
     pub always_generated: bool,
 }
 
+/// In which order an index has a column: by default ascending, NULLs last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ColumnOrder {
+    /// DESC.
+    pub descending: bool,
+    /// NULLS FIRST.
+    pub nulls_first: bool,
+}
+
 /// PRIMARY KEY or UNIQUE, or an index.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KeyDefinition {
     /// Name of the constraint and its index.
     pub name: String,
@@ -73,6 +82,20 @@ pub struct KeyDefinition {
     pub primary: bool,
     /// Whether it was declared as a constraint of the table (not by CREATE INDEX).
     pub constraint: bool,
+    /// The columns' orders; those that are missing are the default.
+    #[serde(default)]
+    pub orders: Vec<ColumnOrder>,
+}
+
+impl KeyDefinition {
+    /// The order of the `i`-th column.
+    pub fn order(&self, i: usize) -> ColumnOrder {
+        self.orders.get(i).copied().unwrap_or_default()
+    }
+    /// Whether all columns have the default order, as both ends of a foreign key must.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.orders.iter().all(|order| *order == ColumnOrder::default())
+    }
 }
 
 /// A bitmap index: CREATE INDEX … USING bitmap.

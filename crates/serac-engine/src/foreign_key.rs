@@ -12,7 +12,6 @@ use crate::referential_action::PendingAction;
 use crate::table::{NewestHolder, Table};
 use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
-use serac_index::ordered::key;
 use serac_storage::{RowId, Value};
 use std::sync::Arc;
 
@@ -25,10 +24,10 @@ pub(crate) enum PendingForeignKey {
     Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, restrict: bool, key: Vec<u8>, shown: String },
 }
 
-fn key_of(row: &[Value<'_>], columns: &[usize]) -> (Vec<u8>, bool, String) {
-    let values: Vec<Value<'_>> = columns.iter().map(|&c| row[c]).collect();
-    let shown: Vec<String> = values.iter().map(display).collect();
-    let (key, has_null) = key::encode(&values);
+/// The key of these columns of a row of the table, as the index on them has it.
+fn key_of(table: &Table, row: &[Value<'_>], columns: &[usize]) -> (Vec<u8>, bool, String) {
+    let shown: Vec<String> = columns.iter().map(|&c| display(&row[c])).collect();
+    let (key, has_null) = table.index_for_key(columns).key_of(row);
     (key, has_null, shown.join(", "))
 }
 
@@ -39,7 +38,7 @@ impl Transaction {
 
     pub(crate) fn note_new_child(&mut self, table: &Arc<Table>, row: &[Value<'_>]) {
         for (i, foreign_key) in table.definition.foreign_keys.iter().enumerate() {
-            let (key, has_null, shown) = key_of(row, &foreign_key.columns);
+            let (key, has_null, shown) = key_of(table, row, &foreign_key.columns);
             if !has_null {
                 self.pending.push(PendingForeignKey::Child { table: table.clone(), foreign_key: i, key, shown });
             }
@@ -59,8 +58,8 @@ impl Transaction {
         for (child, i) in children {
             let definition = &child.definition.foreign_keys[i];
             let columns = &definition.parent_columns;
-            let (key, has_null, shown) = key_of(before, columns);
-            if has_null || after.is_some_and(|after| key_of(after, columns).0 == key) {
+            let (key, has_null, shown) = key_of(parent, before, columns);
+            if has_null || after.is_some_and(|after| key_of(parent, after, columns).0 == key) {
                 continue;
             }
             gone = true;

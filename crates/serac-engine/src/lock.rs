@@ -2,7 +2,6 @@
 
 use crate::error::{EngineError, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,8 @@ pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Holders {
-    writers: HashSet<u64>,
+    /// Few at a time.
+    writers: Vec<u64>,
     exclusive: Option<u64>,
     /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise writers that overlap would keep them waiting for ever.
     excluding: u32,
@@ -32,13 +32,16 @@ impl TableLock {
     fn wait_for(
         &self,
         holders: &mut MutexGuard<'_, Holders>,
-        what: &str,
+        what: impl Fn() -> String,
         free: impl Fn(&Holders) -> bool,
     ) -> Result<()> {
+        if free(holders) {
+            return Ok(());
+        }
         let deadline = Instant::now() + LOCK_TIMEOUT;
         while !free(holders) {
             if self.released.wait_until(holders, deadline).timed_out() && !free(holders) {
-                return Err(EngineError::InUse(format!("{what} is being used by a concurrent transaction")));
+                return Err(EngineError::InUse(format!("{} is being used by a concurrent transaction", what())));
             }
         }
         Ok(())
@@ -47,24 +50,32 @@ impl TableLock {
     ///
     /// # Errors
     /// [`EngineError::InUse`] when another transaction excludes writers for longer than [`LOCK_TIMEOUT`].
-    pub fn share(&self, owner: u64, what: &str) -> Result<bool> {
+    pub fn share(&self, owner: u64, what: impl Fn() -> String) -> Result<bool> {
         let mut holders = self.holders.lock();
         self.wait_for(&mut holders, what, |h| match h.exclusive {
             Some(holder) => holder == owner,
             None => h.excluding == 0 || h.writers.contains(&owner),
         })?;
-        Ok(holders.writers.insert(owner))
+        let is_new = !holders.writers.contains(&owner);
+        if is_new {
+            holders.writers.push(owner);
+        }
+        Ok(is_new)
     }
     /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For an owner that does not hold it yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
         let mut holders = self.holders.lock();
-        holders.exclusive.is_none() && holders.excluding == 0 && holders.writers.insert(owner)
+        let free = holders.exclusive.is_none() && holders.excluding == 0;
+        if free {
+            holders.writers.push(owner);
+        }
+        free
     }
     /// For changing the definition. True if the transaction did not hold it before.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when others hold the lock for longer than [`LOCK_TIMEOUT`].
-    pub fn exclude(&self, owner: u64, what: &str) -> Result<bool> {
+    pub fn exclude(&self, owner: u64, what: impl Fn() -> String) -> Result<bool> {
         let mut holders = self.holders.lock();
         holders.excluding += 1;
         let result = self.wait_for(&mut holders, what, |h| {
@@ -94,11 +105,18 @@ impl TableLock {
     /// Gives up whatever the transaction holds.
     pub fn release(&self, owner: u64) {
         let mut holders = self.holders.lock();
-        holders.writers.remove(&owner);
-        if holders.exclusive == Some(owner) {
+        if let Some(at) = holders.writers.iter().position(|writer| *writer == owner) {
+            holders.writers.swap_remove(at);
+        }
+        let excluded = holders.exclusive == Some(owner);
+        if excluded {
             holders.exclusive = None;
         }
+        // Writers wait for one who excludes them, or wants to, and those for writers.
+        let somebody_waits = excluded || holders.excluding > 0;
         drop(holders);
-        self.released.notify_all();
+        if somebody_waits {
+            self.released.notify_all();
+        }
     }
 }

@@ -22,7 +22,7 @@
 use crate::error::{EngineError, Result};
 use crate::table::{Table, TableIndex};
 use parking_lot::Mutex;
-use serac_index::ordered::{Limit, key};
+use serac_index::ordered::Limit;
 use serac_storage::{Snapshot, Value};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl ReadSet {
     }
     /// Notes that the rows with a key were read.
     pub fn note_key(&self, table: &Arc<Table>, index: &Arc<TableIndex>, values: &[Value<'_>]) {
-        let key = key::encode(values).0;
+        let key = index.encode_key(values.iter().copied()).0;
         self.note_range(table, index, Limit::before(&key), Limit::after(&key));
     }
 

@@ -8,9 +8,9 @@ use crate::statistics::{StatisticsCache, TableStatistics};
 use parking_lot::Mutex;
 use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
-use serac_index::ordered::key;
+use serac_index::ordered::key::{self, Encoding};
 use serac_storage::transaction::TransactionManager;
-use serac_storage::{BlockNo, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
+use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,20 +22,46 @@ pub struct TableIndex {
     pub definition: KeyDefinition,
     /// The entries.
     pub entries: Arc<OrderedIndex>,
+    /// Of the columns.
+    pub(crate) encodings: Vec<Encoding>,
 }
 
 impl TableIndex {
     /// An empty index of a table.
-    fn new(definition: &KeyDefinition, table: &TableDefinition) -> Self {
+    pub(crate) fn new(definition: &KeyDefinition, table: &TableDefinition) -> Self {
         let types = definition.columns.iter().map(|&c| table.columns[c].sql_type.column_type);
         let entries = Arc::new(OrderedIndex::new(key::most_bytes(types)));
-        Self { definition: definition.clone(), entries }
+        Self::over(definition, table, entries)
+    }
+    fn over(definition: &KeyDefinition, table: &TableDefinition, entries: Arc<OrderedIndex>) -> Self {
+        let encoding = |(i, &column): (usize, &usize)| {
+            let order = definition.order(i);
+            Encoding {
+                descending: order.descending,
+                nulls_first: order.nulls_first,
+                number_is_bytes: table.columns[column].sql_type.column_type == ColumnType::Uuid,
+            }
+        };
+        let encodings = definition.columns.iter().enumerate().map(encoding).collect();
+        Self { definition: definition.clone(), entries, encodings }
+    }
+    /// The key of values of the index's columns, and whether one of them is NULL.
+    pub(crate) fn encode_key<'v>(&self, values: impl Iterator<Item = Value<'v>>) -> (Vec<u8>, bool) {
+        let (mut key, mut has_null) = (Vec::new(), false);
+        for (value, &encoding) in values.zip(&self.encodings) {
+            has_null |= !key::push(&mut key, &value, encoding);
+        }
+        (key, has_null)
+    }
+    /// The key of a row whose columns of the index are in the buffer.
+    pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
+        self.encode_key((0..buffer.len()).map(|i| buffer.value(i))).0
     }
     /// Appends the key of the index's columns among a row's values; false if one of them is NULL.
     pub(crate) fn encode(&self, row: &[Value<'_>], key: &mut Vec<u8>) -> bool {
         let mut complete = true;
-        for &column in &self.definition.columns {
-            complete &= key::push(key, &row[column]);
+        for (&column, &encoding) in self.definition.columns.iter().zip(&self.encodings) {
+            complete &= key::push(key, &row[column], encoding);
         }
         complete
     }
@@ -54,12 +80,12 @@ impl TableIndex {
     /// # Errors
     /// When a row lies in a damaged file.
     pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Result<Vec<RowId>> {
-        let (wanted, has_null) = key::encode(values);
+        let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
     /// How many rows have, in some snapshot, this key.
     pub fn candidates(&self, values: &[Value<'_>]) -> usize {
-        let (wanted, has_null) = key::encode(values);
+        let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { 0 } else { self.entries.rows(&wanted).len() }
     }
     /// The row other than `except` whose newest state has this encoded key.
@@ -86,7 +112,7 @@ impl TableIndex {
             }
             for &row in &rows {
                 match data.read_latest(snapshot, row, &columns, &mut buffer)? {
-                    LatestState::Present if key::encode(&buffer.values()).0 == wanted => {
+                    LatestState::Present if self.key_in(&buffer) == wanted => {
                         return Ok(NewestHolder::Row(row));
                     }
                     LatestState::Absent | LatestState::Present => {}
@@ -102,7 +128,7 @@ impl TableIndex {
         let mut rows = self.entries.rows(wanted);
         let mut kept = 0;
         for i in 0..rows.len() {
-            if data.read(snapshot, rows[i], &columns, &mut buffer)? && key::encode(&buffer.values()).0 == wanted {
+            if data.read(snapshot, rows[i], &columns, &mut buffer)? && self.key_in(&buffer) == wanted {
                 rows[kept] = rows[i];
                 kept += 1;
             }
@@ -193,9 +219,12 @@ impl Table {
                 .keys
                 .iter()
                 .map(|key| {
-                    let old = self.indexes.iter().find(|i| i.definition.columns == key.columns);
+                    let same = |old: &KeyDefinition| {
+                        old.columns == key.columns && (0..key.columns.len()).all(|i| old.order(i) == key.order(i))
+                    };
+                    let old = self.indexes.iter().find(|index| same(&index.definition));
                     Arc::new(match old {
-                        Some(old) => TableIndex { definition: key.clone(), entries: old.entries.clone() },
+                        Some(old) => TableIndex::over(key, &definition, old.entries.clone()),
                         None => TableIndex::new(key, &definition),
                     })
                 })
@@ -244,7 +273,8 @@ impl Table {
     /// The index over these columns in this order, which both ends of a foreign key have.
     pub(crate) fn index_for_key(&self, columns: &[usize]) -> &Arc<TableIndex> {
         let mut indexes = self.indexes.iter();
-        indexes.find(|index| index.definition.columns == columns).expect("both ends of a foreign key have an index")
+        let is_plain = |index: &&Arc<TableIndex>| index.definition.columns == columns && index.definition.is_plain();
+        indexes.find(is_plain).expect("both ends of a foreign key have an index")
     }
     /// The index on the columns of one of the table's foreign keys.
     pub(crate) fn index_of_foreign_key(&self, foreign_key: usize) -> &Arc<TableIndex> {
@@ -262,7 +292,7 @@ impl Table {
             for &row in reader.row_ids(reader.visible()).values() {
                 let row = RowId::from_u64(row);
                 if self.data.read(snapshot, row, &columns, &mut buffer)? {
-                    index.entries.insert(&key::encode(&buffer.values()).0, row);
+                    index.entries.insert(&index.key_in(&buffer), row);
                 }
             }
         }
@@ -291,7 +321,7 @@ impl Table {
                 for &row in reader.row_ids(reader.visible()).values() {
                     let row = RowId::from_u64(row);
                     assert!(self.data.read(snapshot, row, &columns, &mut buffer).expect("no file is damaged"));
-                    let wanted = key::encode(&buffer.values()).0;
+                    let wanted = index.key_in(&buffer);
                     assert!(
                         index.entries.rows(&wanted).contains(&row),
                         "{row:?} is missing in index {}",

@@ -235,8 +235,10 @@ impl Transaction {
 
     /// Before the first write to a table: no DDL may change it under our feet, nor have changed it since our snapshot.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
-        let what = || format!("relation \"{}\"", table.name());
-        if table.lock.share(self.owner, &what())? {
+        if self.locks.iter().any(|(lock, exclusive)| !exclusive && Arc::ptr_eq(lock, &table.lock)) {
+            return Ok(());
+        }
+        if table.lock.share(self.owner, || format!("relation \"{}\"", table.name()))? {
             if let Err(error) = self.check_unchanged(table) {
                 // Who tries again after a ROLLBACK TO is to fail again.
                 self.locks.retain(|(lock, _)| !Arc::ptr_eq(lock, &table.lock));
@@ -249,7 +251,7 @@ impl Transaction {
     }
     /// Before changing a table's definition: nobody writes to it until our end.
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
-        if table.lock.exclude(self.owner, &format!("relation \"{}\"", table.name()))? {
+        if table.lock.exclude(self.owner, || format!("relation \"{}\"", table.name()))? {
             self.locks.push((table.lock.clone(), true));
         }
         // Each time: the lock is also held after an attempt that failed here.
@@ -289,7 +291,7 @@ impl Transaction {
     /// The catalog, to be changed: takes the catalog's lock.
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         if !self.holds_catalog {
-            self.db.catalog_lock.exclude(self.owner, "the catalog")?;
+            self.db.catalog_lock.exclude(self.owner, || "the catalog".into())?;
             self.holds_catalog = true;
         }
         // Until the first change, each time: the lock is also held after an attempt that failed here.

@@ -13,7 +13,7 @@ use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::cubit::Builder;
-use serac_index::ordered::{Limit, Neighbours, key};
+use serac_index::ordered::{Limit, Neighbours};
 use serac_storage::{ColumnId, RowBuffer, RowId, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -425,7 +425,7 @@ impl Transaction {
 /// Removes an index entry unless some reachable version of the row (again) has the key.
 pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
     index.entries.remove_unless(wanted, row, || {
-        let mut has_key = |version: &RowBuffer| key::encode(&version.values()).0 == wanted;
+        let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
         // What cannot be read keeps its entry.
         table.data.any_version_matches(row, &index.column_ids(), &mut has_key).unwrap_or(true)
     });

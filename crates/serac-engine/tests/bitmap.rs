@@ -307,7 +307,14 @@ fn definitions_that_make_no_sense_are_refused() {
     assert_eq!(refused(txn.create_bitmap_index("public", "t", bitmap("x", 3))), "42704");
     txn.create_bitmap_index("public", "t", bitmap("i", 1)).unwrap();
     assert_eq!(refused(txn.create_bitmap_index("public", "t", bitmap("i", 2))), "42P07");
-    let key = KeyDefinition { name: "i".into(), columns: vec![0], unique: false, primary: false, constraint: false };
+    let key = KeyDefinition {
+        name: "i".into(),
+        columns: vec![0],
+        unique: false,
+        primary: false,
+        constraint: false,
+        ..Default::default()
+    };
     assert_eq!(refused(txn.create_index("public", "t", key)), "42P07");
     txn.create_bitmap_index("public", "t", bitmap("j", 2)).unwrap();
     txn.drop_column("public", "t", "a", false).unwrap();

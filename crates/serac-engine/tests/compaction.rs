@@ -18,7 +18,14 @@ const CLASS: i64 = 50;
 const PASSING: i64 = 1_000_000;
 
 fn key(name: &str, column: usize, unique: bool) -> KeyDefinition {
-    KeyDefinition { name: name.into(), columns: vec![column], unique, primary: false, constraint: false }
+    KeyDefinition {
+        name: name.into(),
+        columns: vec![column],
+        unique,
+        primary: false,
+        constraint: false,
+        ..Default::default()
+    }
 }
 
 fn bitmap(name: &str, column: usize) -> BitmapDefinition {

@@ -27,6 +27,7 @@ fn keyed(name: &str) -> TableDefinition {
         unique: true,
         primary: true,
         constraint: true,
+        ..Default::default()
     });
     definition
 }
@@ -281,8 +282,14 @@ fn an_index_over_a_repeated_column_follows_its_rows() {
     let db = Database::in_memory().unwrap();
     create(&db, keyed("t"));
     let mut txn = db.begin();
-    let index =
-        KeyDefinition { name: "twice".into(), columns: vec![1, 1], unique: false, primary: false, constraint: false };
+    let index = KeyDefinition {
+        name: "twice".into(),
+        columns: vec![1, 1],
+        unique: false,
+        primary: false,
+        constraint: false,
+        ..Default::default()
+    };
     txn.create_index("public", "t", index).unwrap();
     insert(&mut txn, "t", 1, Some(10)).unwrap();
     txn.commit().unwrap();

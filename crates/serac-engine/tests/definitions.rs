@@ -19,7 +19,14 @@ fn column(name: &str) -> ColumnDefinition {
 }
 
 fn key(name: &str, column: usize, primary: bool) -> KeyDefinition {
-    KeyDefinition { name: name.into(), columns: vec![column], unique: primary, primary, constraint: primary }
+    KeyDefinition {
+        name: name.into(),
+        columns: vec![column],
+        unique: primary,
+        primary,
+        constraint: primary,
+        ..Default::default()
+    }
 }
 
 fn definition(name: &str) -> TableDefinition {

@@ -23,7 +23,14 @@ fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefiniti
 }
 
 fn key(name: &str, columns: &[usize], unique: bool) -> KeyDefinition {
-    KeyDefinition { name: name.into(), columns: columns.into(), unique, primary: false, constraint: false }
+    KeyDefinition {
+        name: name.into(),
+        columns: columns.into(),
+        unique,
+        primary: false,
+        constraint: false,
+        ..Default::default()
+    }
 }
 
 /// A table of accounts: (branch, number) unique, an index on (branch, owner).

@@ -30,7 +30,14 @@ pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
 }
 
 pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
-    KeyDefinition { name: name.into(), columns: columns.into(), unique, primary, constraint: primary }
+    KeyDefinition {
+        name: name.into(),
+        columns: columns.into(),
+        unique,
+        primary,
+        constraint: primary,
+        ..Default::default()
+    }
 }
 
 /// A table with its first columns as primary key.

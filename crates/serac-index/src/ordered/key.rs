@@ -1,22 +1,31 @@
-//! Memory-comparable keys: byte strings that compare as the column values do, NULLs last, and none a prefix of another.
+//! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of another.
 //!
-//! Per column: 1 and the value, or 2 for NULL. Integers are big-endian with the sign bit flipped; floats likewise after folding the
-//! negative half; byte strings escape zero as `00 FF` and end with `00 00`.
+//! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come first. Integers are big-endian with the sign bit flipped; floats likewise after
+//! folding the negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes. Of a descending column, the value's bytes are inverted.
 
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnType, Value};
 
 /// What a value that is not NULL begins with.
 pub const VALUE: u8 = 1;
-/// What stands for NULL.
-const NULL: u8 = 2;
 
-/// The key of `values`, and whether any of them is NULL (such a key never violates uniqueness).
+/// How a column's values stand in a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Encoding {
+    /// The largest value comes first.
+    pub descending: bool,
+    /// NULLs come before all values, whatever the order of these.
+    pub nulls_first: bool,
+    /// A 128-bit number is 16 bytes, the lowest first (UUID), not a number.
+    pub number_is_bytes: bool,
+}
+
+/// The key of `values` in ascending order with NULLs last, and whether any of them is NULL (such a key never violates uniqueness).
 pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     let mut key = Vec::with_capacity(values.len() * 9);
     let mut has_null = false;
     for value in values {
-        has_null |= !push(&mut key, value);
+        has_null |= !push(&mut key, value, Encoding::default());
     }
     (key, has_null)
 }
@@ -33,32 +42,31 @@ pub fn most_bytes(types: impl IntoIterator<Item = ColumnType>) -> Option<usize> 
 
 /// Appends the next column's value to a key; false for NULL.
 #[inline]
-pub fn push(key: &mut Vec<u8>, value: &Value<'_>) -> bool {
-    #[inline]
-    fn fixed<const N: usize>(key: &mut Vec<u8>, bytes: [u8; N]) {
-        key.push(VALUE);
-        key.extend_from_slice(&bytes);
+pub fn push(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) -> bool {
+    if value.is_null() {
+        key.push(if encoding.nulls_first { 0 } else { 2 });
+        return false;
     }
+    key.push(VALUE);
+    let start = key.len();
     match value {
-        Value::Null => {
-            key.push(NULL);
-            return false;
-        }
-        Value::Bool(v) => fixed(key, [u8::from(*v)]),
-        Value::Int16(v) => fixed(key, (*v as u16 ^ 1 << 15).to_be_bytes()),
-        Value::Int32(v) => fixed(key, (*v as u32 ^ 1 << 31).to_be_bytes()),
-        Value::Int64(v) => fixed(key, (*v as u64 ^ 1 << 63).to_be_bytes()),
-        Value::Int128(v) => fixed(key, (*v as u128 ^ 1 << 127).to_be_bytes()),
+        Value::Null => {}
+        Value::Bool(v) => key.push(u8::from(*v)),
+        Value::Int16(v) => key.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
+        Value::Int32(v) => key.extend_from_slice(&(*v as u32 ^ 1 << 31).to_be_bytes()),
+        Value::Int64(v) => key.extend_from_slice(&(*v as u64 ^ 1 << 63).to_be_bytes()),
+        Value::Int128(v) if encoding.number_is_bytes => key.extend_from_slice(&v.to_le_bytes()),
+        Value::Int128(v) => key.extend_from_slice(&(*v as u128 ^ 1 << 127).to_be_bytes()),
         Value::Float32(v) => {
-            let bits = (*v + 0.0).to_bits();
-            fixed(key, (if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }).to_be_bytes());
+            // All NaNs are one, above all numbers.
+            let bits = if v.is_nan() { f32::NAN } else { *v + 0.0 }.to_bits();
+            key.extend_from_slice(&(if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }).to_be_bytes());
         }
         Value::Float64(v) => {
-            let bits = (*v + 0.0).to_bits();
-            fixed(key, (if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes());
+            let bits = if v.is_nan() { f64::NAN } else { *v + 0.0 }.to_bits();
+            key.extend_from_slice(&(if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes());
         }
         Value::Bytes(v) => {
-            key.push(VALUE);
             for &byte in *v {
                 key.push(byte);
                 if byte == 0 {
@@ -68,6 +76,9 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>) -> bool {
             key.extend_from_slice(&[0, 0]);
         }
     }
+    if encoding.descending {
+        key[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
     true
 }
 
@@ -75,6 +86,7 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cmp::Ordering;
 
     proptest! {
         #[test]
@@ -84,6 +96,26 @@ mod tests {
             };
             let order = |v: &(i64, Vec<u8>, Option<i16>)| (v.1.clone(), v.0, v.2.is_none(), v.2);
             prop_assert_eq!(key(&a).cmp(&key(&b)), order(&a).cmp(&order(&b)));
+        }
+        #[test]
+        fn directions_and_places_of_nulls_are_the_columns(
+            a: (Option<i32>, Vec<u8>), b: (Option<i32>, Vec<u8>), descending: (bool, bool), nulls_first: bool
+        ) {
+            let encodings = [descending.0, descending.1].map(|descending| Encoding { descending, nulls_first, ..Default::default() });
+            let key = |v: &(Option<i32>, Vec<u8>)| {
+                let mut key = Vec::new();
+                push(&mut key, &v.0.map_or(Value::Null, Value::Int32), encodings[0]);
+                push(&mut key, &Value::Bytes(&v.1), encodings[1]);
+                key
+            };
+            let directed = |order: Ordering, descending: bool| if descending { order.reverse() } else { order };
+            let first = match (a.0, b.0) {
+                (Some(a), Some(b)) => directed(a.cmp(&b), descending.0),
+                (a, b) => directed(a.is_none().cmp(&b.is_none()), nulls_first),
+            };
+            let expected = first.then(directed(a.1.cmp(&b.1), descending.1));
+            prop_assert_eq!(key(&a).cmp(&key(&b)), expected);
+            prop_assert!(a == b || !key(&a).starts_with(&key(&b)));
         }
         #[test]
         fn floats_compare_as_numbers(a in -1e9f64..1e9, b in -1e9f64..1e9) {

@@ -693,8 +693,8 @@ impl Tree {
                     let last = self.end(leaf, version, here, count, to)?;
                     (here.min(last), last, if last < count { None } else { found.fences.high })
                 };
-                for i in first..last {
-                    copies[i].write(leaf.words(i));
+                for (i, copy) in copies[..last].iter_mut().enumerate().skip(first) {
+                    copy.write(leaf.words(i));
                 }
                 leaf.check(found.version)?;
                 Ok((first, last, end))

@@ -178,7 +178,14 @@ impl TableBuilder {
                 format!("{table}_{}_key", self.column_names(&columns))
             })
         });
-        self.definition.keys.push(KeyDefinition { name, columns, unique: true, primary, constraint: true });
+        self.definition.keys.push(KeyDefinition {
+            name,
+            columns,
+            unique: true,
+            primary,
+            constraint: true,
+            ..Default::default()
+        });
     }
     fn check(&mut self, name: Option<String>, expr: &Expr, column: Option<&str>) {
         let table = &self.definition.name;

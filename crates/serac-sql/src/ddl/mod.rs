@@ -12,12 +12,12 @@ use crate::types::sql_type;
 use builder::{TableBuilder, columns_of, freeze_format, index_columns, sequence};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, ObjectName, ObjectType, OnCommit, SchemaName,
-    Statement, visit_relations,
+    CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, ObjectName, ObjectType, OnCommit, OrderByOptions,
+    SchemaName, Statement, visit_relations,
 };
 use serac_engine::EngineError;
 use serac_engine::definition::{
-    BitmapDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
+    BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
 };
 use std::ops::ControlFlow;
 
@@ -263,6 +263,14 @@ impl Session {
         if index.predicate.is_some() || !index.include.is_empty() {
             return Err(SqlError::unsupported("a partial or covering index"));
         }
+        let has_order = |options: &OrderByOptions| options.asc.is_some() || options.nulls_first.is_some();
+        if method == "bitmap" && index.columns.iter().any(|column| has_order(&column.column.options)) {
+            return Err(SqlError::new(
+                "0A000",
+                "access method \"bitmap\" does not support ASC/DESC or NULLS FIRST/LAST options",
+            ));
+        }
+        let orders = index.columns.iter().map(|column| column_order(&column.column.options)).collect();
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
         let names = index_columns(&index.columns)?;
         let columns = columns_of(&definition, names.iter().cloned())?;
@@ -275,7 +283,7 @@ impl Session {
         };
         let created = match columns[..] {
             _ if method == "btree" => {
-                let key = KeyDefinition { name, columns, unique: index.unique, primary: false, constraint: false };
+                let key = KeyDefinition { name, columns, unique: index.unique, orders, ..Default::default() };
                 self.txn_for(&schema)?.create_index(&schema, &table, key)
             }
             _ if index.unique => return lacks("unique"),
@@ -291,6 +299,12 @@ impl Session {
         }
         done("CREATE INDEX")
     }
+}
+
+/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless it is said where they are.
+fn column_order(options: &OrderByOptions) -> ColumnOrder {
+    let descending = options.asc == Some(false);
+    ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
 /// The column type in which a query's result is stored (CREATE TABLE AS).

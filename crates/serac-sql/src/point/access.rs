@@ -169,20 +169,18 @@ fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usi
 /// Whether an index whose first `equal` columns are fixed gives the order: none if not, else whether it is read backwards.
 fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize, bool, bool)]) -> Option<bool> {
     let columns = &index.definition.columns;
-    let (fixed, rest) = columns.split_at(equal);
-    let mut rest = rest.iter();
-    let mut reverse = None;
-    for (column, asc, nulls_first) in order.iter().filter(|(column, ..)| !fixed.contains(column)) {
+    let (mut at, mut reverse) = (equal, None);
+    for (column, asc, nulls_first) in order.iter().filter(|(column, ..)| !columns[..equal].contains(column)) {
         if index.definition.unique && equal == columns.len() {
             break;
         }
-        // Keys have NULLs last.
-        if rest.next() != Some(column) || (table.definition.columns[*column].nullable && *nulls_first == *asc) {
+        let kept = index.definition.order(at);
+        let backwards = *asc == kept.descending;
+        let nulls_fit = !table.definition.columns[*column].nullable || (*nulls_first != kept.nulls_first) == backwards;
+        if columns.get(at) != Some(column) || !nulls_fit || *reverse.get_or_insert(backwards) != backwards {
             return None;
         }
-        if *reverse.get_or_insert(!asc) == *asc {
-            return None;
-        }
+        at += 1;
     }
     Some(reverse.unwrap_or(false))
 }
@@ -256,8 +254,9 @@ pub(super) fn find(
 impl Access {
     /// Whether the rows come in the order of a column, the next key column; if so they come in descending order if `reverse`.
     pub(super) fn order_by(&mut self, column: usize, reverse: bool) -> bool {
-        let is_next = self.index.definition.columns.get(self.equal.len()) == Some(&column);
-        self.reverse = if is_next { reverse } else { self.reverse };
+        let (definition, next) = (&self.index.definition, self.equal.len());
+        let is_next = definition.columns.get(next) == Some(&column);
+        self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
     /// The way to the rows for the engine, which reads `columns` of them.
