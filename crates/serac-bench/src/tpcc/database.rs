@@ -28,14 +28,24 @@ impl Loaded {
         }
         let database =
             Database::open_with(StorageOptions { path: on_disk.then(|| path.to_owned()), ..options }).map_err(text)?;
-        let sql = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
+        // One thread for queries, so that workers keep the other processors.
+        let sql =
+            SqlDatabase::new(database.clone(), &SqlOptions { threads: Some(1), ..Default::default() }).map_err(text)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
         Ok(Self { database, sql, runtime })
+    }
+    /// The number that a query answers.
+    pub fn count(&self, query: &str) -> Result<i64, String> {
+        let of_batch = |batch: &arrow::array::RecordBatch| -> i64 {
+            batch.column(0).as_primitive::<Int64Type>().iter().flatten().sum()
+        };
+        Ok(self.query(query)?.iter().map(of_batch).sum())
     }
     fn execute(&self, statement: &str) -> Result<(), String> {
         self.runtime.block_on(Session::new(&self.sql).execute(statement)).map(|_| ()).map_err(text)
     }
-    fn query(&self, statement: &str) -> Result<Vec<arrow::array::RecordBatch>, String> {
+    /// The rows that a query answers.
+    pub fn query(&self, statement: &str) -> Result<Vec<arrow::array::RecordBatch>, String> {
         let answers = self.runtime.block_on(Session::new(&self.sql).execute(statement)).map_err(text)?;
         let rows = |answer| match answer {
             StatementResult::Rows { batches, .. } => batches,
@@ -86,8 +96,7 @@ pub fn load(
 /// Checks the consistency conditions.
 pub fn check(loaded: &Loaded) -> Result<(), String> {
     for (i, condition) in CONDITIONS.iter().enumerate() {
-        let batches = loaded.query(condition).map_err(|error| format!("condition {}: {error}", i + 1))?;
-        let violations: i64 = batches.iter().map(|batch| batch.column(0).as_primitive::<Int64Type>().value(0)).sum();
+        let violations = loaded.count(condition).map_err(|error| format!("condition {}: {error}", i + 1))?;
         if violations > 0 {
             return Err(format!("consistency condition {} is violated {violations} times", i + 1));
         }

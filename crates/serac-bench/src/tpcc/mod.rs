@@ -2,6 +2,7 @@
 
 mod database;
 mod procedures;
+mod queries;
 mod workers;
 
 use crate::report::{Report, median};
@@ -40,6 +41,9 @@ pub struct TpccArguments {
     /// Whether there is a bitmap index on S_QUANTITY even where nothing uses it.
     #[arg(long)]
     bitmap: bool,
+    /// Whether a thread asks queries of the CH-benCHmark meanwhile.
+    #[arg(long, value_delimiter = ',', default_value = "false", action = clap::ArgAction::Set)]
+    queries: Vec<bool>,
     /// Seconds of each run.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -79,6 +83,7 @@ struct Kind {
     durability: Durability,
     format: FreezeFormat,
     stock_level: StockLevel,
+    queries: bool,
 }
 
 pub fn run(arguments: &TpccArguments, report: &mut Report) -> Result<(), String> {
@@ -88,7 +93,14 @@ pub fn run(arguments: &TpccArguments, report: &mut Report) -> Result<(), String>
     let mut kinds = Vec::new();
     for &durability in &arguments.durability {
         for &stock_level in &arguments.stock_level {
-            kinds.extend(arguments.transformation.iter().map(|&format| Kind { durability, format, stock_level }));
+            for &format in &arguments.transformation {
+                kinds.extend(arguments.queries.iter().map(|&queries| Kind {
+                    durability,
+                    format,
+                    stock_level,
+                    queries,
+                }));
+            }
         }
     }
     let bar = ProgressBar::new((arguments.threads.len() * arguments.rounds * kinds.len()) as u64);
@@ -144,6 +156,10 @@ fn show(
         row.push((percentile.into(), json!(each(&|o| o.latencies[i]))));
     }
     row.push(("stock level p50 µs".into(), json!(each(&|o| o.stock_level_median))));
+    if arguments.queries.contains(&true) {
+        row.push(("queries/s".into(), json!(each(&|o| o.queries_per_second))));
+        row.push(("query p50 ms".into(), json!(each(&|o| o.query_median))));
+    }
     if kind.format != FreezeFormat::Never {
         for (i, table) in database::COLD_TABLES.iter().enumerate() {
             row.push((
@@ -178,8 +194,9 @@ fn measure(arguments: &TpccArguments, threads: usize, kind: Kind) -> Result<Outc
         time: Duration::from_secs_f64(arguments.seconds),
         stock_level: kind.stock_level,
         print_orders: arguments.print_orders,
+        queries: kind.queries,
     };
-    let outcome = workers::run(&loaded.database, &run)?;
+    let outcome = workers::run(&loaded, &run)?;
     if !arguments.no_check {
         database::check(&loaded)?;
     }

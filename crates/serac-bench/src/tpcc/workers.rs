@@ -1,7 +1,9 @@
 //! Threads that work for terminals.
 
-use super::database::COLD_TABLES;
+use super::database::{COLD_TABLES, Loaded};
 use super::procedures::{Answer, INVALID_ITEM, Procedures, StockLevel};
+use super::queries::{Acknowledged, Answered, ask};
+use crate::report::median;
 use crate::setup::{cpu_seconds, text, thread_cpu_seconds};
 use crate::transform::shares;
 use serac_engine::{Database, EngineError, RetryPolicy};
@@ -22,6 +24,8 @@ pub struct Run {
     pub time: Duration,
     pub stock_level: StockLevel,
     pub print_orders: bool,
+    /// Whether queries are asked meanwhile.
+    pub queries: bool,
 }
 
 /// What a run gave.
@@ -39,6 +43,10 @@ pub struct Outcome {
     pub latencies: [f64; 3],
     /// Median of Stock-Level, in microseconds.
     pub stock_level_median: f64,
+    /// Of queries beside the transactions.
+    pub queries_per_second: f64,
+    /// Their median, in milliseconds.
+    pub query_median: f64,
     /// Shares of the cold tables' blocks that are cooling, and frozen.
     pub shares: [(f64, f64); 4],
 }
@@ -73,6 +81,7 @@ struct Worker<'r> {
     terminal: Terminal,
     waiting: VecDeque<Waiting>,
     counted: Counted,
+    acknowledged: &'r Acknowledged,
 }
 
 impl Worker<'_> {
@@ -83,6 +92,8 @@ impl Worker<'_> {
         self.counted.nanoseconds.push(begun.elapsed().as_nanos().min(u32::MAX.into()) as u32);
         if let Answer::NewOrder(district, number) = answer {
             self.counted.new_orders += 1;
+            // Release: pairs with the Acquire of the queries' thread.
+            self.acknowledged.fetch_add(1, Ordering::Release);
             if self.run.print_orders {
                 let line = format!("order {} {district} {number}\n", self.terminal.warehouse);
                 std::io::stdout().write_all(line.as_bytes()).map_err(text)?;
@@ -114,11 +125,15 @@ impl Worker<'_> {
 }
 
 /// Lets the workers work for some time.
-pub fn run(database: &Database, run: &Run) -> Result<Outcome, String> {
+pub fn run(loaded: &Loaded, run: &Run) -> Result<Outcome, String> {
+    let database = &loaded.database;
+    let acknowledged = Acknowledged::new(0);
     let procedures = Procedures::new(run.stock_level);
     let stop = AtomicBool::new(false);
     let (started, cpu) = (Instant::now(), cpu_seconds());
-    let results: Result<Vec<(Counted, Duration)>, String> = std::thread::scope(|scope| {
+    type Results = Result<(Vec<(Counted, Duration)>, Answered), String>;
+    let results: Results = std::thread::scope(|scope| {
+        let queries = run.queries.then(|| scope.spawn(|| ask(loaded, &acknowledged, &stop)));
         let work = |thread: usize| {
             let terminal = Terminal::new(thread as i32 % run.warehouses + 1, run.warehouses, thread as u64 + 1);
             let mut worker = Worker {
@@ -128,6 +143,7 @@ pub fn run(database: &Database, run: &Run) -> Result<Outcome, String> {
                 terminal,
                 waiting: VecDeque::new(),
                 counted: Counted::default(),
+                acknowledged: &acknowledged,
             };
             let stop = &stop;
             scope.spawn(move || {
@@ -147,9 +163,12 @@ pub fn run(database: &Database, run: &Run) -> Result<Outcome, String> {
             std::thread::sleep(Duration::from_millis(10));
         }
         stop.store(true, Ordering::Relaxed);
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
+        let results: Result<Vec<_>, String> =
+            threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect();
+        let answered = queries.map(|queries| queries.join().expect("asking does not panic")).transpose()?;
+        Ok((results?, answered.unwrap_or_default()))
     });
-    let results = results?;
+    let (results, answered) = results?;
     let all_cpu = cpu_seconds() - cpu;
     let mut all = Counted::default();
     let mut seconds = 0.0f64;
@@ -180,6 +199,8 @@ pub fn run(database: &Database, run: &Run) -> Result<Outcome, String> {
         worker_cpu: all.cpu * 1e6 / all.transactions as f64,
         all_cpu: all_cpu * 1e6 / all.transactions as f64,
         latencies: [0.5, 0.99, 0.999].map(|share| percentile(&mut all.nanoseconds, share)),
+        queries_per_second: answered.queries as f64 / seconds,
+        query_median: if answered.queries > 0 { median(answered.latencies) } else { 0.0 },
         stock_level_median: percentile(&mut all.stock_level, 0.5),
         shares: COLD_TABLES.map(share),
     })
