@@ -4,6 +4,7 @@
 
 mod attributes;
 mod bitmaps;
+mod ch;
 mod checkpoint;
 mod commits;
 mod compaction;
@@ -17,6 +18,7 @@ mod ordered;
 mod peer;
 mod point;
 mod postgres;
+mod refresh;
 mod report;
 mod setup;
 mod tpcc;
@@ -64,6 +66,10 @@ enum Benchmark {
     Ordered(ordered::OrderedArguments),
     /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation of cold blocks (figure 10 of the paper).
     Tpcc(tpcc::TpccArguments),
+    /// The twelve TPC-H queries on bitmap indexes with refresh functions beside them, queries to refreshes 98 to 2.
+    Refresh(refresh::RefreshArguments),
+    /// CH-benCHmark's Q1 and Q6 on bitmap indexes, beside transactions of TPC-C.
+    Ch(ch::ChArguments),
     /// Bulk load of lineitem from Arrow batches in memory.
     Load {
         /// Scale factor.
@@ -142,6 +148,8 @@ fn main() -> Result<(), String> {
         Benchmark::CubitSizes { rows } => cubit::sizes(rows, &mut report),
         Benchmark::Bitmaps { values, runs } => bitmaps::run(values, runs, &mut report),
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
+        Benchmark::Refresh(refresh) => refresh::run(&refresh, &mut report),
+        Benchmark::Ch(ch) => ch::run(&ch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),

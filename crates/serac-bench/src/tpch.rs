@@ -74,7 +74,7 @@ fn parquet_files(sf: f64) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-fn load_all(db: &SqlDatabase, sf: f64, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
+pub fn load_all(db: &SqlDatabase, sf: f64, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
     let mut session = Session::new(db);
     let bar = ProgressBar::new(TABLES.iter().map(|t| t.rows(sf)).sum());
     for table in TABLES {
@@ -114,9 +114,9 @@ const BITMAP_COLUMNS: [(&str, &[&str]); 4] = [
     ("customer", &["c_mktsegment"]),
 ];
 /// The queries of the CUBIT paper.
-const CUBIT_QUERIES: [usize; 12] = [1, 3, 4, 5, 6, 10, 12, 14, 15, 17, 18, 19];
+pub const CUBIT_QUERIES: [usize; 12] = [1, 3, 4, 5, 6, 10, 12, 14, 15, 17, 18, 19];
 
-fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report: &mut Report) -> Result<(), String> {
+pub fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report: &mut Report) -> Result<(), String> {
     let mut session = Session::new(db);
     let catalog = db.database().catalog();
     for (table, columns) in BITMAP_COLUMNS {
@@ -141,7 +141,7 @@ fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report: &mu
     Ok(())
 }
 
-fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
+pub fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
     let Some(StatementResult::Rows { batches, .. }) = results.last() else { return Vec::new() };
     let options = FormatOptions::default().with_null("None");
     let mut rows = Vec::new();

@@ -78,7 +78,7 @@ pub enum Step {
 pub struct Overflow;
 
 /// Expressions that share what they have in common.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     steps: Vec<Step>,
 }

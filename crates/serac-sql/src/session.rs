@@ -15,7 +15,7 @@ use crate::optimizer::JoinOrder;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{BitmapAggregation, BitmapCounts, BlockAggregation, KeyFilterPushdown};
+use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown};
 use crate::transactions::{Isolation, Mark, Modes, Running};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -233,6 +233,7 @@ impl Session {
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
             .with_optimizer_rules(rules)
+            .with_physical_optimizer_rule(Arc::new(BitmapJoin))
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .with_physical_optimizer_rule(Arc::new(BitmapCounts))
             .with_physical_optimizer_rule(Arc::new(BlockAggregation { memory_limit: db.memory_limit }))

@@ -31,10 +31,14 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and an index to put a row into a bitvector: set so that the scans
-/// of `serac-bench tpch --bitmap-indexes` that gain nothing are left alone.
+/// of `serac-bench tpch --bitmap-indexes` that gain nothing are left alone. The rows of a value that many have lie in bitmaps, which are put together 64 slots at a time.
 const COMPARE_NS: f64 = 0.5;
 const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
+const WORD_NS: f64 = 0.5;
+const CONTAINER_NS: f64 = 20.0;
+/// One slot in so many, from which on a container is a bitmap.
+const SLOTS_PER_ROW_OF_BITMAP: f64 = 16.0;
 /// And to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
 
@@ -65,6 +69,7 @@ pub(super) struct Indexed<'a> {
     pub(super) indexes: &'a Indexes,
     /// The table's columns, by their numbers.
     pub(super) schema: &'a Schema,
+    pub(super) blocks: u32,
 }
 
 impl Indexed<'_> {
@@ -177,13 +182,21 @@ impl Condition {
         if parts.len() == 1 { parts.remove(0) } else { Self::Any(parts) }
     }
 
-    /// Rows that the condition takes (exactly, for values of one index) out of `total`, and rows that have to be looked at to find them.
-    fn estimate(&self, indexes: &Indexes, total: f64) -> (f64, f64) {
-        let parts = |parts: &[Self]| -> Vec<(f64, f64)> { parts.iter().map(|p| p.estimate(indexes, total)).collect() };
+    /// Rows that the condition takes (exactly, for values of one index) out of `total`, and the nanoseconds that it takes to find them.
+    fn estimate(&self, indexes: &Indexes, total: f64, blocks: f64) -> (f64, f64) {
+        let parts =
+            |parts: &[Self]| -> Vec<(f64, f64)> { parts.iter().map(|p| p.estimate(indexes, total, blocks)).collect() };
         match self {
             Self::Values(index, set) => {
                 let rows = set.count(&indexes[*index]) as f64;
-                (rows, rows.min(total - rows))
+                // As if all values had as many rows.
+                let values = indexes[*index].index().entries.value_count().max(1) as f64;
+                let row_ns = if values <= SLOTS_PER_ROW_OF_BITMAP {
+                    (CONTAINER_NS * blocks + WORD_NS * total / 64.0) * values / total.max(1.0)
+                } else {
+                    BITVECTOR_NS
+                };
+                (rows, rows.min(total - rows) * row_ns.min(BITVECTOR_NS))
             }
             Self::All(all) => {
                 parts(all).into_iter().fold((total, 0.0), |(rows, work), (r, w)| (rows * r / total.max(1.0), work + w))
@@ -423,11 +436,11 @@ impl BitmapFilter {
             return None;
         }
         let total = indexes[0].row_count();
-        let all = total as f64;
+        let (all, blocks) = (total as f64, f64::from(table.blocks));
         let mut parts: Vec<(Part, f64, f64)> = parts
             .into_iter()
             .map(|part| {
-                let (rows, work) = part.condition.estimate(indexes, all);
+                let (rows, work) = part.condition.estimate(indexes, all, blocks);
                 (part, rows, work)
             })
             .collect();
@@ -435,7 +448,7 @@ impl BitmapFilter {
         let (mut taken, mut left) = (Vec::new(), all);
         let mut answered = Vec::new();
         for (part, rows, work) in parts {
-            if work * BITVECTOR_NS < left * part.scan_ns {
+            if work < left * part.scan_ns {
                 left *= rows / all;
                 answered.extend(part.conjuncts);
                 taken.push(part.condition);

@@ -19,9 +19,10 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ColumnStatistics, Result, Statistics};
+use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_roots};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -34,7 +35,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_index::cubit::{Key, Predicate};
+use serac_index::cubit::{Bitvector, Key, Predicate};
 use serac_storage::{BlockNo, Snapshot, Value};
 use std::fmt;
 use std::sync::atomic::AtomicU32;
@@ -147,6 +148,24 @@ impl SeracScanExec {
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows as f64
     }
+    /// Whether another scan finds the same rows, whatever joins know.
+    pub(super) fn finds_the_same(&self, other: &Self) -> bool {
+        let same_bitmap = match (&self.bitmap, &other.bitmap) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        let fixed = |scan: &Self| {
+            let dynamic = |filter: &Arc<dyn PhysicalExpr>| filter.downcast_ref::<DynamicFilterPhysicalExpr>().is_some();
+            scan.key_filters.is_empty() && scan.limit.is_none() && !scan.filters.iter().any(dynamic)
+        };
+        Arc::ptr_eq(&self.table, &other.table)
+            && self.snapshot.start() == other.snapshot.start()
+            && same_bitmap
+            && fixed(self)
+            && fixed(other)
+            && self.filters == other.filters
+    }
     /// The scan that gives these of its output columns, and then the row ids.
     pub(super) fn with_row_ids(&self, outputs: &[usize]) -> Result<Self> {
         let row_id = self.table.definition.columns.len();
@@ -184,7 +203,7 @@ impl SeracScanExec {
     ) -> Self {
         let mut scan = self.clone();
         scan.filters.retain(|filter| filter.expression_id() != Some(id));
-        let rows = scan.bitmap.as_ref().map_or(table_rows(&scan.table), |bitmap| bitmap.estimated_rows());
+        let rows = scan.looked_at();
         for (column, filter) in key_filters {
             if scan.index_on(column).is_some() {
                 filter.list_keys(most_keys(rows));
@@ -193,7 +212,18 @@ impl SeracScanExec {
         }
         scan
     }
-    fn index_on(&self, column: usize) -> Option<&BitmapReader> {
+    /// The scan without the dynamic filter `id`.
+    pub(super) fn without_filter(&self, id: Option<u64>) -> Self {
+        let mut scan = self.clone();
+        scan.filters.retain(|filter| id.is_none() || filter.expression_id() != id);
+        scan
+    }
+    /// Rows that it looks at to find those that it gives.
+    pub(super) fn looked_at(&self) -> f64 {
+        self.bitmap.as_ref().map_or(table_rows(&self.table), |bitmap| bitmap.estimated_rows())
+    }
+    /// The bitmap index on a column of the table.
+    pub(super) fn index_on(&self, column: usize) -> Option<&BitmapReader> {
         self.indexes.iter().find(|index| index.index().definition.column == column)
     }
     /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are known by now.
@@ -203,15 +233,27 @@ impl SeracScanExec {
         }
         let listed = self.key_filters.iter().filter_map(|(c, filter)| Some((self.index_on(*c)?, filter.listed()?)));
         let (index, keys) = listed.min_by_key(|(_, keys)| keys.len())?;
-        Some(self.joined.get_or_init(|| {
-            let value = |&key: &i64| match self.full_schema.field(index.index().definition.column).data_type() {
-                DataType::Int16 => Value::Int16(key as i16),
-                DataType::Int32 | DataType::Date32 => Value::Int32(key as i32),
-                _ => Value::Int64(key),
-            };
-            let keys: Vec<Key> = keys.iter().map(|key| index.index().key(value(key))).collect();
-            Rows::Only(index.query(Predicate::In(&keys)))
-        }))
+        Some(self.joined.get_or_init(|| Rows::Only(self.rows_with(index, &keys))))
+    }
+    /// The rows that have one of the keys, which are ascending and different.
+    fn rows_with(&self, index: &BitmapReader, keys: &[i64]) -> Bitvector {
+        let value = |&key: &i64| match self.full_schema.field(index.index().definition.column).data_type() {
+            DataType::Int16 => Value::Int16(key as i16),
+            DataType::Int32 | DataType::Date32 => Value::Int32(key as i32),
+            _ => Value::Int64(key),
+        };
+        let keys: Vec<Key> = keys.iter().map(|key| index.index().key(value(key))).collect();
+        index.query(Predicate::In(&keys))
+    }
+    /// The rows that have one of the keys, ascending and different, in an indexed column of integers or dates.
+    pub(super) fn rows_of_keys(&self, column: usize, keys: &[i64]) -> Result<Bitvector> {
+        let index = self.index_on(column);
+        let index = index.ok_or_else(|| DataFusionError::Internal("the join has lost its index".into()))?;
+        Ok(self.rows_with(index, keys))
+    }
+    /// Lets the scan, and all that share its state, begin with the rows that a join has found.
+    pub(super) fn join(&self, rows: Rows) {
+        let _ = self.joined.set(rows);
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {

@@ -86,11 +86,12 @@ impl KeyFilter {
     }
 }
 
-fn is_key_type(data_type: &DataType) -> bool {
+pub(super) fn is_key_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Date32)
 }
 
-fn note_keys(array: &ArrayRef, keys: &mut Vec<i64>) {
+/// Adds the keys that are not NULL.
+pub(super) fn note_keys(array: &ArrayRef, keys: &mut Vec<i64>) {
     fn note<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &ArrayRef, keys: &mut Vec<i64>) {
         let array = array.as_primitive::<T>();
         match array.null_count() {

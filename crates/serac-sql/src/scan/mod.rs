@@ -8,6 +8,7 @@
 mod bitmap;
 mod bitmap_aggregate;
 mod bitmap_count;
+mod bitmap_join;
 mod block_aggregate;
 mod conjunct;
 mod exec;
@@ -21,6 +22,7 @@ mod words;
 
 pub use bitmap_aggregate::{BitmapAggregation, CubitAggregateExec};
 pub use bitmap_count::{BitmapCounts, CubitCountExec};
+pub use bitmap_join::{BitmapJoin, CubitJoinExec};
 pub use block_aggregate::{BlockAggregateExec, BlockAggregation};
 pub use exec::SeracScanExec;
 pub use key_filter::KeyFilterPushdown;

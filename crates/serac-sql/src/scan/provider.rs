@@ -132,7 +132,8 @@ impl SeracTable {
         if let Some(known) = self.planned.lock().get(&filters) {
             return known.clone();
         }
-        let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema };
+        let blocks = self.table.data.block_count();
+        let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema, blocks };
         let (bitmap, others) = match BitmapFilter::find(&indexed, &filters) {
             Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
             None => (None, filters.clone()),

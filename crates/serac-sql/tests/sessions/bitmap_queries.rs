@@ -117,7 +117,21 @@ fn change(rng: &mut StdRng, values: i64, id: usize) -> String {
 fn query(rng: &mut StdRng, values: i64) -> String {
     let filter = filter(rng, values, 3);
     let column = COLUMNS[rng.random_range(0..COLUMNS.len())].name;
-    match rng.random_range(0..9) {
+    match rng.random_range(0..11) {
+        9 => {
+            let not = if rng.random() { "NOT " } else { "" };
+            format!(
+                "SELECT id, {column} FROM t AS x WHERE {filter} AND {not}EXISTS (SELECT 1 FROM t AS o WHERE o.{column} = x.{column} \
+                 AND o.id < 30) ORDER BY id"
+            )
+        }
+        10 => {
+            let key = ["s", "i", "l", "d"][rng.random_range(0..4)];
+            let not = if rng.random() { "NOT " } else { "" };
+            format!(
+                "SELECT count(*), sum(id) FROM t AS x WHERE {not}EXISTS (SELECT 1 FROM t AS o WHERE o.{key} = x.{key} AND o.id IN (3, 40))"
+            )
+        }
         0 => format!("SELECT count(*) FROM t WHERE {filter}"),
         1 => format!("SELECT {column}, count(*) FROM t WHERE {filter} GROUP BY {column} ORDER BY {column}"),
         2 => format!("SELECT {column}, count(*) FROM t GROUP BY {column} ORDER BY {column}"),
@@ -228,6 +242,7 @@ async fn plans_say_what_the_indexes_do() {
                   INSERT INTO t SELECT i, i % 10, DATE '2020-01-01' + (i / 100)::INT, i FROM generate_series(1, 100000) AS g (i);
                   CREATE INDEX t_c ON t USING bitmap (c); CREATE INDEX t_d ON t USING bitmap (d)";
     session.execute(create).await.unwrap();
+    session.execute("CREATE TABLE few (k INT); INSERT INTO few VALUES (3), (NULL), (7), (3), (99)").await.unwrap();
     for (query, expected, bitmaps) in [
         (
             "SELECT x FROM t WHERE c = 3",
@@ -265,6 +280,8 @@ async fn plans_say_what_the_indexes_do() {
         ("SELECT count(*) FROM t WHERE x = 5", "SeracScanExec", ""),
         ("SELECT c, sum(x * 2), avg(id) FROM t GROUP BY c", "CubitAggregateExec: by=[t_c]", ""),
         ("SELECT count(*), sum(x) FROM t WHERE c = 5", "CubitScanExec", "t_c: 1 value"),
+        ("SELECT x FROM t WHERE c IN (SELECT k FROM few)", "CubitJoinExec: semi", "bitmaps=[t_c]"),
+        ("SELECT x FROM t WHERE NOT EXISTS (SELECT 1 FROM few WHERE k = c)", "CubitJoinExec: anti", "bitmaps=[t_c]"),
     ] {
         let plan = text(&mut session, &format!("EXPLAIN {query}")).await;
         assert!(plan.contains(expected) && plan.contains(bitmaps), "{query}: {expected}, {bitmaps}\n{plan}");

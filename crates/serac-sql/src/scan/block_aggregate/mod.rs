@@ -21,7 +21,7 @@ use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
 use datafusion::arrow::array::{
-    ArrayRef, Date32Array, Decimal128Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
     UInt64Array,
 };
 use datafusion::arrow::buffer::NullBuffer;
@@ -124,6 +124,34 @@ impl BlockAggregateExec {
             scan,
             plan: Arc::new(plan),
             running: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+    /// Whether another plan comes to the same groups and numbers.
+    fn computes_the_same(&self, other: &Self) -> bool {
+        let same_groups = match (&self.plan.grouping, &other.plan.grouping) {
+            (Grouping::Nothing, Grouping::Nothing) => true,
+            (Grouping::Bitmaps(a), Grouping::Bitmaps(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a.index(), b.index()))
+            }
+            (Grouping::Keys { column: a, first, len }, Grouping::Keys { column: b, first: other_first, len: other_len }) => {
+                (a, first, len) == (b, other_first, other_len)
+            }
+            _ => false,
+        };
+        let scans = (self.scan(), other.scan());
+        same_groups
+            && self.plan.compiled == other.plan.compiled
+            && self.plan.states == other.plan.states
+            && matches!(scans, (Ok(a), Ok(b)) if a.finds_the_same(b))
+    }
+    /// The aggregation, with the computation of another that computes the same.
+    fn sharing(&self, other: &Self) -> Self {
+        Self {
+            scan: self.scan.clone(),
+            plan: self.plan.clone(),
+            running: other.running.clone(),
+            properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -275,6 +303,9 @@ const BATCH_ROWS: usize = 8_192;
 fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef> {
     if let DataType::Decimal128(..) = data_type {
         return Ok(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(data_type.clone())));
+    }
+    if *data_type == DataType::Float64 {
+        return Ok(Arc::new(Float64Array::new(values.into_iter().map(|v| v as f64).collect(), nulls)));
     }
     let narrow = Int64Array::new(values.into_iter().map(|v| v as i64).collect(), nulls);
     Ok(match data_type {

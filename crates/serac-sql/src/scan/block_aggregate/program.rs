@@ -12,7 +12,7 @@ use serac_storage::{ColumnForm, ColumnType};
 use std::sync::Arc;
 
 /// A program, the columns that it reads, and which of them must not be NULL for what.
-#[derive(Debug, Default)]
+#[derive(PartialEq, Debug, Default)]
 pub(super) struct Compiled {
     pub(super) program: Program,
     /// Columns of the table, in the order of the program's.

@@ -12,7 +12,7 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -23,6 +23,7 @@ use datafusion::physical_plan::{ExecutionPlan, InputOrderMode, Partitioning};
 use serac_engine::Table;
 use serac_operators::aggregate::States;
 use serac_storage::{BlockNo, ColumnId, ScanColumn, Snapshot};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Combinations of indexed values at the most.
@@ -40,7 +41,8 @@ const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
 /// Blocks that are looked at to find a column's range.
 const SAMPLED_BLOCKS: u32 = 8;
 
-/// Computes aggregations over scans block by block, where all aggregates are of numbers that it knows; see the module.
+/// Computes aggregations over scans block by block, where all aggregates are of numbers that it knows; see the module. What a query computes twice (a common
+/// table expression that is used twice) is computed once.
 #[derive(Debug, Default)]
 pub struct BlockAggregation {
     /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a small part of it.
@@ -56,6 +58,16 @@ impl PhysicalOptimizerRule for BlockAggregation {
     }
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = replace_nodes(plan, |aggregate| self.aggregated(aggregate))?;
+        let known: RefCell<Vec<BlockAggregateExec>> = RefCell::default();
+        let plan = replace_nodes(plan, |aggregate: &BlockAggregateExec| {
+            let mut known = known.borrow_mut();
+            let same = known.iter().find(|known| known.computes_the_same(aggregate));
+            let sharing = same.map(|same| Arc::new(aggregate.sharing(same)) as _);
+            if sharing.is_none() {
+                known.push(aggregate.sharing(aggregate));
+            }
+            Ok(sharing)
+        })?;
         replace_nodes(plan, filter_below)
     }
 }
@@ -254,7 +266,10 @@ fn output_of(
             Some(Output::Sum(sum, count))
         }
         "avg" => {
-            let step = compiled.compile(argument, source, schema)?.step;
+            // Integers are averaged as floating-point numbers; their sum is one only at the end.
+            let summed = argument.downcast_ref::<CastExpr>().filter(|cast| *cast.cast_type() == DataType::Float64);
+            let summed = summed.map(CastExpr::expr).filter(|inner| is_integer(inner, schema)).unwrap_or(argument);
+            let step = compiled.compile(summed, source, schema)?.step;
             let (sum, count) = compiled.sum(step, source);
             Some(Output::Average(sum, count, Arc::new(aggregate.clone())))
         }
@@ -268,6 +283,11 @@ fn output_of(
         }
         _ => None,
     }
+}
+
+fn is_integer(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let data_type = expr.data_type(schema);
+    data_type.is_ok_and(|data_type| matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64))
 }
 
 /// Whether the output's numbers are those of its type.
@@ -287,8 +307,10 @@ fn fits(output: &Output, data_type: &DataType, aggregate: &AggregateFunctionExpr
             aggregate.groups_accumulator_supported()
                 && state.len() == 2
                 && *state[0].data_type() == DataType::UInt64
-                && of_argument.is_some()
-                && scale(state[1].data_type()) == of_argument
+                && match of_argument {
+                    Some(_) => scale(state[1].data_type()) == of_argument,
+                    None => *state[1].data_type() == DataType::Float64,
+                }
         }),
     }
 }

@@ -309,9 +309,12 @@ impl Worker {
                 let nulls = arrays[column].nulls();
                 let keys = columns[column].values();
                 let mut outside = Vec::new();
-                for (row, key) in keys.iter().enumerate() {
+                let mut row = 0;
+                while row < keys.len() {
+                    let key = keys[row];
                     let number = key.wrapping_sub(first) as u64;
-                    let group = if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                    let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+                    let group = if is_null(row) {
                         null
                     } else if number < len as u64 {
                         number as u32
@@ -319,7 +322,11 @@ impl Worker {
                         outside.push(row);
                         ignored
                     };
-                    run_on(row, group);
+                    row += 1;
+                    while group < null && row < keys.len() && keys[row] == key && !is_null(row) {
+                        row += 1;
+                    }
+                    run_on(row - 1, group);
                 }
                 rows.add_runs(&self.groups, runs, ignored)?;
                 if !outside.is_empty() {

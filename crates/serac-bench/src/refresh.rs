@@ -1,0 +1,179 @@
+//! TPC-H with refreshes beside the queries: queries to refresh functions 98 to 2, no maintenance window.
+
+use crate::report::{Report, median};
+use crate::setup::text;
+use crate::tpch::{CUBIT_QUERIES, load_all, make_indexes, rows_of};
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_workload::tpch::{QUERIES, RefreshStream};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Queries for each refresh function.
+const QUERIES_PER_REFRESH: usize = 49;
+/// Orders of a refresh function, per unit of the scale factor.
+const ORDERS: f64 = 1_500.0;
+/// Orders that one transaction adds or takes away.
+const ORDERS_PER_TRANSACTION: usize = 100;
+
+#[derive(clap::Args, Debug)]
+pub struct RefreshArguments {
+    /// Scale factor.
+    #[arg(long, default_value_t = 1.0)]
+    sf: f64,
+    /// Threads of a query.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Rounds of the twelve queries: quiet, and as many with refreshes.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+}
+
+/// The statements of one refresh function, by transaction.
+fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) -> Vec<Vec<String>> {
+    const ORDER: &str = "INSERT INTO orders VALUES ";
+    const LINES: &str = "INSERT INTO lineitem VALUES ";
+    let mut transactions = Vec::new();
+    let mut left = orders;
+    while left > 0 {
+        let at_once = left.min(ORDERS_PER_TRANSACTION);
+        left -= at_once;
+        let mut taken = 0;
+        let (mut of_orders, mut of_lines, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+        for refresh in stream.by_ref().filter(|refresh| refresh.inserts == inserts) {
+            taken += refresh.orders as usize;
+            for statement in refresh.statements {
+                if let Some(values) = statement.strip_prefix(ORDER) {
+                    of_orders.push(values.to_owned());
+                } else if let Some(values) = statement.strip_prefix(LINES) {
+                    of_lines.push(values.to_owned());
+                } else {
+                    deletes.push(statement);
+                }
+            }
+            if taken >= at_once {
+                break;
+            }
+        }
+        transactions.push(match inserts {
+            true => vec![format!("{ORDER}{}", of_orders.join(", ")), format!("{LINES}{}", of_lines.join(", "))],
+            false => deletes,
+        });
+    }
+    transactions
+}
+
+/// Runs a refresh function for each message; notes the microseconds that it took.
+async fn refresh(db: SqlDatabase, sf: f64, mut wanted: mpsc::UnboundedReceiver<()>, micros: Arc<AtomicU64>) -> Result<u64, String> {
+    let mut session = Session::new(&db);
+    let (mut inserts, mut deletes) = (RefreshStream::new(sf, 0), RefreshStream::new(sf, 0));
+    let (mut insert, mut rows) = (false, 0);
+    while wanted.recv().await.is_some() {
+        insert = !insert;
+        let stream = if insert { &mut inserts } else { &mut deletes };
+        let transactions = refresh_function(stream, insert, (ORDERS * sf).ceil() as usize);
+        let started = Instant::now();
+        for statements in transactions {
+            session.execute("BEGIN").await.map_err(text)?;
+            for statement in statements {
+                let results = session.execute(&statement).await.map_err(text)?;
+                if let Some(StatementResult::Command { rows: changed, .. }) = results.last() {
+                    rows += changed;
+                }
+            }
+            session.execute("COMMIT").await.map_err(text)?;
+        }
+        micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+    Ok(rows)
+}
+
+pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), String> {
+    // One thread more for whoever refreshes.
+    let threads = arguments.threads + 1;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(text)?;
+    let options = SqlOptions { threads: Some(arguments.threads), ..SqlOptions::default() };
+    let db = SqlDatabase::new(Database::in_memory().map_err(text)?, &options).map_err(text)?;
+    load_all(&db, arguments.sf, &runtime)?;
+    make_indexes(&db, &runtime, report)?;
+    let mut session = Session::new(&db);
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let micros = Arc::new(AtomicU64::new(0));
+    let writer = runtime.spawn(refresh(db.clone(), arguments.sf, receiver, micros.clone()));
+
+    let mut execute = |sql: &str| -> Result<(Vec<StatementResult>, f64), String> {
+        runtime.block_on(async {
+            let started = Instant::now();
+            let results = session.execute(sql).await.map_err(text)?;
+            Ok((results, started.elapsed().as_secs_f64() * 1e3))
+        })
+    };
+    // Quiet and busy latencies of each query.
+    let mut times = vec![[Vec::new(), Vec::new()]; CUBIT_QUERIES.len()];
+    let (mut asked, mut checked, mut refreshes) = (0, 0, 0u32);
+    for busy in [0, 1] {
+        for round in 0..=arguments.rounds {
+            for (i, &number) in CUBIT_QUERIES.iter().enumerate() {
+                let query = QUERIES[number - 1];
+                if busy == 1 && asked % QUERIES_PER_REFRESH == 0 {
+                    sender.send(()).map_err(text)?;
+                    refreshes += 1;
+                }
+                asked += busy;
+                execute("BEGIN")?;
+                let (results, time) = execute(query)?;
+                // The first quiet round warms up.
+                if busy == 1 || round > 0 {
+                    times[i][busy].push(time);
+                }
+                // Each query is checked in every third round, by scans in its own snapshot.
+                if busy == 1 && (round + i).is_multiple_of(3) {
+                    execute("SET enable_bitmap_index = off")?;
+                    let (scanned, _) = execute(query)?;
+                    execute("SET enable_bitmap_index = on")?;
+                    if rows_of(&scanned) != rows_of(&results) {
+                        return Err(format!("Q{number} has another result than a scan of its snapshot"));
+                    }
+                    checked += 1;
+                }
+                execute("COMMIT")?;
+            }
+        }
+    }
+    drop(sender);
+    let rows = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), writer).await });
+    let rows = rows.map_err(text)?.map_err(text)??;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let mut logs = [0.0; 2];
+    for (&number, times) in CUBIT_QUERIES.iter().zip(&times) {
+        let medians = [0, 1].map(|busy| median(times[busy].clone()));
+        logs.iter_mut().zip(medians).for_each(|(log, median)| *log += median.ln());
+        report.row(&[
+            ("query", json!(format!("Q{number}"))),
+            ("quiet ms", json!(medians[0])),
+            ("with refreshes ms", json!(medians[1])),
+            ("ratio", json!(medians[1] / medians[0])),
+            ("quiet mean ms", json!(mean(&times[0]))),
+            ("mean with refreshes ms", json!(mean(&times[1]))),
+        ]);
+    }
+    let means = logs.map(|log: f64| (log / CUBIT_QUERIES.len() as f64).exp());
+    let all = [0, 1].map(|busy| times.iter().map(|times| mean(&times[busy])).sum::<f64>());
+    report.row(&[
+        ("query", json!("geometric mean / sum of means")),
+        ("quiet ms", json!(means[0])),
+        ("with refreshes ms", json!(means[1])),
+        ("ratio", json!(means[1] / means[0])),
+        ("quiet mean ms", json!(all[0])),
+        ("mean with refreshes ms", json!(all[1])),
+    ]);
+    report.note(format!(
+        "{asked} queries beside {refreshes} refresh functions ({rows} rows in or out), each of which took {:.0} ms; {checked} results equal scans of their snapshots",
+        micros.load(Ordering::Relaxed) as f64 / 1e3 / f64::from(refreshes.max(1))
+    ));
+    Ok(())
+}
