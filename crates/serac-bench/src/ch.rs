@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const CREATE: &str = "CREATE TABLE order_line (ol_o_id INTEGER NOT NULL, ol_d_id SMALLINT NOT NULL, ol_w_id INTEGER NOT NULL,
+const CREATE: &str =
+    "CREATE TABLE order_line (ol_o_id INTEGER NOT NULL, ol_d_id SMALLINT NOT NULL, ol_w_id INTEGER NOT NULL,
     ol_number SMALLINT NOT NULL, ol_i_id INTEGER NOT NULL, ol_supply_w_id INTEGER NOT NULL, ol_delivery_d TIMESTAMP,
     ol_quantity INTEGER NOT NULL, ol_amount DECIMAL(6,2) NOT NULL, ol_dist_info CHAR(24) NOT NULL)";
 const INDEXES: [&str; 4] = [
@@ -191,6 +192,8 @@ pub fn run(arguments: &ChArguments, report: &mut Report) -> Result<(), String> {
             ("gain, beside transactions", json!(medians[3] / medians[2])),
         ]);
     }
-    report.note(format!("{transactions:.0} transactions per second beside the queries; all results equal scans of their snapshots"));
+    report.note(format!(
+        "{transactions:.0} transactions per second beside the queries; all results equal scans of their snapshots"
+    ));
     Ok(())
 }

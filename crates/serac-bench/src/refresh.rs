@@ -67,7 +67,12 @@ fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) ->
 }
 
 /// Runs a refresh function for each message; notes the microseconds that it took.
-async fn refresh(db: SqlDatabase, sf: f64, mut wanted: mpsc::UnboundedReceiver<()>, micros: Arc<AtomicU64>) -> Result<u64, String> {
+async fn refresh(
+    db: SqlDatabase,
+    sf: f64,
+    mut wanted: mpsc::UnboundedReceiver<()>,
+    micros: Arc<AtomicU64>,
+) -> Result<u64, String> {
     let mut session = Session::new(&db);
     let (mut inserts, mut deletes) = (RefreshStream::new(sf, 0), RefreshStream::new(sf, 0));
     let (mut insert, mut rows) = (false, 0);

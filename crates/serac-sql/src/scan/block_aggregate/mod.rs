@@ -21,8 +21,8 @@ use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
 use datafusion::arrow::array::{
-    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
-    UInt64Array,
+    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
+    RecordBatchOptions, UInt64Array,
 };
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
@@ -134,9 +134,10 @@ impl BlockAggregateExec {
             (Grouping::Bitmaps(a), Grouping::Bitmaps(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a.index(), b.index()))
             }
-            (Grouping::Keys { column: a, first, len }, Grouping::Keys { column: b, first: other_first, len: other_len }) => {
-                (a, first, len) == (b, other_first, other_len)
-            }
+            (
+                Grouping::Keys { column: a, first, len },
+                Grouping::Keys { column: b, first: other_first, len: other_len },
+            ) => (a, first, len) == (b, other_first, other_len),
             _ => false,
         };
         let scans = (self.scan(), other.scan());
