@@ -132,7 +132,7 @@ pub fn run(arguments: &ChArguments, report: &mut Report) -> Result<(), String> {
     let load = format!(
         "INSERT INTO order_line
          SELECT o, d::SMALLINT, w, n::SMALLINT, (o * 7919 + n * 104729) % 100000 + 1, w,
-             CASE WHEN o <= {} THEN TIMESTAMP '1983-01-01 00:00:00' + (random() * {DAYS})::INTEGER * INTERVAL '1 day' END,
+             CASE WHEN o <= {} THEN (DATE '1983-01-01' + (random() * {DAYS})::INTEGER)::TIMESTAMP END,
              1 + floor(random() * 24999)::INTEGER, (random() * 9999.99)::DECIMAL(6,2), 'info of the district..'
          FROM (SELECT g % {ORDERS_PER_DISTRICT} + 1 AS o, g / {ORDERS_PER_DISTRICT} % 10 + 1 AS d, g / {} + 1 AS w
                FROM generate_series(0, {}) AS s (g)) AS orders, generate_series(1, 10) AS l (n)",
