@@ -1,23 +1,37 @@
 //! `serac serve`: a database for clients on the network.
 
 use serac_export::flight::{FlightOptions, FlightServer, Token};
+use serac_server::{PgOptions, PgServer, Verifier, tls_config};
 use serac_sql::SqlDatabase;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 const TOKEN_VARIABLE: &str = "SERAC_TOKEN";
 
 #[derive(clap::Args, Debug, Clone)]
 pub struct ServeArguments {
+    /// Where clients of PostgreSQL connect, such as 127.0.0.1:5432 (port 0: any that is free).
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "flight")]
+    pg: Option<SocketAddr>,
     /// Where the Arrow Flight service listens, such as 127.0.0.1:8815 (port 0: any that is free).
     #[arg(long, value_name = "ADDRESS")]
-    flight: SocketAddr,
-    /// Listens also on addresses that other machines reach. Nothing is encrypted, not even the token.
+    flight: Option<SocketAddr>,
+    /// Listens also on addresses that other machines reach, although somebody there could read without a password, or what passes between.
     #[arg(long)]
     allow_remote: bool,
+    /// Who may connect to --pg: a file with a line "user:password" for each. Without it, everybody may.
+    #[arg(long, value_name = "FILE")]
+    passwords: Option<PathBuf>,
+    /// A certificate (PEM) with which --pg encrypts; from then on clients must use TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Seconds for which a flight's snapshot is held for its tickets.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     lease: u64,
@@ -25,7 +39,7 @@ pub struct ServeArguments {
     /// arguments of a process; the environment variable SERAC_TOKEN says the same and is seen by nobody else.
     #[arg(long)]
     token: Option<String>,
-    /// Connections at a time.
+    /// Connections at a time, for each service.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     max_connections: usize,
     /// Streams at a time.
@@ -36,13 +50,44 @@ pub struct ServeArguments {
 impl ServeArguments {
     /// Whether what is asked for is allowed.
     pub fn check(&self) -> Result<(), String> {
-        if self.flight.ip().is_loopback() || self.allow_remote {
-            return Ok(());
+        let remote = |address: &Option<SocketAddr>| {
+            address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !self.allow_remote)
+        };
+        if let Some(ip) = remote(&self.flight) {
+            return Err(format!(
+                "{ip} can be reached by other machines, and nothing is encrypted: use 127.0.0.1, or say --allow-remote, and --token unless everybody who can connect may read everything"
+            ));
         }
-        Err(format!(
-            "{} can be reached by other machines, and nothing is encrypted: use 127.0.0.1, or say --allow-remote, and --token unless everybody who can connect may read everything",
-            self.flight.ip()
-        ))
+        if let Some(ip) = remote(&self.pg)
+            && (self.passwords.is_none() || self.tls_cert.is_none())
+        {
+            return Err(format!(
+                "{ip} can be reached by other machines: say --passwords, --tls-cert and --tls-key, use 127.0.0.1, or say --allow-remote"
+            ));
+        }
+        Ok(())
+    }
+
+    fn pg_options(&self) -> Result<PgOptions, String> {
+        let mut options = PgOptions { max_connections: self.max_connections, ..PgOptions::default() };
+        if let Some(path) = &self.passwords {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let (user, password) = line
+                    .split_once(':')
+                    .filter(|(user, password)| !user.is_empty() && !password.is_empty())
+                    .ok_or_else(|| format!("{}, line {}: not of the form user:password", path.display(), i + 1))?;
+                options.users.insert(user.into(), Verifier::new(password));
+            }
+            if options.users.is_empty() {
+                return Err(format!("{} names nobody", path.display()));
+            }
+        }
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            options.tls = Some(tls_config(certificate, key)?);
+            options.require_tls = true;
+        }
+        Ok(options)
     }
 
     fn options(&self) -> Result<FlightOptions, String> {
@@ -59,27 +104,63 @@ impl ServeArguments {
     }
 }
 
-/// Serves until SIGINT or SIGTERM; then lets streams end, and writes a checkpoint if the database has a folder.
+/// Serves until SIGINT or SIGTERM; then lets statements and streams end, and writes a checkpoint if the database has a folder.
 pub async fn run(db: &SqlDatabase, path: Option<&Path>, arguments: &ServeArguments) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(text)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(text)?;
-    let server = FlightServer::bind(db.database().clone(), arguments.flight, arguments.options()?)
-        .await
-        .map_err(|error| format!("cannot listen on {}: {error}", arguments.flight))?;
-    let address = server.local_address().map_err(text)?;
+    let listens = |address: SocketAddr| move |error: std::io::Error| format!("cannot listen on {address}: {error}");
     let name = path.map_or_else(|| "a database in memory".into(), |path| path.display().to_string());
-    println!("serving {name} over Arrow Flight at grpc://{address} (Ctrl-C ends it)");
+    let mut lines = Vec::new();
+    let pg = match arguments.pg {
+        Some(address) => {
+            let server =
+                PgServer::bind(db.clone(), address, arguments.pg_options()?).await.map_err(listens(address))?;
+            let address = server.local_address().map_err(text)?;
+            lines.push(format!("serving {name} to clients of PostgreSQL at postgresql://{address} (Ctrl-C ends it)"));
+            Some(server)
+        }
+        None => None,
+    };
+    let flight = match arguments.flight {
+        Some(address) => {
+            let database = db.database().clone();
+            let server = FlightServer::bind(database, address, arguments.options()?).await.map_err(listens(address))?;
+            let address = server.local_address().map_err(text)?;
+            lines.push(format!("serving {name} over Arrow Flight at grpc://{address} (Ctrl-C ends it)"));
+            Some(server)
+        }
+        None => None,
+    };
+    lines.iter().for_each(|line| println!("{line}"));
     std::io::stdout().flush().map_err(text)?;
-    server
-        .run(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            eprintln!("stopping");
-        })
-        .await;
+    let (stopping, stopped) = watch::channel(false);
+    let stop = || {
+        let mut stopped = stopped.clone();
+        async move {
+            // The sender lives until both have stopped.
+            let _ = stopped.wait_for(|stopping| *stopping).await;
+        }
+    };
+    let signals = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        eprintln!("stopping");
+        let _ = stopping.send(true);
+    };
+    let pg = async {
+        if let Some(server) = pg {
+            server.run(stop()).await;
+        }
+    };
+    let flight = async {
+        if let Some(server) = flight {
+            server.run(stop()).await;
+        }
+    };
+    tokio::join!(signals, pg, flight);
     if path.is_some() {
         db.database().checkpoint().map_err(|error| format!("the checkpoint failed: {error}"))?;
     }

@@ -8,7 +8,7 @@ use rustyline::error::ReadlineError;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
 use serac_sql::{CancelHandle, Session, SqlDatabase, SqlError, StatementStream, TransactionStatus, reads_stdin};
-use std::io::{Cursor, IsTerminal, Read, Write};
+use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -165,8 +165,8 @@ impl Shell {
             if copies {
                 let file = self.output.as_ref().and_then(|file| file.try_clone().ok());
                 self.session.set_copy_output(match file {
-                    Some(file) => Box::new(file),
-                    None => Box::new(std::io::stdout()),
+                    Some(file) => Box::new(BufWriter::new(file)),
+                    None => Box::new(BufWriter::new(std::io::stdout())),
                 });
             }
             let tick = || {

@@ -43,6 +43,34 @@ fn it_says_where_it_listens_and_ends_cleanly_when_it_is_told_to() {
 }
 
 #[test]
+fn clients_of_postgresql_are_served_beside_flight() {
+    let mut child = serac()
+        .args(["serve", "--pg", "127.0.0.1:0", "--flight", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for scheme in ["postgresql://", "grpc://"] {
+        let line = lines.next().unwrap().unwrap();
+        let address = line.split(scheme).nth(1).unwrap_or_else(|| panic!("{line}")).split(' ').next().unwrap();
+        TcpStream::connect(address).unwrap();
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    for (arguments, wanted) in [
+        (&["--pg", "0.0.0.0:0"][..], "--passwords"),
+        (&["--pg", "127.0.0.1:0", "--tls-cert", "x"], "--tls-key"),
+        (&["--pg", "127.0.0.1:0", "--passwords", "/nowhere"], "/nowhere"),
+        (&[], "--pg"),
+    ] {
+        let output = serac().arg("serve").args(arguments).output().unwrap();
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(wanted), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
 fn an_address_that_others_reach_must_be_meant() {
     let output = serac().args(["serve", "--flight", "0.0.0.0:0"]).output().unwrap();
     assert!(!output.status.success());

@@ -1,6 +1,7 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::error::SqlError;
+use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::scan::SeracTable;
 use async_trait::async_trait;
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
+    /// Who the session is, if that was said.
+    pub(crate) identity: OnceLock<Identity>,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
 }

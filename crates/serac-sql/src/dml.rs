@@ -115,7 +115,7 @@ impl Session {
         expressions::check_rows(&self.ctx.state(), table, rows)
     }
 
-    async fn returning(
+    pub(crate) async fn returning(
         &mut self,
         table: &Table,
         alias: &str,

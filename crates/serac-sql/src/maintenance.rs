@@ -1,4 +1,4 @@
-//! `FREEZE TABLE t` and `CHECKPOINT`, which the parser does not know, and the system views `serac_blocks` and `serac_indexes`.
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM` and `ANALYZE`, which the parser does not know, and the system views `serac_blocks` and `serac_indexes`.
 
 use crate::catalog::View;
 use crate::error::{Result, SqlError};
@@ -27,6 +27,8 @@ const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 /// Functions that the parser gives our statements as, by names that no user has.
 const FREEZE: &str = "serac freeze";
 const CHECKPOINT: &str = "serac checkpoint";
+const VACUUM: &str = "serac vacuum";
+const ANALYZE: &str = "serac analyze";
 
 fn call(function: &str, argument: &str) -> std::result::Result<Statement, ParserError> {
     let text = format!("CALL \"{function}\"('{}')", argument.replace('\'', "''"));
@@ -46,6 +48,29 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
         parser.next_token();
         return call(CHECKPOINT, "");
     }
+    let vacuum = is(parser, "vacuum");
+    if vacuum || is(parser, "analyze") || is(parser, "analyse") {
+        parser.next_token();
+        // What PostgreSQL's options ask for is done anyway, or has no meaning here.
+        let mut depth = 0;
+        while depth > 0
+            || parser.peek_token_ref().token == Token::LParen
+            || ["full", "freeze", "verbose", "analyze", "analyse"].iter().any(|word| is(parser, word))
+        {
+            match parser.next_token().token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                Token::EOF => return parser.expected("the end of the options", parser.peek_token()),
+                _ => {}
+            }
+        }
+        let tables = match parser.peek_token_ref().token {
+            Token::EOF | Token::SemiColon => Vec::new(),
+            _ => parser.parse_comma_separated(|parser| parser.parse_object_name(false))?,
+        };
+        let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+        return call(if vacuum { VACUUM } else { ANALYZE }, &tables.join(", "));
+    }
     parser.parse_statement()
 }
 
@@ -54,11 +79,21 @@ impl Session {
     pub(crate) async fn maintain(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         let Statement::Call(function) = statement else { return None };
         let name = match function.name.0.first().and_then(|part| part.as_ident()) {
-            Some(ident) if ident.value == FREEZE || ident.value == CHECKPOINT => ident.value.clone(),
+            Some(ident) if [FREEZE, CHECKPOINT, VACUUM, ANALYZE].contains(&ident.value.as_str()) => ident.value.clone(),
             _ => return None,
         };
+        let argument = function.args.to_string();
+        let argument = argument.trim_start_matches("('").trim_end_matches("')").replace("''", "'");
+        if name == ANALYZE {
+            // Statistics are sampled when a query is planned: nothing is out of date.
+            return Some(self.tables_named(&argument).map(|_| StatementResult::command("ANALYZE")));
+        }
         if self.transaction_status() != TransactionStatus::Idle {
-            let statement = if name == FREEZE { "FREEZE TABLE" } else { "CHECKPOINT" };
+            let statement = match name.as_str() {
+                FREEZE => "FREEZE TABLE",
+                VACUUM => "VACUUM",
+                _ => "CHECKPOINT",
+            };
             let message = format!("{statement} cannot run inside a transaction block");
             return Some(Err(SqlError::new("25001", message)));
         }
@@ -70,9 +105,31 @@ impl Session {
                     .map(|_| StatementResult::command("CHECKPOINT")),
             );
         }
-        let argument = function.args.to_string();
-        let argument = argument.trim_start_matches("('").trim_end_matches("')").replace("''", "'");
+        if name == VACUUM {
+            let tables = match self.tables_named(&argument) {
+                Ok(tables) => tables,
+                Err(error) => return Some(Err(error)),
+            };
+            let storage = database.storage().clone();
+            let work = move || {
+                storage.run_gc();
+                tables.iter().for_each(|table| storage.vacuum_table(&table.data));
+                Ok(StatementResult::command("VACUUM"))
+            };
+            return Some(blocking(work).await);
+        }
         Some(self.freeze(database, &argument).await)
+    }
+
+    /// The tables with these names; all if there are none.
+    fn tables_named(&self, names: &str) -> Result<Vec<Arc<Table>>> {
+        if names.is_empty() {
+            let catalog = self.database().catalog();
+            return Ok(catalog.schemas.values().flat_map(|schema| schema.tables.values().cloned()).collect());
+        }
+        let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(names)?;
+        let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
+        names.iter().map(|name| find_table(self.database(), name)).collect()
     }
 
     async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
@@ -95,7 +152,7 @@ impl Session {
 
 fn find_table(database: &Database, name: &ObjectName) -> Result<Arc<Table>> {
     let mut parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(crate::session::fold).collect();
-    let table = parts.pop().ok_or_else(|| SqlError::new("42601", "FREEZE TABLE needs a table"))?;
+    let table = parts.pop().ok_or_else(|| SqlError::new("42601", "the name of a table is wanted"))?;
     let schema = parts.pop().unwrap_or_else(|| serac_engine::DEFAULT_SCHEMA.to_owned());
     Ok(database.catalog().table(&schema, &table)?.clone())
 }

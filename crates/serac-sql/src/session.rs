@@ -5,10 +5,11 @@
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
-use crate::copy::CopyStreams;
+use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
 use crate::functions::functions;
+use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits};
 use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
@@ -27,8 +28,8 @@ use datafusion::optimizer::Optimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
 use serac_engine::{DEFAULT_SCHEMA, Database, Expressions};
 use std::collections::HashMap;
@@ -139,6 +140,8 @@ pub struct Session {
     pub(crate) settings: u64,
     cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
+    /// What clients of PostgreSQL have set.
+    pub(crate) client_settings: HashMap<&'static str, String>,
 }
 
 impl std::fmt::Debug for Session {
@@ -168,19 +171,60 @@ pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// COPY's switches may be ON or OFF, of which the parser does not know.
+fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &Token, words: &[&str]| match token {
+        Token::Word(word) => word.quote_style.is_none() && words.iter().any(|w| word.value.eq_ignore_ascii_case(w)),
+        _ => false,
+    };
+    let of_value = |token: &Token| !matches!(token, Token::Whitespace(_));
+    if !tokens.iter().map(|token| &token.token).find(|token| of_value(token)).is_some_and(|first| is(first, &["copy"]))
+    {
+        return tokens;
+    }
+    let mut before = Token::EOF;
+    for token in tokens.iter_mut().filter(|token| of_value(&token.token)) {
+        if is(&before, &["freeze", "header"]) {
+            if is(&token.token, &["on"]) {
+                token.token = Token::make_keyword("TRUE");
+            } else if is(&token.token, &["off"]) {
+                token.token = Token::make_keyword("FALSE");
+            }
+        }
+        before = token.token.clone();
+    }
+    tokens
+}
+
 /// Parses a script.
 ///
 /// # Errors
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?;
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(copy_switches(tokens));
     let mut statements = Vec::new();
+    // All functions are of this schema, which some clients say.
+    let qualified = sql.contains("pg_catalog.");
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        statements.push(parse_statement(&mut parser)?);
+        let mut statement = parse_statement(&mut parser)?;
+        if qualified {
+            let _ = visit_expressions_mut(&mut statement, |expr| {
+                if let Expr::Function(function) = expr
+                    && function.name.0.len() == 2
+                    && function.name.0[0].as_ident().is_some_and(|schema| fold(schema) == "pg_catalog")
+                {
+                    function.name.0.remove(0);
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
+        statements.push(statement);
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
             return Ok(parser.expected("end of statement", parser.peek_token())?);
         }
@@ -222,6 +266,7 @@ impl Session {
             lent: Default::default(),
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
+            identity: OnceLock::new(),
             sequence_values: Default::default(),
         });
         let mut rules = Optimizer::new().rules;
@@ -241,7 +286,7 @@ impl Session {
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
-        for function in functions(&shared) {
+        for function in functions(&shared).into_iter().chain(crate::identity::functions(&shared)) {
             ctx.register_udf(function);
         }
         let _ = shared.state.set(ctx.state_weak_ref());
@@ -258,12 +303,22 @@ impl Session {
             default_modes: Modes::default(),
             cancel: CancelHandle::default(),
             statement_timeout: None,
+            client_settings: HashMap::new(),
         }
     }
 
     /// The engine below.
     pub fn database(&self) -> &Database {
         &self.shared.database
+    }
+    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, and its text format in COPY … FROM STDIN and TO STDOUT.
+    pub fn as_for_postgresql(&mut self) {
+        self.copy_streams.format = Format::Text;
+        self.default_modes.isolation = Isolation::ReadCommitted;
+    }
+    /// Says, once, who the session is.
+    pub fn identify(&mut self, identity: Identity) {
+        let _ = self.shared.identity.set(identity);
     }
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
@@ -462,9 +517,7 @@ impl Session {
             Statement::Delete(delete) => self.delete(delete).await,
             Statement::Merge(merge) => self.merge(merge).await,
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
-                if !legacy_options.is_empty() {
-                    return Err(SqlError::unsupported("the old syntax of COPY options; write WITH (…)"));
-                }
+                let options = crate::copy::all_options(options, &legacy_options)?;
                 self.copy(source, to, target, options).await
             }
             Statement::Prepare { name, statement, data_types } => {
@@ -501,7 +554,7 @@ impl Session {
         result.map_err(SqlError::unplaced)
     }
 
-    fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
+    pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
         with_parameters(self.prepared.get(name).ok_or_else(missing)?.statement(), parameters)
     }

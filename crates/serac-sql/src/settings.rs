@@ -8,6 +8,37 @@ use serac_engine::DEFAULT_SCHEMA;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// A setting that clients of PostgreSQL make and ask for.
+struct ClientSetting {
+    name: &'static str,
+    usual: &'static str,
+    /// The values that mean what is done anyway; none where the value changes nothing.
+    accepts: &'static [&'static str],
+}
+
+const fn fixed(name: &'static str, usual: &'static str, accepts: &'static [&'static str]) -> ClientSetting {
+    ClientSetting { name, usual, accepts }
+}
+const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
+    ClientSetting { name, usual, accepts: &[] }
+}
+
+const CLIENT_SETTINGS: [ClientSetting; 13] = [
+    fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
+    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY", "ISO, DMY", "ISO, YMD"]),
+    fixed("intervalstyle", "postgres", &["postgres"]),
+    fixed("timezone", "UTC", &["UTC", "GMT", "Etc/UTC", "+00:00", "0"]),
+    fixed("bytea_output", "hex", &["hex"]),
+    fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
+    fixed("integer_datetimes", "on", &["on", "true", "1"]),
+    fixed("row_security", "off", &["off", "false", "0"]),
+    noted("application_name", ""),
+    noted("client_min_messages", "notice"),
+    noted("extra_float_digits", "1"),
+    noted("lock_timeout", "0"),
+    noted("check_function_bodies", "on"),
+];
+
 fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
@@ -22,15 +53,37 @@ impl Session {
             "transaction_read_only" => on_or_off(self.modes().read_only),
             "default_transaction_isolation" => self.default_modes.isolation.name().into(),
             "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
-            "server_version" => env!("CARGO_PKG_VERSION").into(),
+            "server_version" => concat!("15.0 (SeracDB ", env!("CARGO_PKG_VERSION"), ")").into(),
+            "server_version_num" => "150000".into(),
+            "server_encoding" => "UTF8".into(),
+            "transaction_deferrable" => "off".into(),
             "search_path" => DEFAULT_SCHEMA.into(),
             "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
             "threads" => self.ctx.state().config().target_partitions().to_string(),
             "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
             "enable_point_path" => on_or_off(!self.point.is_off),
             "statement_timeout" => self.statement_timeout.map_or("0".into(), |t| format!("{}ms", t.as_millis())),
-            _ => return None,
+            other => {
+                let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == other)?;
+                self.client_settings.get(known.name).map_or(known.usual, String::as_str).to_owned()
+            }
         })
+    }
+
+    /// Takes a setting that clients of PostgreSQL make; none if it is not one.
+    fn set_for_client(&mut self, name: &str, value: &str) -> Option<Result<()>> {
+        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+        let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
+        if value.eq_ignore_ascii_case("default") {
+            self.client_settings.remove(known.name);
+        } else if known.accepts.is_empty() {
+            self.client_settings.insert(known.name, value.to_owned());
+        } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
+            let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+            let detail = format!("It can be {} here.", known.accepts.join(" or "));
+            return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
+        }
+        Some(Ok(()))
     }
 
     pub(crate) async fn set(&mut self, set: Set) -> Result<StatementResult> {
@@ -80,8 +133,23 @@ impl Session {
                     return Ok(StatementResult::command("SET"));
                 }
                 _ if name.starts_with("datafusion.") => {}
-                _ => return Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
+                _ => {
+                    let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
+                    let values: Vec<String> =
+                        values.iter().map(|v| v.to_string().trim_matches('\'').to_owned()).collect();
+                    self.set_for_client(&name, &values.join(", ")).ok_or_else(unknown)??;
+                    return Ok(StatementResult::command("SET"));
+                }
             }
+        }
+        if let Set::SetTimeZone { value, .. } = &set {
+            let value = value.to_string();
+            self.set_for_client("timezone", value.trim_matches('\'')).expect("a known setting")?;
+            return Ok(StatementResult::command("SET"));
+        }
+        if let Set::SetNames { charset_name, .. } = &set {
+            self.set_for_client("client_encoding", &charset_name.value).expect("a known setting")?;
+            return Ok(StatementResult::command("SET"));
         }
         self.settings += 1;
         let plan = self.plan(Statement::Set(set)).await?;

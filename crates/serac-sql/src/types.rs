@@ -1,7 +1,10 @@
 //! SQL types: from the parser's to the engine's, and assignment of values to columns.
 
 use crate::error::{Result, SqlError};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, StringViewArray};
+use crate::wire::interval;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray, StringViewArray,
+};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, DecimalType};
 use datafusion::arrow::util::display::FormatOptions;
@@ -144,6 +147,18 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
             }
         }
         return Ok(Arc::new(bytes.finish()));
+    }
+    if is_text && sql_type.column_type == ColumnType::Interval {
+        let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
+        let intervals: Option<IntervalMonthDayNanoArray> = texts
+            .as_string_view()
+            .iter()
+            .map(|text| text.map_or(Some(None), |t| interval(t).map(Some)))
+            .collect::<Option<Vec<_>>>()
+            .map(Into::into);
+        if let Some(intervals) = intervals {
+            return Ok(Arc::new(intervals));
+        }
     }
     // Fractions are rounded, not cut, on their way into integers.
     let rounded;

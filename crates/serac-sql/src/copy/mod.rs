@@ -1,18 +1,21 @@
-//! COPY … FROM and TO: CSV, Parquet, Arrow IPC; files, or streams that the session was given.
+//! COPY … FROM and TO: CSV, PostgreSQL's text and binary formats, Parquet, Arrow IPC; files, or streams that the session was given.
 //!
 //! A COPY is one statement: after an error nothing of it is there. Rows are read as a stream and appended to blocks as they come, and written as
 //! the query gives them.
 
+mod binary;
 mod options;
 mod sink;
 mod source;
+mod text;
 
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName};
+use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
 use futures::StreamExt;
 use options::Options;
+pub(crate) use options::{Format, all_options};
 use parking_lot::Mutex;
 use sink::Sink;
 use source::{Input, Source};
@@ -46,11 +49,29 @@ impl CopyProgress {
 }
 
 /// What STDIN and STDOUT mean in a session.
-#[derive(Default)]
 pub(crate) struct CopyStreams {
+    /// Of what goes through streams, where a COPY does not say.
+    pub(crate) format: Format,
     input: Mutex<Option<Box<dyn Read + Send>>>,
     output: Mutex<Option<Box<dyn Write + Send>>>,
     progress: Arc<CopyProgress>,
+}
+
+impl Default for CopyStreams {
+    fn default() -> Self {
+        Self { format: Format::Csv, input: Mutex::default(), output: Mutex::default(), progress: Arc::default() }
+    }
+}
+
+/// What a COPY through the session's streams looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamedCopy {
+    /// From the stream into a table.
+    pub is_input: bool,
+    /// Whether it is PostgreSQL's binary format, or another that is no text.
+    pub is_binary: bool,
+    /// Whether rows are lines, but for those within quotes of this kind.
+    pub quote: Option<u8>,
 }
 
 fn io(path: &str, error: std::io::Error) -> SqlError {
@@ -66,6 +87,24 @@ impl Session {
     /// What the next COPY … TO STDOUT writes to.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         *self.copy_streams.output.lock() = Some(output);
+    }
+    /// What a statement is that needs the session's streams; none for others.
+    ///
+    /// # Errors
+    /// SQLSTATE of what is wrong with its options.
+    pub fn streamed_copy(&self, statement: &Statement) -> Result<Option<StreamedCopy>> {
+        let Statement::Copy { to, target: CopyTarget::Stdin | CopyTarget::Stdout, options, legacy_options, .. } =
+            statement
+        else {
+            return Ok(None);
+        };
+        let options = all_options(options.clone(), legacy_options)?;
+        let options = Options::read("", &options, self.copy_streams.format)?;
+        Ok(Some(StreamedCopy {
+            is_input: !to,
+            is_binary: !matches!(options.format, Format::Csv | Format::Text),
+            quote: (options.format == Format::Csv).then_some(options.quote),
+        }))
     }
     /// How far this session's COPY is.
     pub fn copy_progress(&self) -> Arc<CopyProgress> {
@@ -87,7 +126,8 @@ impl Session {
             CopyTarget::Stdout => ("STDOUT", true),
             CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
         };
-        let options = Options::read(name, &given)?;
+        let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
+        let options = Options::read(name, &given, otherwise)?;
         let rows = if to {
             let query = match source {
                 CopySource::Query(query) => query.to_string(),
@@ -138,7 +178,8 @@ impl Session {
             targets = (0..table.definition.columns.len()).collect();
         }
         let progress = self.copy_progress();
-        let mut source = Source::start(input, options, targets.len(), progress.clone())?;
+        let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
+        let mut source = Source::start(input, options, types, progress.clone())?;
         let mut rows = 0u64;
         while let Some(batch) = source.next().await.map_err(|e| at_row(e, name, rows))? {
             if batch.num_columns() != targets.len() {
@@ -168,11 +209,13 @@ impl Session {
         let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
         let mut batches = self.stream(frame).await?;
         let output: Box<dyn Write + Send> = match file {
-            Some(path) => Box::new(File::create(path).map_err(|e| io(path, e))?),
+            Some(path) => {
+                let file = File::create(path).map_err(|e| io(path, e))?;
+                Box::new(BufWriter::with_capacity(1 << 20, file))
+            }
             None => stream.expect("a file or a stream"),
         };
-        let mut sink =
-            Sink::new(Box::new(BufWriter::with_capacity(1 << 20, output)), &schema, options, file.is_none())?;
+        let mut sink = Sink::new(output, &schema, options, file.is_none())?;
         let progress = self.copy_progress();
         while let Some(batch) = batches.next().await {
             let batch = batch?;

@@ -1,6 +1,8 @@
 //! What COPY TO writes.
 
+use super::binary::BinaryWriter;
 use super::options::{Format, Options};
+use super::text::TextWriter;
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
@@ -15,6 +17,8 @@ type Output = Box<dyn Write + Send>;
 /// Writes batches in one format.
 pub(super) enum Sink {
     Csv(Box<csv::Writer<Output>>),
+    Text(TextWriter<Output>),
+    Binary(BinaryWriter<Output>),
     Parquet(Box<ArrowWriter<Output>>),
     ArrowFile(Box<ipc::writer::FileWriter<Output>>),
     ArrowStream(Box<ipc::writer::StreamWriter<Output>>),
@@ -36,6 +40,11 @@ impl Sink {
                     .with_null(options.null.clone())
                     .build(output),
             )),
+            Format::Text => {
+                let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+                Self::Text(TextWriter::new(output, options, names))
+            }
+            Format::Binary => Self::Binary(BinaryWriter::new(output)),
             Format::Parquet => {
                 let writer = ArrowWriter::try_new(output, schema.clone(), None).map_err(parquet)?;
                 Self::Parquet(Box::new(writer))
@@ -48,6 +57,8 @@ impl Sink {
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self {
             Self::Csv(writer) => writer.write(batch)?,
+            Self::Text(writer) => writer.write(batch)?,
+            Self::Binary(writer) => writer.write(batch)?,
             Self::Parquet(writer) => writer.write(batch).map_err(parquet)?,
             Self::ArrowFile(writer) => writer.write(batch)?,
             Self::ArrowStream(writer) => writer.write(batch)?,
@@ -59,6 +70,8 @@ impl Sink {
     pub(super) fn finish(self) -> Result<()> {
         let mut output = match self {
             Self::Csv(writer) => writer.into_inner(),
+            Self::Text(writer) => writer.finish()?,
+            Self::Binary(writer) => writer.finish()?,
             Self::Parquet(writer) => writer.into_inner().map_err(parquet)?,
             Self::ArrowFile(writer) => writer.into_inner()?,
             Self::ArrowStream(writer) => writer.into_inner()?,

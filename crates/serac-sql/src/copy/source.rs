@@ -1,6 +1,8 @@
 //! What COPY FROM reads: batches, made on a thread of their own.
 
+use super::binary::BinaryReader;
 use super::options::{Format, Options};
+use super::text::TextReader;
 use super::{CopyProgress, io};
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::RecordBatch;
@@ -8,6 +10,7 @@ use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serac_storage::ColumnType;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use tokio::sync::mpsc::Receiver;
 
 /// Batches that reading may be ahead of writing.
 const BATCHES_AHEAD: usize = 4;
-const BATCH_ROWS: usize = 8_192;
+pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// Where the bytes come from.
 pub(super) enum Input {
@@ -61,13 +64,26 @@ fn csv_batches(input: impl Read + 'static, options: &Options, columns: usize) ->
     Ok(Box::new(reader.map(|batch| batch.map_err(SqlError::from))))
 }
 
-fn file_batches(path: &str, options: &Options, columns: usize, progress: Arc<CopyProgress>) -> Result<Batches> {
+/// Of a format whose rows come one by one; none of another.
+fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Result<Option<Batches>> {
+    let buffered = |input| BufReader::with_capacity(1 << 20, input);
+    Ok(match options.format {
+        Format::Csv => Some(csv_batches(input, options, types.len())?),
+        Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
+        Format::Binary => Some(Box::new(BinaryReader::new(buffered(input), types.to_vec()))),
+        Format::Parquet | Format::Arrow => None,
+    })
+}
+
+fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: Arc<CopyProgress>) -> Result<Batches> {
     let open = || File::open(path).map_err(|e| io(path, e));
     let file = open()?;
     progress.total.store(file.metadata().map_err(|e| io(path, e))?.len(), Ordering::Relaxed);
     let counted = |file| Counted { inner: file, progress: progress.clone() };
     Ok(match options.format {
-        Format::Csv => csv_batches(counted(file), options, columns)?,
+        Format::Csv | Format::Text | Format::Binary => {
+            row_batches(counted(file), options, types)?.expect("its rows come one by one")
+        }
         Format::Parquet => {
             let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
             let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
@@ -93,12 +109,14 @@ fn file_batches(path: &str, options: &Options, columns: usize, progress: Arc<Cop
 fn stream_batches(
     input: Box<dyn Read + Send>,
     options: &Options,
-    columns: usize,
+    types: &[ColumnType],
     progress: Arc<CopyProgress>,
 ) -> Result<Batches> {
     let input = Counted { inner: input, progress };
     match options.format {
-        Format::Csv => csv_batches(input, options, columns),
+        Format::Csv | Format::Text | Format::Binary => {
+            Ok(row_batches(input, options, types)?.expect("its rows come one by one"))
+        }
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
         Format::Arrow => {
             let reader = ipc::reader::StreamReader::try_new_buffered(input, None)?;
@@ -107,19 +125,24 @@ fn stream_batches(
     }
 }
 
-/// Batches of an input as they are read; CSV as text, `columns` wide.
+/// Batches of an input as they are read; those of CSV and the text format are texts.
 pub(super) struct Source {
     batches: Receiver<Result<RecordBatch>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Source {
-    pub(super) fn start(input: Input, options: Options, columns: usize, progress: Arc<CopyProgress>) -> Result<Self> {
+    pub(super) fn start(
+        input: Input,
+        options: Options,
+        types: Vec<ColumnType>,
+        progress: Arc<CopyProgress>,
+    ) -> Result<Self> {
         let (sender, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
         let read = move || {
             let opened = match input {
-                Input::File(path) => file_batches(&path, &options, columns, progress),
-                Input::Stream(input) => stream_batches(input, &options, columns, progress),
+                Input::File(path) => file_batches(&path, &options, &types, progress),
+                Input::Stream(input) => stream_batches(input, &options, &types, progress),
             };
             match opened {
                 Ok(batches) => {

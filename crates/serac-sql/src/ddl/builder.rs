@@ -285,6 +285,17 @@ pub(super) fn freeze_format(options: &[SqlOption]) -> Result<Option<FreezeFormat
             SqlOption::KeyValue { key, value } => (fold(key), value),
             other => return Err(SqlError::new("42601", format!("the storage parameter {other} has no value"))),
         };
+        if key == "fillfactor" {
+            // How full PostgreSQL makes its pages; rows are changed in place here.
+            let percent = value.to_string().trim_matches('\'').parse().ok();
+            match percent {
+                Some(10..=100u8) => continue,
+                _ => {
+                    let message = format!("value {value} out of bounds for option \"fillfactor\": from 10 to 100");
+                    return Err(SqlError::new("22023", message));
+                }
+            }
+        }
         if key != "freeze_format" {
             return Err(SqlError::new("22023", format!("unrecognized parameter \"{key}\"")));
         }

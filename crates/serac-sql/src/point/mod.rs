@@ -32,6 +32,7 @@ pub use rows::Rows;
 
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, parse};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
@@ -97,7 +98,8 @@ impl Prepared {
     pub(crate) fn new(statement: Statement, declared: Vec<AstType>) -> Self {
         Self { statement: Arc::new(statement), declared: declared.into(), known: Known::Nothing }
     }
-    pub(crate) fn statement(&self) -> &Statement {
+    /// The statement.
+    pub fn statement(&self) -> &Statement {
         &self.statement
     }
     fn plan(&self) -> Option<&Arc<Plan>> {
@@ -113,6 +115,20 @@ impl Prepared {
     /// The types of the parameters of a statement of the point path.
     pub fn parameter_types(&self) -> Option<&[ColumnType]> {
         self.plan().map(|plan| &plan.parameters[..])
+    }
+    /// The types of the columns of those rows in [`Rows`].
+    pub fn column_types(&self) -> &[ColumnType] {
+        self.plan().map_or(&[], |plan| &plan.types)
+    }
+    /// Rows that the statement has given, as a batch.
+    ///
+    /// # Errors
+    /// SQLSTATE 42809 for a statement that gives no rows.
+    pub fn batch(&self, rows: &Rows) -> Result<RecordBatch> {
+        match self.plan().and_then(|plan| Some((plan, plan.schema.as_ref()?))) {
+            Some((plan, schema)) => rows.batch(schema, &plan.types),
+            None => Err(SqlError::new("42809", "the statement gives no rows")),
+        }
     }
     /// The columns of the rows that a statement of the point path gives; none if it gives none.
     pub fn schema(&self) -> Option<&SchemaRef> {
@@ -162,10 +178,29 @@ impl Plan {
     }
 }
 
-/// A statement that has run, and perhaps its commit, which is not yet durable.
-struct Ran {
-    affected: u64,
+/// A statement that has run.
+#[derive(Debug)]
+pub struct Started {
+    /// Rows that it found or changed.
+    pub affected: u64,
     ticket: Option<CommitTicket>,
+}
+
+impl Started {
+    /// Whether its own transaction is durable, so that its result may be shown.
+    pub fn is_durable(&self) -> bool {
+        self.ticket.as_ref().is_none_or(CommitTicket::is_acknowledged)
+    }
+    /// Waits until it is.
+    ///
+    /// # Errors
+    /// When the log has failed.
+    pub async fn durable(self) -> Result<()> {
+        match self.ticket.filter(|ticket| !ticket.is_acknowledged()) {
+            Some(ticket) => Session::durable(ticket).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Session {
@@ -210,6 +245,44 @@ impl Session {
         Ok(Some(ran.affected))
     }
 
+    /// As [`run_prepared`](Self::run_prepared), without waiting for the commit: what the statement gives must not be shown before it is
+    /// [durable](Started::durable).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &[Value<'_>],
+        rows: &mut Rows,
+    ) -> Result<Option<Started>> {
+        self.run_point(prepared, Given::Values(parameters), rows)
+    }
+
+    /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
+    ///
+    /// # Errors
+    /// What is wrong with it; it has then done nothing.
+    pub async fn execute_known(&mut self, sql: &str) -> Result<Option<StatementResult>> {
+        match self.execute_text(sql)? {
+            Some(outcome) => outcome.acknowledged().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs any prepared statement and gives the rows of a query as they come.
+    ///
+    /// # Errors
+    /// What is wrong with it; errors of a query may also come later, from the stream.
+    pub async fn stream_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: &[ScalarValue],
+    ) -> Result<crate::StatementStream<'_>> {
+        let statement = bound(prepared, parameters)?;
+        Box::pin(self.stream_statement(statement)).await.map_err(SqlError::unplaced)
+    }
+
     /// Runs any prepared statement.
     ///
     /// # Errors
@@ -226,8 +299,7 @@ impl Session {
         if let Some(outcome) = self.try_point(prepared, &exact)? {
             return outcome.acknowledged().await;
         }
-        let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-        let statement = crate::session::with_parameters(prepared.statement(), &literals)?;
+        let statement = bound(prepared, parameters)?;
         Box::pin(self.execute_statement(statement)).await.map_err(SqlError::unplaced)
     }
 
@@ -277,7 +349,12 @@ impl Session {
     }
 
     /// Runs a statement on the point path; none if it is not for it.
-    fn run_point(&mut self, prepared: &mut Prepared, parameters: Given<'_>, rows: &mut Rows) -> Result<Option<Ran>> {
+    fn run_point(
+        &mut self,
+        prepared: &mut Prepared,
+        parameters: Given<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<Started>> {
         if self.is_other(prepared) {
             return Ok(None);
         }
@@ -311,7 +388,7 @@ impl Session {
         match self.close_statement(result, savepoint)? {
             (Some(affected), ticket) => {
                 self.point.executions += 1;
-                Ok(Some(Ran { affected, ticket }))
+                Ok(Some(Started { affected, ticket }))
             }
             (None, _) => Ok(None),
         }
@@ -369,4 +446,10 @@ impl Session {
         };
         self.running.is_none() && known.is(&now())
     }
+}
+
+/// The statement with values in the place of its parameters.
+fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Statement> {
+    let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
+    crate::session::with_parameters(prepared.statement(), &literals)
 }

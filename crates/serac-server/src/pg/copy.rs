@@ -1,0 +1,221 @@
+//! COPY from and to the client.
+
+use super::WireError;
+use super::connection::{Connection, SEND_BYTES};
+use super::message::{Body, bare, command_complete, message, put_i16};
+use bytes::{Buf, Bytes};
+use datafusion::sql::sqlparser::ast::Statement;
+use parking_lot::Mutex;
+use serac_sql::{SqlError, StatementResult, StreamedCopy};
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+/// Messages that the client may be ahead of the reading.
+const AHEAD: usize = 64;
+
+/// What the client sends, for the thread that reads it.
+struct Input {
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    current: Bytes,
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.pieces.blocking_recv() {
+                Some(piece) => self.current = piece?,
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(&mut buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// What is on its way to the client, in the pieces in which it was written.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Pieces>>);
+
+#[derive(Default)]
+struct Pieces {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut pieces = self.0.lock();
+        pieces.bytes.extend_from_slice(bytes);
+        let end = pieces.bytes.len();
+        pieces.ends.push(end);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
+    message(out, tag, |out| {
+        out.push(is_binary.into());
+        put_i16(out, columns as i16);
+        (0..columns).for_each(|_| put_i16(out, is_binary.into()));
+    });
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Runs a COPY whose data the client has, or wants.
+    pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<(), WireError> {
+        let columns = self.session.copied_columns(&statement).await?;
+        let result = if copy.is_input {
+            begin(&mut self.wire.out, b'G', copy.is_binary, columns);
+            self.wire.flush().await?;
+            self.copy_in(statement).await
+        } else {
+            self.copy_out(statement, copy, columns).await
+        };
+        if let StatementResult::Command { tag, .. } = result? {
+            command_complete(&mut self.wire.out, &tag);
+        }
+        Ok(())
+    }
+
+    async fn copy_in(&mut self, statement: Statement) -> Result<StatementResult, WireError> {
+        let (sender, pieces) = mpsc::channel(AHEAD);
+        self.session.set_copy_input(Box::new(Input { pieces, current: Bytes::new() }));
+        let Self { wire, session, cancel, .. } = self;
+        let mut copied = pin!(session.execute_statement(statement));
+        let mut refused = None;
+        loop {
+            let message = tokio::select! {
+                biased;
+                // The reading has ended for an error, and nothing more is taken.
+                result = &mut copied => return Ok(result?),
+                message = wire.next() => message?,
+            };
+            let piece = match message {
+                Some((b'd', piece)) => Ok(piece),
+                Some((b'c', _)) => break,
+                Some((b'f', body)) => {
+                    let reason = Body(&body).string().unwrap_or("the client gives no reason").to_owned();
+                    refused = Some(SqlError::new("57014", format!("COPY from stdin failed: {reason}")));
+                    Err(io::Error::other(reason))
+                }
+                Some((b'H' | b'S', _)) => continue,
+                Some((other, _)) => {
+                    let message = format!("unexpected message type {other} during COPY from stdin");
+                    return Err(WireError::fatal("08P01", message));
+                }
+                None => Err(io::ErrorKind::ConnectionAborted.into()),
+            };
+            let is_last = piece.is_err();
+            tokio::select! {
+                biased;
+                result = &mut copied => return Ok(result?),
+                _ = sender.send(piece) => {}
+            }
+            if is_last {
+                break;
+            }
+        }
+        drop(sender);
+        let result = wire.attend(cancel, copied).await;
+        match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(result?),
+        }
+    }
+
+    async fn copy_out(
+        &mut self,
+        statement: Statement,
+        copy: StreamedCopy,
+        columns: usize,
+    ) -> Result<StatementResult, WireError> {
+        let output = Output::default();
+        self.session.set_copy_output(Box::new(output.clone()));
+        let Self { wire, session, cancel, .. } = self;
+        let mut copied = pin!(session.execute_statement(statement));
+        let mut lines = Lines { quote: copy.quote, ..Lines::default() };
+        let mut begun = false;
+        loop {
+            let step = poll_fn(|context| match copied.as_mut().poll(context) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending if output.0.lock().bytes.len() >= SEND_BYTES => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            let ended = wire.attend(cancel, step).await;
+            let Pieces { bytes, ends } = std::mem::take(&mut *output.0.lock());
+            if !begun && !matches!(ended, Some(Err(_))) {
+                begin(&mut wire.out, b'H', copy.is_binary, columns);
+                begun = true;
+            }
+            let mut put = |piece: &[u8]| message(&mut wire.out, b'd', |out| out.extend_from_slice(piece));
+            match copy.quote {
+                Some(_) => lines.split(&bytes, &mut put),
+                None => {
+                    let mut from = 0;
+                    for end in ends {
+                        put(&bytes[from..end]);
+                        from = end;
+                    }
+                }
+            }
+            if let Some(result) = ended {
+                let result = result?;
+                bare(&mut wire.out, b'c');
+                return Ok(result);
+            }
+            wire.flush().await?;
+        }
+    }
+}
+
+/// Finds the rows of CSV: clients rely on messages being rows.
+#[derive(Default)]
+struct Lines {
+    quote: Option<u8>,
+    is_quoted: bool,
+    /// The beginning of a row whose end has not come yet.
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Calls `put` with each row that is whole.
+    fn split(&mut self, bytes: &[u8], put: &mut impl FnMut(&[u8])) {
+        let mut from = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            if Some(*byte) == self.quote {
+                self.is_quoted = !self.is_quoted;
+            } else if *byte == b'\n' && !self.is_quoted {
+                self.begun.extend_from_slice(&bytes[from..=at]);
+                put(&self.begun);
+                self.begun.clear();
+                from = at + 1;
+            }
+        }
+        self.begun.extend_from_slice(&bytes[from..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_csv_are_found_whatever_the_pieces() {
+        let text = b"a,b\n\"x\ny\",\"q\"\"\n\"\n,\n";
+        for size in 1..text.len() {
+            let mut lines = Lines { quote: Some(b'"'), ..Lines::default() };
+            let mut rows = Vec::new();
+            text.chunks(size).for_each(|piece| lines.split(piece, &mut |row| rows.push(row.to_vec())));
+            assert_eq!(rows, [&b"a,b\n"[..], b"\"x\ny\",\"q\"\"\n\"\n", b",\n"]);
+        }
+    }
+}

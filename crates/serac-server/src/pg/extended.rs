@@ -1,0 +1,400 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
+//!
+//! A statement of the point path is executed where it stands: its parameters are read from the message, its rows are written to the answer, and only a commit that
+//! is not yet durable is waited for. Others go to the session as a whole.
+//!
+//! **Transactions.** What comes between two Syncs is one transaction, as in PostgreSQL, unless the client has begun one itself. A statement with its Sync right behind
+//! it is a transaction anyway; so one is begun only where more is to come.
+//!
+//! **Portals.** A client may ask for some rows at a time. What is left of a result is then kept until it asks again, or until the end of the transaction.
+
+use super::WireError;
+use super::connection::{Connection, complete_tag, missing, row_tag, send_rows};
+use super::message::{Body, bare, command_complete, message, put_i16, put_i32};
+use super::rows::{Formats, WireBatch, describe, put_point_row};
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement;
+use parking_lot::Mutex;
+use serac_engine::values::OwnedValue;
+use serac_sql::wire::{Given, TEXT, oid, scalar, value};
+use serac_sql::{Description, StatementStream, TransactionStatus};
+use serac_storage::{ColumnType, Value};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A statement that a client has prepared.
+pub(super) struct Prepared {
+    /// None for an empty text.
+    statement: Option<serac_sql::Prepared>,
+    /// The parameters' types that the client has named; 0 for none.
+    oids: Vec<u32>,
+    description: Option<Arc<Description>>,
+}
+
+/// A statement with parameters.
+pub(super) struct Portal {
+    statement: Arc<Mutex<Prepared>>,
+    /// The Bind message, in which the parameters lie.
+    message: Bytes,
+    /// Where, and whether they are in binary form.
+    parameters: Vec<(Option<Range<usize>>, bool)>,
+    formats: Formats,
+    rest: Option<Rest>,
+}
+
+/// Rows that a client has not fetched yet.
+struct Rest {
+    batches: VecDeque<RecordBatch>,
+    /// Rows of the first batch that are gone.
+    taken: usize,
+    tag: &'static str,
+}
+
+impl Portal {
+    fn given(&self, i: usize, oid: u32) -> Given<'_> {
+        let (range, binary) = &self.parameters[i];
+        Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
+    }
+    /// The parameters as a statement of the point path wants them; none if they are not of its types.
+    fn values(&self, types: &[ColumnType], oids: &[u32]) -> Result<Option<Vec<OwnedValue>>, WireError> {
+        let mut values = Vec::with_capacity(types.len());
+        for (i, column_type) in types.iter().enumerate() {
+            match value(self.given(i, oids.get(i).copied().unwrap_or(0)), *column_type)? {
+                Some(value) => values.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(values))
+    }
+    fn scalars(&self, types: &[Option<ColumnType>], oids: &[u32]) -> Result<Vec<ScalarValue>, WireError> {
+        (0..self.parameters.len())
+            .map(|i| {
+                let oid = oids.get(i).copied().unwrap_or(0);
+                Ok(scalar(self.given(i, oid), types.get(i).copied().flatten())?)
+            })
+            .collect()
+    }
+}
+
+fn protocol(message: String) -> WireError {
+    WireError::error("08P01", message)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Parse: name, text, types of parameters.
+    pub(super) fn parse(&mut self, body: &Bytes) -> Result<(), WireError> {
+        let mut body = Body(body);
+        let (name, sql) = (body.string()?, body.string()?);
+        let count = body.count(4)?;
+        let oids = (0..count).map(|_| Ok(body.int32()? as u32)).collect::<Result<Vec<_>, WireError>>()?;
+        body.end()?;
+        if !name.is_empty() && self.statements.contains_key(name) {
+            return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        let is_empty = serac_sql::parse(sql)?.is_empty();
+        let statement = if is_empty { None } else { Some(self.session.prepare(sql)?) };
+        let prepared = Prepared { statement, oids, description: None };
+        self.statements.insert(name.to_owned(), Arc::new(Mutex::new(prepared)));
+        bare(&mut self.wire.out, b'1');
+        Ok(())
+    }
+
+    /// Bind: portal, statement, formats and values of parameters, formats of columns.
+    pub(super) fn bind(&mut self, message: &Bytes) -> Result<(), WireError> {
+        let mut body = Body(message);
+        let (name, statement) = (body.string()?, body.string()?);
+        let statement = self.statement(statement)?;
+        let formats = formats(&mut body)?;
+        let count = body.count(4)?;
+        if formats.0.len() > 1 && formats.0.len() != count {
+            let given = formats.0.len();
+            return Err(protocol(format!("bind message has {given} parameter formats but {count} parameters")));
+        }
+        let start = message.as_ptr() as usize;
+        // The unnamed portal's memory is used again.
+        let mut parameters = self.portals.remove(name).map(|portal| portal.parameters).unwrap_or_default();
+        parameters.clear();
+        for i in 0..count {
+            let range = body.value()?.map(|bytes| {
+                let from = bytes.as_ptr() as usize - start;
+                from..from + bytes.len()
+            });
+            parameters.push((range, formats.is_binary(i)));
+        }
+        let columns = self::formats(&mut body)?;
+        body.end()?;
+        let portal = Portal { statement, message: message.clone(), parameters, formats: columns, rest: None };
+        self.portals.insert(name.to_owned(), portal);
+        bare(&mut self.wire.out, b'2');
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
+        self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
+    }
+    fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
+        self.portals.get_mut(name).ok_or_else(|| missing("34000", "portal", name))
+    }
+
+    /// What a statement takes and gives.
+    async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
+        let (known, prepared) = {
+            let prepared = statement.lock();
+            (prepared.description.clone(), prepared.statement.clone())
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let description = match prepared {
+            Some(mut prepared) => Arc::new(self.session.describe(&mut prepared).await?),
+            None => Arc::default(),
+        };
+        statement.lock().description = Some(description.clone());
+        Ok(description)
+    }
+
+    /// Describe: a statement or a portal.
+    pub(super) async fn describe(&mut self, body: &Bytes) -> Result<(), WireError> {
+        let mut body = Body(body);
+        let (kind, name) = (body.byte()?, body.string()?);
+        let (statement, formats) = match kind {
+            b'S' => (self.statement(name)?, Formats::default()),
+            b'P' => {
+                let portal = self.portal(name)?;
+                (portal.statement.clone(), portal.formats.clone())
+            }
+            other => return Err(protocol(format!("invalid DESCRIBE message subtype {other}"))),
+        };
+        let description = self.description(&statement).await?;
+        let out = &mut self.wire.out;
+        if kind == b'S' {
+            let named = statement.lock().oids.clone();
+            let count = description.parameters.len().max(named.len());
+            message(out, b't', |out| {
+                put_i16(out, count as i16);
+                for i in 0..count {
+                    let inferred = description.parameters.get(i).copied().flatten().map_or(TEXT, oid);
+                    let oid = named.get(i).copied().filter(|oid| *oid != 0).unwrap_or(inferred);
+                    put_i32(out, oid as i32);
+                }
+            });
+        }
+        match &description.schema {
+            Some(schema) => describe(out, schema, &formats),
+            None => bare(out, b'n'),
+        }
+        Ok(())
+    }
+
+    /// Close: a statement or a portal, which need not be there.
+    pub(super) fn close(&mut self, body: &Bytes) -> Result<(), WireError> {
+        let mut body = Body(body);
+        match (body.byte()?, body.string()?) {
+            (b'S', name) => drop(self.statements.remove(name)),
+            (b'P', name) => drop(self.portals.remove(name)),
+            (other, _) => return Err(protocol(format!("invalid CLOSE message subtype {other}"))),
+        }
+        bare(&mut self.wire.out, b'3');
+        Ok(())
+    }
+
+    /// Sync: the end of what belongs together.
+    pub(super) async fn sync(&mut self) -> Result<(), WireError> {
+        let ended = self.end_implicit().await;
+        if self.session.transaction_status() == TransactionStatus::Idle {
+            // Unnamed portals keep their memory.
+            self.portals.retain(|name, portal| {
+                portal.rest = None;
+                name.is_empty()
+            });
+        }
+        ended
+    }
+
+    /// Execute: a portal, up to a number of rows.
+    pub(super) async fn execute(&mut self, body: &Bytes) -> Result<(), WireError> {
+        let mut body = Body(body);
+        let (name, limit) = (body.string()?, body.int32()?);
+        body.end()?;
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
+        let portal = self.portal(name)?;
+        if portal.rest.is_some() {
+            return self.go_on(name, limit);
+        }
+        let prepared = portal.statement.clone();
+        let Some(kind) = prepared.lock().statement.as_ref().map(|statement| Kind::of(statement.statement())) else {
+            bare(&mut self.wire.out, b'I');
+            return Ok(());
+        };
+        match kind {
+            // The client has begun the transaction itself, then.
+            Kind::Begin if self.implicit => self.implicit = false,
+            Kind::Begin | Kind::End => {}
+            Kind::Other => {
+                let alone = self.wire.input.first() == Some(&b'S');
+                if !alone && !self.implicit && self.session.transaction_status() == TransactionStatus::Idle {
+                    self.begin_implicit().await?;
+                }
+            }
+        }
+        if self.execute_point(name, &prepared, limit).await? {
+            return Ok(());
+        }
+        self.execute_other(name, &prepared, limit).await
+    }
+
+    /// Runs a statement of the point path; false if it is for the other.
+    async fn execute_point(
+        &mut self,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        limit: Option<usize>,
+    ) -> Result<bool, WireError> {
+        let portal = self.portals.get(name).expect("it was found");
+        let ran = {
+            let mut prepared = prepared.lock();
+            let Prepared { statement: Some(statement), oids, .. } = &mut *prepared else { return Ok(false) };
+            let Some(types) = statement.parameter_types() else { return Ok(false) };
+            if types.len() != portal.parameters.len() {
+                let (given, wanted) = (portal.parameters.len(), types.len());
+                let message =
+                    format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
+                return Err(protocol(message));
+            }
+            let Some(values) = portal.values(types, oids)? else { return Ok(false) };
+            let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
+            let Some(ran) = self.session.start_prepared(statement, &values, &mut self.rows)? else { return Ok(false) };
+            ran
+        };
+        let affected = ran.affected;
+        if !ran.is_durable() {
+            // What others have been told meanwhile need not wait with this.
+            self.wire.flush().await?;
+            ran.durable().await?;
+        }
+        let prepared = prepared.lock();
+        let statement = prepared.statement.as_ref().expect("it has run");
+        let tag = row_tag(statement.statement());
+        let out = &mut self.wire.out;
+        match statement.schema() {
+            None => command_complete(out, &complete_tag(tag, affected)),
+            Some(_) if limit.is_some_and(|limit| limit < self.rows.len()) => {
+                let batch = statement.batch(&self.rows)?;
+                drop(prepared);
+                let rest = Rest { batches: [batch].into(), taken: 0, tag };
+                self.portal(name)?.rest = Some(rest);
+                self.go_on(name, limit)?;
+            }
+            Some(_) => {
+                let types = statement.column_types();
+                (0..self.rows.len()).for_each(|row| put_point_row(out, &self.rows, row, types, &portal.formats));
+                command_complete(out, &complete_tag(tag, self.rows.len() as u64));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs any other statement.
+    async fn execute_other(
+        &mut self,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        limit: Option<usize>,
+    ) -> Result<(), WireError> {
+        let (mut statement, oids) = {
+            let prepared = prepared.lock();
+            (prepared.statement.clone().expect("it is not empty"), prepared.oids.clone())
+        };
+        if let Some(copy) = self.session.streamed_copy(statement.statement())? {
+            return self.copy(statement.statement().clone(), copy).await;
+        }
+        let types = if self.portals[name].parameters.is_empty() {
+            Vec::new()
+        } else {
+            self.description(prepared).await?.parameters.clone()
+        };
+        let tag = row_tag(statement.statement());
+        let Self { wire, session, cancel, portals, .. } = &mut *self;
+        let portal = portals.get_mut(name).expect("it was found");
+        let scalars = portal.scalars(&types, &oids)?;
+        let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
+            StatementStream::Command { tag, .. } => {
+                command_complete(&mut wire.out, &tag);
+                return Ok(());
+            }
+            StatementStream::Rows(mut rows) if limit.is_none() => {
+                let count = send_rows(wire, cancel, &mut rows, &portal.formats).await?;
+                command_complete(&mut wire.out, &complete_tag(tag, count));
+                return Ok(());
+            }
+            StatementStream::Rows(mut rows) => {
+                let mut batches = VecDeque::new();
+                while let Some(batch) = wire.attend(cancel, rows.next()).await? {
+                    batches.push_back(batch);
+                }
+                Rest { batches, taken: 0, tag }
+            }
+        };
+        portal.rest = Some(rest);
+        self.go_on(name, limit)
+    }
+
+    /// Sends up to `limit` of the rows that are left.
+    fn go_on(&mut self, name: &str, limit: Option<usize>) -> Result<(), WireError> {
+        let Self { portals, wire, .. } = self;
+        let portal = portals.get_mut(name).expect("it was found");
+        let rest = portal.rest.as_mut().expect("there is one");
+        let mut left = limit.unwrap_or(usize::MAX);
+        let mut sent = 0;
+        while let Some(batch) = rest.batches.front() {
+            let rows = batch.num_rows();
+            let to = rows.min(rest.taken.saturating_add(left));
+            let piece = WireBatch::new(&batch.slice(rest.taken, to - rest.taken))?;
+            (0..piece.rows()).for_each(|row| piece.put(&mut wire.out, row, &portal.formats));
+            left -= piece.rows();
+            sent += piece.rows() as u64;
+            rest.taken = to;
+            if to < rows {
+                bare(&mut wire.out, b's');
+                return Ok(());
+            }
+            rest.batches.pop_front();
+            rest.taken = 0;
+        }
+        command_complete(&mut wire.out, &complete_tag(rest.tag, sent));
+        // It is at its end, and stays there.
+        Ok(())
+    }
+}
+
+/// What a statement means for the transaction.
+enum Kind {
+    Begin,
+    End,
+    Other,
+}
+
+impl Kind {
+    fn of(statement: &Statement) -> Self {
+        match statement {
+            Statement::StartTransaction { .. } => Self::Begin,
+            Statement::Commit { .. } | Statement::Rollback { .. } => Self::End,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Format codes: 0 for text, 1 for binary.
+fn formats(body: &mut Body<'_>) -> Result<Formats, WireError> {
+    let count = body.count(2)?;
+    let format = |_| match body.int16()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(protocol(format!("invalid format code {other}"))),
+    };
+    (0..count).map(format).collect::<Result<_, _>>().map(Formats)
+}

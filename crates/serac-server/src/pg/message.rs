@@ -1,0 +1,222 @@
+//! Messages of PostgreSQL's protocol, version 3.0: the client's are taken off a buffer, the server's are written to one.
+//!
+//! A message is a byte that says which, its length as four bytes (which count themselves), and the body. The first message of a connection has no such
+//! byte. Numbers are big-endian; strings end with a zero byte.
+
+use super::WireError;
+
+/// Longest first message: nobody has said who he is yet.
+const MAX_STARTUP: usize = 10_000;
+/// Version 3.0.
+const PROTOCOL: i32 = 3 << 16;
+const CANCEL_REQUEST: i32 = 80_877_102;
+const SSL_REQUEST: i32 = 80_877_103;
+const GSS_REQUEST: i32 = 80_877_104;
+
+/// A malformed message.
+fn invalid(what: &str) -> WireError {
+    WireError::fatal("08P01", format!("invalid message: {what}"))
+}
+
+/// The rest of a message's body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Body<'a>(pub(super) &'a [u8]);
+
+impl<'a> Body<'a> {
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or_else(|| invalid("it ends too early"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+    pub(super) fn byte(&mut self) -> Result<u8, WireError> {
+        Ok(self.bytes(1)?[0])
+    }
+    pub(super) fn int16(&mut self) -> Result<i16, WireError> {
+        Ok(i16::from_be_bytes(self.bytes(2)?.try_into().expect("two bytes")))
+    }
+    pub(super) fn int32(&mut self) -> Result<i32, WireError> {
+        Ok(i32::from_be_bytes(self.bytes(4)?.try_into().expect("four bytes")))
+    }
+    /// A number of things, of which each has at least `size` bytes.
+    pub(super) fn count(&mut self, size: usize) -> Result<usize, WireError> {
+        let count = self.int16()? as u16 as usize;
+        if count * size > self.0.len() { Err(invalid("it counts more than it holds")) } else { Ok(count) }
+    }
+    pub(super) fn string(&mut self) -> Result<&'a str, WireError> {
+        let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| invalid("a string does not end"))?;
+        let text = self.bytes(end)?;
+        self.byte()?;
+        std::str::from_utf8(text).map_err(|_| WireError::error("22021", "invalid byte sequence for encoding \"UTF8\""))
+    }
+    /// A value with its length; none for NULL.
+    pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {
+        match self.int32()? {
+            -1 => Ok(None),
+            length => {
+                usize::try_from(length).map_err(|_| invalid("a negative length")).and_then(|n| self.bytes(n)).map(Some)
+            }
+        }
+    }
+    /// Nothing may be left.
+    pub(super) fn end(self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(invalid("it goes on behind its end")) }
+    }
+}
+
+/// What a connection begins with.
+#[derive(Debug)]
+pub(super) enum Startup {
+    /// Encryption, if the server has it.
+    Tls,
+    /// Encryption of a kind that the server does not have.
+    Gss,
+    /// Another connection's statement is to end.
+    Cancel { process: i32, secret: i32 },
+    /// Who wants what.
+    Session(Vec<(String, String)>),
+}
+
+/// How many bytes the first message has, once four of them are there.
+pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
+    let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
+    match usize::try_from(i32::from_be_bytes(*head)) {
+        Ok(length @ 8..=MAX_STARTUP) => Ok(Some(length)),
+        _ => Err(WireError::fatal("08P01", "invalid length of startup packet")),
+    }
+}
+
+impl Startup {
+    /// Reads the first message, without its length.
+    pub(super) fn read(body: &[u8]) -> Result<Self, WireError> {
+        let mut body = Body(body);
+        match body.int32()? {
+            SSL_REQUEST => Ok(Self::Tls),
+            GSS_REQUEST => Ok(Self::Gss),
+            CANCEL_REQUEST => Ok(Self::Cancel { process: body.int32()?, secret: body.int32()? }),
+            // A newer minor version is answered by the one we have.
+            version if version >> 16 == PROTOCOL >> 16 => {
+                let mut parameters = Vec::new();
+                while !body.0.is_empty() {
+                    let name = body.string()?;
+                    if name.is_empty() {
+                        return Ok(Self::Session(parameters));
+                    }
+                    parameters.push((name.to_owned(), body.string()?.to_owned()));
+                }
+                Err(invalid("the startup packet does not end"))
+            }
+            version => {
+                let (major, minor) = (version >> 16, version & 0xffff);
+                let message = format!("unsupported frontend protocol {major}.{minor}: server supports 3.0");
+                Err(WireError::fatal("0A000", message))
+            }
+        }
+    }
+}
+
+/// How long the next message is, with its first byte and its length; none if that cannot be seen yet.
+pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>, WireError> {
+    let Some(head) = input.get(1..5) else { return Ok(None) };
+    let length = i32::from_be_bytes(head.try_into().expect("four bytes"));
+    match usize::try_from(length) {
+        Ok(length) if length >= 4 && length <= limit => Ok(Some(length + 1)),
+        Ok(length) if length > limit => {
+            let message = format!("a message of {length} bytes: the server takes {limit} at most");
+            Err(WireError::fatal("54000", message))
+        }
+        _ => Err(invalid("its length")),
+    }
+}
+
+/// A message being written; the length is put in when it ends.
+pub(super) fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag);
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    body(out);
+    let length = (out.len() - start) as i32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+pub(super) fn put_string(out: &mut Vec<u8>, text: &str) {
+    // A zero byte would end it.
+    out.extend(text.bytes().filter(|byte| *byte != 0));
+    out.push(0);
+}
+pub(super) fn put_i16(out: &mut Vec<u8>, value: i16) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+pub(super) fn put_i32(out: &mut Vec<u8>, value: i32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+/// A message without a body.
+pub(super) fn bare(out: &mut Vec<u8>, tag: u8) {
+    message(out, tag, |_| {});
+}
+pub(super) fn command_complete(out: &mut Vec<u8>, tag: &str) {
+    message(out, b'C', |out| put_string(out, tag));
+}
+pub(super) fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
+    message(out, b'S', |out| {
+        put_string(out, name);
+        put_string(out, value);
+    });
+}
+/// An answer to the client's wish to log in.
+pub(super) fn authentication(out: &mut Vec<u8>, kind: i32, data: &[u8]) {
+    message(out, b'R', |out| {
+        put_i32(out, kind);
+        out.extend_from_slice(data);
+    });
+}
+/// An error, or a notice.
+pub(super) fn report(out: &mut Vec<u8>, tag: u8, fields: &[(u8, &str)]) {
+    message(out, tag, |out| {
+        for (field, text) in fields {
+            out.push(*field);
+            put_string(out, text);
+        }
+        out.push(0);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_startup_packet_is_read() {
+        let mut body = 196_608i32.to_be_bytes().to_vec();
+        body.extend_from_slice(b"user\0ada\0database\0db\0\0");
+        match Startup::read(&body).unwrap() {
+            Startup::Session(parameters) => {
+                assert_eq!(parameters, [("user".into(), "ada".into()), ("database".into(), "db".into())]);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(Startup::read(&131_072i32.to_be_bytes()).unwrap_err().message().contains("2.0"));
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        assert!(matches!(message_length(b"Q\0\0", 100), Ok(None)));
+        assert!(matches!(message_length(b"Q\0\0\0\x08", 100), Ok(Some(9))));
+        assert!(message_length(b"Q\0\0\0\x03", 100).is_err());
+        assert!(message_length(b"Q\0\0\0\x65", 100).is_err());
+        assert!(message_length(b"Q\xff\xff\xff\xff", 100).is_err());
+        assert!(startup_length(&[0, 1, 0, 0]).is_err());
+        assert!(startup_length(&[0, 0, 0, 7]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Startup::read(&bytes);
+            let mut body = Body(&bytes);
+            while let (Ok(_), Ok(_)) = (body.value(), body.string()) {}
+            let _ = message_length(&bytes, 100);
+        }
+    }
+}

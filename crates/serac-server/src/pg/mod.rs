@@ -1,0 +1,73 @@
+//! PostgreSQL's protocol, version 3.0, so that what connects to PostgreSQL connects to SeracDB.
+//!
+//! The protocol is spoken here, and not by a library, because statements of the point path take less time than a general message layer does: what
+//! has arrived is worked off in the connection's task, statement by statement, without a future, a channel or an allocation for each, and answered in one
+//! write.
+//!
+//! | module | |
+//! |---|---|
+//! | [`message`] | messages and their parts |
+//! | [`connection`] | a connection from its first byte to its last |
+//! | [`extended`] | prepared statements and portals |
+//! | [`rows`] | results |
+//! | [`copy`] | COPY from and to the client |
+//! | [`scram`] | passwords |
+
+mod connection;
+mod copy;
+mod extended;
+mod message;
+mod rows;
+mod scram;
+mod server;
+
+pub use scram::Verifier;
+pub use server::{PgOptions, PgServer};
+
+use serac_sql::SqlError;
+use std::borrow::Cow;
+use std::io;
+
+/// What ends a statement, or the connection.
+#[derive(Debug)]
+pub(crate) enum WireError {
+    /// The client is told, and the connection goes on, or ends if that is fatal.
+    Sql { error: SqlError, fatal: bool },
+    /// The client cannot be told any more.
+    #[expect(dead_code, reason = "nobody is left to be told")]
+    Io(io::Error),
+}
+
+impl WireError {
+    fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: false }
+    }
+    fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: true }
+    }
+    #[cfg(test)]
+    fn message(&self) -> String {
+        match self {
+            Self::Sql { error, .. } => error.message.clone(),
+            Self::Io(error) => error.to_string(),
+        }
+    }
+    #[cfg(test)]
+    fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Sql { error, .. } => error.sqlstate,
+            Self::Io(_) => "08006",
+        }
+    }
+}
+
+impl From<SqlError> for WireError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql { error, fatal: false }
+    }
+}
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

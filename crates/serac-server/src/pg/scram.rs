@@ -1,0 +1,191 @@
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
+//!
+//! What the server keeps of a password is a [`Verifier`], from which the password cannot be had, nor a client's proof be made.
+
+use super::WireError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ring::rand::SecureRandom;
+use ring::{digest, hmac, pbkdf2, rand};
+use std::num::NonZeroU32;
+
+/// The name of the mechanism.
+pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
+const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
+const NONCE_BYTES: usize = 18;
+
+type Key = [u8; 32];
+
+fn hmac(key: &[u8], text: &[u8]) -> Key {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
+    tag.as_ref().try_into().expect("32 bytes")
+}
+fn sha256(text: &[u8]) -> Key {
+    digest::digest(&digest::SHA256, text).as_ref().try_into().expect("32 bytes")
+}
+
+/// What the server keeps of a password.
+#[derive(Clone)]
+pub struct Verifier {
+    salt: [u8; 16],
+    stored_key: Key,
+    server_key: Key,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").finish_non_exhaustive()
+    }
+}
+
+impl Verifier {
+    /// Of a password, with a random salt.
+    pub fn new(password: &str) -> Self {
+        let mut salt = [0; 16];
+        rand::SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut salted);
+        Self { salt, stored_key: sha256(&hmac(&salted, b"Client Key")), server_key: hmac(&salted, b"Server Key") }
+    }
+}
+
+/// An exchange after the client's first message.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    verifier: Verifier,
+    client_first: String,
+    server_first: String,
+    nonce: String,
+    gs2_header: String,
+    /// Nobody has this name: the exchange goes on as if, and fails at its end.
+    is_unknown: bool,
+}
+
+fn invalid() -> WireError {
+    WireError::fatal("08P01", "malformed SCRAM message")
+}
+fn attribute(text: Option<&str>, name: char) -> Result<&str, WireError> {
+    text.and_then(|text| text.strip_prefix(name)?.strip_prefix('=')).ok_or_else(invalid)
+}
+
+impl Exchange {
+    /// Reads the client's first message. `verifier`: the user's, if there is one.
+    pub(super) fn begin(message: &str, verifier: Option<Verifier>) -> Result<Self, WireError> {
+        let mut random = [0; NONCE_BYTES];
+        rand::SystemRandom::new().fill(&mut random).expect("the system has random numbers");
+        Self::with_nonce(message, verifier, &BASE64.encode(random))
+    }
+
+    fn with_nonce(message: &str, verifier: Option<Verifier>, own: &str) -> Result<Self, WireError> {
+        // n,,n=user,r=nonce: the first part says that the client does no channel binding, or that it thinks the server cannot.
+        let bare_at = message.match_indices(',').nth(1).ok_or_else(invalid)?.0 + 1;
+        let (gs2_header, bare) = message.split_at(bare_at);
+        if !gs2_header.starts_with("n,") && !gs2_header.starts_with("y,") {
+            return Err(WireError::fatal("0A000", "channel binding is not supported"));
+        }
+        let mut parts = bare.split(',');
+        attribute(parts.next(), 'n')?;
+        let nonce = attribute(parts.next(), 'r')?;
+        if nonce.is_empty() || !nonce.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
+            return Err(invalid());
+        }
+        let is_unknown = verifier.is_none();
+        // Made up for a name that nobody has, which shall look like any other. The work is the same, too.
+        let verifier = verifier.unwrap_or_else(|| Verifier::new(own));
+        let nonce = format!("{nonce}{own}");
+        let server_first = format!("r={nonce},s={},i={ITERATIONS}", BASE64.encode(verifier.salt));
+        Ok(Self { verifier, client_first: bare.into(), server_first, nonce, gs2_header: gs2_header.into(), is_unknown })
+    }
+
+    /// The server's first message.
+    pub(super) fn challenge(&self) -> &str {
+        &self.server_first
+    }
+
+    /// Reads the client's last message. The server's last one if the client knows the password; none if not.
+    pub(super) fn finish(&self, message: &str) -> Result<Option<String>, WireError> {
+        let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(invalid)?;
+        let mut parts = without_proof.split(',');
+        let binding = attribute(parts.next(), 'c')?;
+        let nonce = attribute(parts.next(), 'r')?;
+        let proof: Key = BASE64.decode(proof).ok().and_then(|proof| proof.try_into().ok()).ok_or_else(invalid)?;
+        if BASE64.decode(binding).ok().as_deref() != Some(self.gs2_header.as_bytes()) || nonce != self.nonce {
+            return Err(invalid());
+        }
+        let text = format!("{},{},{without_proof}", self.client_first, self.server_first);
+        let signature = hmac(&self.verifier.stored_key, text.as_bytes());
+        let client_key: Key = std::array::from_fn(|i| proof[i] ^ signature[i]);
+        let differences = sha256(&client_key).iter().zip(&self.verifier.stored_key).fold(0, |all, (a, b)| all | a ^ b);
+        let known = differences == 0;
+        if !known || self.is_unknown {
+            return Ok(None);
+        }
+        Ok(Some(format!("v={}", BASE64.encode(hmac(&self.verifier.server_key, text.as_bytes())))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The client's side.
+    fn proof(password: &str, exchange: &Exchange, client_first: &str) -> String {
+        let mut fields = exchange.challenge().split(',');
+        let nonce = attribute(fields.next(), 'r').unwrap();
+        let salt = BASE64.decode(attribute(fields.next(), 's').unwrap()).unwrap();
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut salted);
+        let client_key = hmac(&salted, b"Client Key");
+        let without_proof = format!("c=biws,r={nonce}");
+        let text = format!("{client_first},{},{without_proof}", exchange.challenge());
+        let signature = hmac(&sha256(&client_key), text.as_bytes());
+        let proof: Vec<u8> = client_key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
+        format!("{without_proof},p={}", BASE64.encode(proof))
+    }
+
+    #[test]
+    fn the_right_password_is_known_and_others_are_not() {
+        let verifier = Verifier::new("secret");
+        for (password, verifier, good) in
+            [("secret", Some(verifier.clone()), true), ("Secret", Some(verifier), false), ("secret", None, false)]
+        {
+            let exchange = Exchange::begin("n,,n=,r=abc", verifier).unwrap();
+            let answer = exchange.finish(&proof(password, &exchange, "n=,r=abc")).unwrap();
+            assert_eq!(answer.is_some(), good, "{password}");
+        }
+    }
+
+    #[test]
+    fn the_example_of_rfc_7677_comes_out() {
+        let salt: [u8; 16] = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, b"pencil", &mut salted);
+        let verifier = Verifier {
+            salt,
+            stored_key: sha256(&hmac(&salted, b"Client Key")),
+            server_key: hmac(&salted, b"Server Key"),
+        };
+        let exchange =
+            Exchange::with_nonce("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", Some(verifier), "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+                .unwrap();
+        assert_eq!(
+            exchange.challenge(),
+            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        let last = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        let answer = exchange.finish(last).unwrap();
+        assert_eq!(answer.as_deref(), Some("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for first in ["", "n,,", "n,,n=", "n,,n=,r=", "p=tls-unique,,n=,r=abc", "n,,n=,x=abc", "n,,n=,r=a\u{1}b"] {
+            assert!(Exchange::begin(first, None).is_err(), "{first:?}");
+        }
+        let exchange = Exchange::begin("n,,n=,r=abc", Some(Verifier::new("x"))).unwrap();
+        let nonce = exchange.nonce.clone();
+        for last in ["", "c=biws", "c=biws,r=abc,p=AAAA", &format!("c=eSws,r={nonce},p={}", BASE64.encode([0; 32]))] {
+            assert!(exchange.finish(last).is_err(), "{last:?}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+"""psycopg against the server. Arguments: which of the checks, and the port."""
+
+import datetime as dt
+import decimal
+import sys
+import threading
+import time
+import uuid
+
+import psycopg
+from psycopg import errors, sql
+
+CHECKS, PORT = sys.argv[1], int(sys.argv[2])
+
+
+def connect(**options):
+    given = {"host": "127.0.0.1", "port": PORT, "user": "ada", "dbname": "db", "connect_timeout": 10, **options}
+    return psycopg.connect(**given)
+
+
+def raises(kind, run):
+    try:
+        run()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was expected")
+
+
+VALUES = {
+    "BOOLEAN": [True, False],
+    "SMALLINT": [-32768, 0, 7],
+    "INTEGER": [-(2**31), 12],
+    "BIGINT": [2**63 - 1, -5],
+    "REAL": [0.5, -1.25],
+    "DOUBLE PRECISION": [0.1, 1e300, -2.5e-10],
+    "NUMERIC(12,2)": [decimal.Decimal("0.05"), decimal.Decimal("-1234567890.12")],
+    "NUMERIC(38,10)": [decimal.Decimal("1.0000000001"), decimal.Decimal("-12345678901234567890.5000000000")],
+    "TEXT": ["", "ünïcode 🧊", "tab\tnewline\nbackslash\\ quote'"],
+    "BYTEA": [b"", b"\x00\xff\\", bytes(range(256))],
+    "DATE": [dt.date(2024, 2, 29), dt.date(1, 1, 1), dt.date(1969, 12, 31)],
+    "TIME": [dt.time(0, 0), dt.time(23, 59, 59, 999999)],
+    "TIMESTAMP": [dt.datetime(2000, 1, 1), dt.datetime(1999, 12, 31, 23, 59, 59, 1)],
+    "TIMESTAMPTZ": [dt.datetime(2026, 11, 21, 12, 30, tzinfo=dt.timezone.utc)],
+    "INTERVAL": [dt.timedelta(days=3, seconds=5, microseconds=7), dt.timedelta(0)],
+    "UUID": [uuid.UUID(int=0), uuid.UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")],
+}
+
+
+def types():
+    """Every type, as parameter and as result, in both formats, and through COPY."""
+    with connect(autocommit=True) as connection:
+        for i, (name, values) in enumerate(VALUES.items()):
+            table = sql.Identifier(f"types_{i}")
+            connection.execute(sql.SQL("CREATE TABLE {} (id INTEGER PRIMARY KEY, v " + name + ")").format(table))
+            for binary in (False, True):
+                mark = "%b" if binary else "%t"
+                cursor = connection.cursor(binary=binary)
+                cursor.execute(sql.SQL("DELETE FROM {}").format(table))
+                insert = sql.SQL("INSERT INTO {} VALUES (%s, " + mark + ")").format(table)
+                cursor.executemany(insert, list(enumerate([*values, None])))
+                rows = cursor.execute(sql.SQL("SELECT v FROM {} ORDER BY id").format(table)).fetchall()
+                assert [row[0] for row in rows] == [*values, None], (name, binary, rows)
+                for n, value in enumerate(values):
+                    select = sql.SQL("SELECT v FROM {} WHERE id = %s").format(table)
+                    assert cursor.execute(select, (n,)).fetchone()[0] == value, (name, binary)
+            copied = "types_copied_%d" % i
+            connection.execute(f"CREATE TABLE {copied} (id INTEGER, v {name})")
+            for options in ("", "WITH (FORMAT csv)", "WITH (FORMAT binary)"):
+                connection.execute(f"DELETE FROM {copied}")
+                with connection.cursor() as cursor:
+                    with cursor.copy(sql.SQL("COPY {} TO STDOUT " + options).format(table)) as out:
+                        data = b"".join(bytes(piece) for piece in out)
+                    if not options:
+                        assert len(data.splitlines()) == len(values) + 1
+                    with cursor.copy(f"COPY {copied} FROM STDIN {options}") as copy:
+                        for at in range(0, len(data), 7):
+                            copy.write(data[at : at + 7])
+                rows = connection.execute(f"SELECT v FROM {copied} ORDER BY id").fetchall()
+                # In CSV, an empty text without quotes is NULL.
+                if not (name in ("TEXT", "BYTEA") and options == "WITH (FORMAT csv)"):
+                    assert [row[0] for row in rows] == [*values, None], (name, options, rows)
+
+
+def transactions():
+    """Blocks, savepoints, errors, conflicts, disconnects, pipelines."""
+    with connect(autocommit=True) as c:
+        c.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER CHECK (balance >= 0))")
+        c.execute("INSERT INTO account VALUES (1, 10), (2, 20)")
+    with connect() as c:
+        assert c.info.transaction_status.name == "IDLE"
+        c.execute("UPDATE account SET balance = balance - 1 WHERE id = 1")
+        assert c.info.transaction_status.name == "INTRANS"
+        with c.transaction():
+            c.execute("UPDATE account SET balance = 0 WHERE id = 2")
+            raises(errors.CheckViolation, lambda: c.execute("SELECT 1") and nested_failure(c))
+        assert c.execute("SELECT balance FROM account ORDER BY id").fetchall() == [(9,), (0,)]
+        error = raises(errors.UniqueViolation, lambda: c.execute("INSERT INTO account VALUES (1, 1)"))
+        assert error.diag.constraint_name == "account_pkey" and "already exists" in error.diag.message_detail
+        assert c.info.transaction_status.name == "INERROR"
+        raises(errors.InFailedSqlTransaction, lambda: c.execute("SELECT 1"))
+        c.rollback()
+        error = raises(errors.UndefinedTable, lambda: c.execute("SELECT *\nFROM nowhere"))
+        assert error.diag.statement_position == "15", error.diag.statement_position
+        c.rollback()
+    with connect() as a, connect() as b:
+        a.isolation_level = b.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        a.execute("UPDATE account SET balance = 5 WHERE id = 1")
+        b.execute("SELECT 1")
+        raises(errors.SerializationFailure, lambda: b.execute("UPDATE account SET balance = 6 WHERE id = 1"))
+        b.rollback()
+        a.commit()
+        assert b.execute("SELECT balance FROM account WHERE id = 1").fetchone() == (5,)
+    gone = connect()
+    gone.execute("UPDATE account SET balance = 77 WHERE id = 2")
+    gone.pgconn.finish()
+    for _ in range(100):
+        try:
+            with connect() as c:
+                c.execute("UPDATE account SET balance = 21 WHERE id = 2")
+            break
+        except errors.SerializationFailure:
+            time.sleep(0.05)
+    else:
+        raise AssertionError("the transaction of a client that has gone is still open")
+    with connect(autocommit=True) as c:
+        # What is in one pipeline between two Syncs is one transaction.
+        try:
+            with c.pipeline():
+                c.execute("INSERT INTO account VALUES (3, 1)")
+                c.execute("INSERT INTO account VALUES (4, -1)")
+        except errors.CheckViolation:
+            pass
+        assert c.execute("SELECT count(*) FROM account").fetchone() == (2,)
+        with c.pipeline():
+            for i in range(3, 50):
+                c.execute("INSERT INTO account VALUES (%s, 1)", (i,))
+        assert c.execute("SELECT count(*) FROM account").fetchone() == (49,)
+        c.execute("SELECT 1; INSERT INTO account VALUES (50, 1); SELECT 2")
+        raises(errors.UniqueViolation, lambda: c.execute("DELETE FROM account WHERE id = 50; INSERT INTO account VALUES (1, 1)"))
+        assert c.execute("SELECT count(*) FROM account WHERE id = 50").fetchone() == (1,)
+
+
+def nested_failure(connection):
+    with connection.transaction():
+        connection.execute("UPDATE account SET balance = -1 WHERE id = 2")
+
+
+def statements():
+    """Prepared statements, portals, large results, cancellation, COPY's errors."""
+    with connect(autocommit=True, prepare_threshold=0) as c:
+        c.execute("CREATE TABLE numbers (n BIGINT PRIMARY KEY, t TEXT)")
+        c.execute("INSERT INTO numbers SELECT v, 'number ' || v FROM generate_series(1, 100000) AS g(v)")
+        for i in (1, 77, 100_000, 100_001):
+            row = c.execute("SELECT t FROM numbers WHERE n = %s", (i,)).fetchone()
+            assert row == (None if i > 100_000 else (f"number {i}",)), row
+        assert c.execute("UPDATE numbers SET t = %s WHERE n = %s", ("x", 5)).rowcount == 1
+        assert c.execute("DELETE FROM numbers WHERE n > %s", (99_990,)).rowcount == 10
+        assert c.execute("SELECT sum(n) FROM numbers WHERE n %% %s = %s", (3, 1)).fetchone() is not None
+        rows = c.execute("SELECT n, t FROM numbers ORDER BY n").fetchall()
+        assert len(rows) == 99_990 and rows[4] == (5, "x")
+        with c.cursor() as cursor:
+            assert sum(1 for _ in cursor.stream("SELECT n FROM numbers")) == 99_990
+        assert c.execute("SELECT 1 AS a, 'x' AS b WHERE false").description[1].name == "b"
+        raises(errors.SyntaxError, lambda: c.execute("SELEC 1"))
+        raises(errors.NumericValueOutOfRange, lambda: c.execute("INSERT INTO numbers VALUES (%t, 'x')", (2**70,)))
+        timer = threading.Timer(0.3, c.cancel_safe)
+        timer.start()
+        started = time.monotonic()
+        raises(
+            errors.QueryCanceled,
+            lambda: c.execute("SELECT count(*) FROM numbers a, numbers b WHERE a.t || b.t LIKE '%nothing%'"),
+        )
+        assert time.monotonic() - started < 20
+        assert c.execute("SELECT 1").fetchone() == (1,)
+
+        def bad_copy():
+            with c.cursor() as cursor, cursor.copy("COPY numbers FROM STDIN") as copy:
+                copy.write(b"200001\tgood\n200002\tgood\nbad\tworse\n")
+
+        error = raises(errors.DataError, bad_copy)
+        assert "bad" in str(error), error
+
+        def short_copy():
+            with c.cursor() as cursor, cursor.copy("COPY numbers FROM STDIN") as copy:
+                copy.write(b"200001\tgood\n200002\n")
+
+        error = raises(errors.BadCopyFileFormat, short_copy)
+        assert "line 2" in error.diag.message_detail, error.diag.message_detail
+
+        def given_up():
+            with c.cursor() as cursor, cursor.copy("COPY numbers FROM STDIN") as copy:
+                copy.write(b"200001\tgood\n")
+                raise KeyError("the client's own trouble")
+
+        raises(KeyError, given_up)
+        assert c.execute("SELECT count(*) FROM numbers WHERE n > 100000").fetchone() == (0,)
+        assert c.execute("SELECT current_database(), current_user").fetchone() == ("db", "ada")
+        c.execute("SET application_name = 'tests'")
+        assert c.execute("SHOW application_name").fetchone() == ("tests",)
+        raises(errors.InvalidParameterValue, lambda: c.execute("SET client_encoding = 'latin1'"))
+
+
+def concurrency():
+    """Several clients add up to what each of them did."""
+    with connect(autocommit=True) as c:
+        c.execute("CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER)")
+        c.execute("INSERT INTO counter VALUES (1, 0)")
+
+    def work():
+        with connect(autocommit=True) as c:
+            done = 0
+            while done < 200:
+                c.execute("UPDATE counter SET n = n + 1 WHERE id = %s", (1,))
+                done += 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    with connect() as c:
+        assert c.execute("SELECT n FROM counter").fetchone() == (800,)
+
+
+def passwords():
+    with connect(password="secret") as c:
+        assert c.execute("SELECT current_user").fetchone() == ("ada",)
+    for options in ({"password": "wrong"}, {"user": "eve", "password": "secret"}):
+        error = raises(psycopg.OperationalError, lambda: connect(**options))
+        assert "password authentication failed" in str(error), error
+    raises(psycopg.OperationalError, lambda: connect(password=""))
+
+
+for check in [passwords] if CHECKS == "passwords" else [types, transactions, statements, concurrency]:
+    check()
+    print(check.__name__, "ok")
+print("done")

@@ -1,0 +1,245 @@
+//! COPY's text format, PostgreSQL's own: a line a row, columns with a delimiter between them, `\N` for NULL, backslashes before what would be
+//! misunderstood.
+
+use super::options::Options;
+use super::source::BATCH_ROWS;
+use crate::error::{Result, SqlError};
+use crate::wire::{to_wire, wire_type, write_text};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
+use serac_engine::values::value_at;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+fn io(error: &std::io::Error) -> SqlError {
+    SqlError::new("58030", format!("could not read: {error}"))
+}
+
+/// Reads batches of texts.
+pub(super) struct TextReader<R> {
+    input: R,
+    columns: usize,
+    delimiter: u8,
+    null: Vec<u8>,
+    line: u64,
+    /// Lines before the first row.
+    header: bool,
+    ended: bool,
+}
+
+impl<R: BufRead> TextReader<R> {
+    pub(super) fn new(input: R, options: &Options, columns: usize) -> Self {
+        let null = options.null.clone().into_bytes();
+        Self { input, columns, delimiter: options.delimiter, null, line: 0, header: options.header, ended: false }
+    }
+
+    /// The next line without its end; false behind the last.
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        line.clear();
+        if self.ended {
+            return Ok(false);
+        }
+        self.line += 1;
+        let read = self.input.read_until(b'\n', line).map_err(|error| io(&error))?;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+        }
+        self.ended = read == 0 || line == b"\\.";
+        Ok(!self.ended)
+    }
+
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        let mut columns: Vec<StringViewBuilder> = (0..self.columns).map(|_| StringViewBuilder::new()).collect();
+        let (mut line, mut value, mut rows) = (Vec::new(), Vec::new(), 0);
+        if std::mem::take(&mut self.header) {
+            self.next_line(&mut line)?;
+        }
+        while rows < BATCH_ROWS && self.next_line(&mut line)? {
+            let wrong = |sqlstate, what: String, line: u64| SqlError {
+                detail: Some(format!("line {line}")),
+                ..SqlError::new(sqlstate, what)
+            };
+            let mut fields = 0;
+            let mut rest = Some(&line[..]);
+            // A line of a table without columns is empty.
+            while let Some(text) = rest.filter(|_| self.columns > 0 || !line.is_empty()) {
+                let end = field_end(text, self.delimiter);
+                let raw = &text[..end];
+                rest = text.get(end + 1..);
+                let Some(column) = columns.get_mut(fields) else {
+                    return Err(wrong("22P04", "extra data after last expected column".into(), self.line));
+                };
+                fields += 1;
+                if raw == self.null {
+                    column.append_null();
+                    continue;
+                }
+                let text = if raw.contains(&b'\\') {
+                    unescape(raw, &mut value);
+                    &value[..]
+                } else {
+                    raw
+                };
+                let text = std::str::from_utf8(text);
+                let invalid = || wrong("22021", "invalid byte sequence for encoding \"UTF8\"".into(), self.line);
+                column.append_value(text.map_err(|_| invalid())?);
+            }
+            if fields < self.columns {
+                return Err(wrong("22P04", format!("missing data for column {}", fields + 1), self.line));
+            }
+            rows += 1;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let columns = columns.iter_mut().enumerate();
+        let columns = columns.map(|(i, column)| (format!("c{i}"), Arc::new(column.finish()) as ArrayRef, true));
+        Ok(Some(RecordBatch::try_from_iter_with_nullable(columns)?))
+    }
+}
+
+impl<R: BufRead> Iterator for TextReader<R> {
+    type Item = Result<RecordBatch>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch().transpose()
+    }
+}
+
+/// Where a field ends: at the first delimiter without a backslash before it.
+fn field_end(text: &[u8], delimiter: u8) -> usize {
+    let mut at = 0;
+    while at < text.len() {
+        match text[at] {
+            b'\\' => at += 2,
+            byte if byte == delimiter => return at,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// Takes the backslashes out.
+fn unescape(raw: &[u8], value: &mut Vec<u8>) {
+    value.clear();
+    let mut at = 0;
+    /// Up to `most` digits of a base.
+    fn number(raw: &[u8], base: u32, most: usize) -> (usize, u32) {
+        let digits = raw.iter().take(most).map_while(|byte| char::from(*byte).to_digit(base));
+        digits.fold((0, 0), |(count, number), digit| (count + 1, number * base + digit))
+    }
+    while at < raw.len() {
+        let byte = raw[at];
+        at += 1;
+        if byte != b'\\' || at == raw.len() {
+            value.push(byte);
+            continue;
+        }
+        let escaped = raw[at];
+        at += 1;
+        value.push(match escaped {
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 11,
+            b'0'..=b'7' => {
+                let (count, number) = number(&raw[at - 1..], 8, 3);
+                at += count - 1;
+                number as u8
+            }
+            b'x' => match number(&raw[at..], 16, 2) {
+                (0, _) => b'x',
+                (count, number) => {
+                    at += count;
+                    number as u8
+                }
+            },
+            other => other,
+        });
+    }
+}
+
+/// Writes batches, a row in one piece.
+pub(super) struct TextWriter<W> {
+    output: W,
+    delimiter: u8,
+    null: String,
+    header: Option<Vec<String>>,
+}
+
+fn failed(error: &std::io::Error) -> SqlError {
+    SqlError::new("58030", format!("could not write: {error}"))
+}
+
+impl<W: Write> TextWriter<W> {
+    pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
+        let header = options.header.then_some(names);
+        Self { output, delimiter: options.delimiter, null: options.null.clone(), header }
+    }
+
+    fn write_header(&mut self) -> Result<()> {
+        let Some(names) = self.header.take() else { return Ok(()) };
+        let mut line = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            if i > 0 {
+                line.push(self.delimiter);
+            }
+            escape(&mut line, name.as_bytes(), self.delimiter);
+        }
+        line.push(b'\n');
+        self.output.write_all(&line).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write_header()?;
+        let types: Vec<_> = batch.columns().iter().map(|array| wire_type(array.data_type())).collect();
+        let columns = batch.columns().iter().map(to_wire).collect::<Result<Vec<_>, _>>()?;
+        let (mut line, mut value) = (Vec::new(), Vec::new());
+        for row in 0..batch.num_rows() {
+            line.clear();
+            for (i, (column, column_type)) in columns.iter().zip(&types).enumerate() {
+                if i > 0 {
+                    line.push(self.delimiter);
+                }
+                if column.is_null(row) {
+                    line.extend_from_slice(self.null.as_bytes());
+                } else {
+                    value.clear();
+                    write_text(&mut value, value_at(column, row, *column_type), *column_type);
+                    escape(&mut line, &value, self.delimiter);
+                }
+            }
+            line.push(b'\n');
+            self.output.write_all(&line).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<W> {
+        self.write_header()?;
+        Ok(self.output)
+    }
+}
+
+fn escape(line: &mut Vec<u8>, text: &[u8], delimiter: u8) {
+    for &byte in text {
+        let letter = match byte {
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            b'\\' => b'\\',
+            byte if byte == delimiter => delimiter,
+            byte => {
+                line.push(byte);
+                continue;
+            }
+        };
+        line.extend_from_slice(&[b'\\', letter]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Who a session is, and the functions that tell.
+
+use crate::catalog::Shared;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use serac_engine::DEFAULT_SCHEMA;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Who a session is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user's name.
+    pub user: String,
+    /// What the client calls the database.
+    pub database: String,
+    /// The session's number.
+    pub process: i32,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self { user: "serac".into(), database: "serac".into(), process: 0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Question {
+    User,
+    Database,
+    Schema,
+    Version,
+    Process,
+    InRecovery,
+}
+
+const FUNCTIONS: [(&str, Question); 8] = [
+    ("current_user", Question::User),
+    ("session_user", Question::User),
+    ("user", Question::User),
+    ("current_database", Question::Database),
+    ("current_schema", Question::Schema),
+    ("version", Question::Version),
+    ("pg_backend_pid", Question::Process),
+    ("pg_is_in_recovery", Question::InRecovery),
+];
+
+#[derive(Debug)]
+struct IdentityFunction {
+    name: &'static str,
+    question: Question,
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl PartialEq for IdentityFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for IdentityFunction {}
+impl Hash for IdentityFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    let function = |(name, question)| {
+        let signature = Signature::nullary(Volatility::Stable);
+        ScalarUDF::from(IdentityFunction { name, question, signature, shared: shared.clone() })
+    };
+    FUNCTIONS.into_iter().map(function).collect()
+}
+
+impl ScalarUDFImpl for IdentityFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.question {
+            Question::Process => DataType::Int32,
+            Question::InRecovery => DataType::Boolean,
+            _ => DataType::Utf8,
+        })
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let identity = self.shared.identity.get().cloned().unwrap_or_default();
+        let text = |text: String| ScalarValue::Utf8(Some(text));
+        Ok(ColumnarValue::Scalar(match self.question {
+            Question::User => text(identity.user),
+            Question::Database => text(identity.database),
+            Question::Schema => text(DEFAULT_SCHEMA.into()),
+            Question::Version => {
+                let version = env!("CARGO_PKG_VERSION");
+                text(format!("PostgreSQL 15.0 (SeracDB {version}) on {}", std::env::consts::ARCH))
+            }
+            Question::Process => ScalarValue::Int32(Some(identity.process)),
+            Question::InRecovery => ScalarValue::Boolean(Some(false)),
+        }))
+    }
+}

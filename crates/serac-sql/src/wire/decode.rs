@@ -1,0 +1,330 @@
+//! Parameters as clients send them: text or binary, of a type that the client has named or of the one that the statement needs.
+
+use super::encode::{EPOCH_DAYS, EPOCH_MICROS};
+use super::types::{TEXT, of_oid};
+use crate::error::{Result, SqlError};
+use crate::types::assign;
+use datafusion::arrow::array::{ArrayRef, StringViewArray};
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
+use datafusion::common::ScalarValue;
+use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_storage::{ColumnType, Value};
+use std::sync::Arc;
+
+/// A parameter on the wire.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// None for NULL.
+    pub bytes: Option<&'a [u8]>,
+    /// Whether the bytes are the value's binary form.
+    pub binary: bool,
+    /// The number of the type that the client has named; 0 for none.
+    pub oid: u32,
+}
+
+fn invalid(bytes: &[u8], column_type: ColumnType) -> SqlError {
+    let text = String::from_utf8_lossy(bytes);
+    let message = format!("invalid input syntax for type {}: \"{text}\"", name(column_type));
+    SqlError::new("22P02", message)
+}
+fn malformed(column_type: ColumnType) -> SqlError {
+    SqlError::new("22P03", format!("incorrect binary data format for type {}", name(column_type)))
+}
+
+fn name(column_type: ColumnType) -> String {
+    serac_engine::definition::SqlType::from(column_type).to_string()
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
+}
+
+/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type that is not turned into that here: the other
+/// path knows more conversions.
+///
+/// # Errors
+/// SQLSTATE of class 22 for bytes that are no such value.
+pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>> {
+    let Some(bytes) = given.bytes else { return Ok(Some(OwnedValue::Fixed(Value::Null))) };
+    let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
+    let from = named.unwrap_or(wanted);
+    let exact = match (from, wanted) {
+        _ if from == wanted => wanted,
+        (ColumnType::Decimal { .. }, ColumnType::Decimal { .. }) => wanted,
+        (
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64,
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64,
+        ) => from,
+        _ => return Ok(None),
+    };
+    let read = if given.binary { of_binary(bytes, exact)? } else { of_text(bytes, exact)? };
+    let number = match read.as_value() {
+        Value::Int16(v) => i64::from(v),
+        Value::Int32(v) => i64::from(v),
+        Value::Int64(v) => v,
+        _ => return Ok(Some(read)),
+    };
+    let value = match wanted {
+        ColumnType::Int16 => i16::try_from(number).ok().map(Value::Int16),
+        ColumnType::Int32 => i32::try_from(number).ok().map(Value::Int32),
+        ColumnType::Int64 => Some(Value::Int64(number)),
+        _ => return Ok(Some(read)),
+    };
+    Ok(value.map(OwnedValue::Fixed))
+}
+
+/// The parameter for a statement of the other path: a value of the named type, or a text that the planner is to make something of.
+///
+/// # Errors
+/// SQLSTATE of class 22 for bytes that are no such value.
+pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarValue> {
+    let Some(column_type) = of_oid(given.oid).or(inferred) else {
+        return match given.bytes {
+            None => Ok(ScalarValue::Null),
+            Some(_) if given.binary => {
+                let message = format!("binary values of the type with the number {} are not supported", given.oid);
+                Err(SqlError::new("0A000", message))
+            }
+            Some(bytes) => Ok(ScalarValue::Utf8(Some(utf8(bytes)?.into()))),
+        };
+    };
+    let value = match given.bytes {
+        None => OwnedValue::Fixed(Value::Null),
+        Some(bytes) if given.binary => of_binary(bytes, column_type)?,
+        Some(bytes) => of_text(bytes, column_type)?,
+    };
+    ScalarValue::try_from_array(&array_of(&[value], column_type), 0)
+        .map_err(|error| SqlError::new("22P02", error.to_string()))
+}
+
+/// The value that a text says.
+fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
+    let text = utf8(bytes)?;
+    let trimmed = text.trim();
+    let wrong = || invalid(bytes, column_type);
+    let number = || {
+        trimmed.parse::<i64>().map_err(|error| match error.kind() {
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
+                out_of_range(trimmed, column_type)
+            }
+            _ => wrong(),
+        })
+    };
+    Ok(OwnedValue::Fixed(match column_type {
+        ColumnType::Utf8 => return Ok(OwnedValue::Bytes(bytes.into())),
+        ColumnType::Boolean => Value::Bool(match trimmed.to_ascii_lowercase().as_str() {
+            "t" | "true" | "y" | "yes" | "on" | "1" => true,
+            "f" | "false" | "n" | "no" | "off" | "0" => false,
+            _ => return Err(wrong()),
+        }),
+        ColumnType::Int64 => Value::Int64(number()?),
+        ColumnType::Int32 => Value::Int32(i32::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
+        ColumnType::Int16 => Value::Int16(i16::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
+        ColumnType::Float64 => Value::Float64(trimmed.parse().map_err(|_| wrong())?),
+        ColumnType::Float32 => Value::Float32(trimmed.parse().map_err(|_| wrong())?),
+        _ => {
+            let texts: ArrayRef = Arc::new(StringViewArray::from(vec![trimmed]));
+            let values = assign(&texts, column_type.into(), "?")?;
+            return Ok(OwnedValue::from(&value_at(&values, 0, column_type)));
+        }
+    }))
+}
+
+/// An interval as PostgreSQL writes it: numbers with units, and a time. None for other spellings.
+pub(crate) fn interval(text: &str) -> Option<IntervalMonthDayNano> {
+    let (mut months, mut days, mut micros) = (0i32, 0i32, 0i64);
+    let mut words = text.split_ascii_whitespace().peekable();
+    words.peek()?;
+    while let Some(word) = words.next() {
+        if let Some((hours, rest)) = word.split_once(':') {
+            let (minutes, seconds) = rest.split_once(':').unwrap_or((rest, "0"));
+            let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+            let negative = hours.starts_with('-');
+            let number = |digits: &str| digits.parse::<u32>().ok().map(i64::from);
+            let hours = number(hours.trim_start_matches(['-', '+']))?;
+            if fraction.len() > 6 {
+                return None;
+            }
+            let parts = (hours * 60 + number(minutes)?) * 60 + number(seconds)?;
+            let time = parts * 1_000_000 + number(&format!("{fraction:0<6}"))?;
+            micros = micros.checked_add(if negative { -time } else { time })?;
+            continue;
+        }
+        let count: i32 = word.parse().ok()?;
+        match words.next()?.trim_end_matches('s') {
+            "year" => months = months.checked_add(count.checked_mul(12)?)?,
+            "mon" | "month" => months = months.checked_add(count)?,
+            "day" => days = days.checked_add(count)?,
+            _ => return None,
+        }
+    }
+    Some(IntervalMonthDayNano::new(months, days, micros.checked_mul(1_000)?))
+}
+
+fn out_of_range(text: &str, column_type: ColumnType) -> SqlError {
+    SqlError::new("22003", format!("value \"{text}\" is out of range for type {}", name(column_type)))
+}
+
+/// The value whose binary form that is.
+pub(crate) fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
+    fn exactly<const N: usize>(bytes: &[u8], column_type: ColumnType) -> Result<[u8; N]> {
+        bytes.try_into().map_err(|_| malformed(column_type))
+    }
+    Ok(OwnedValue::Fixed(match column_type {
+        ColumnType::Utf8 => {
+            utf8(bytes)?;
+            return Ok(OwnedValue::Bytes(bytes.into()));
+        }
+        ColumnType::Binary => return Ok(OwnedValue::Bytes(bytes.into())),
+        ColumnType::Boolean => Value::Bool(exactly::<1>(bytes, column_type)?[0] != 0),
+        ColumnType::Int16 => Value::Int16(i16::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Int32 => Value::Int32(i32::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Int64 => Value::Int64(i64::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Float32 => Value::Float32(f32::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Float64 => Value::Float64(f64::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Date => {
+            let days = i32::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_DAYS);
+            Value::Int32(days.ok_or_else(|| SqlError::new("22008", "date out of range"))?)
+        }
+        ColumnType::Time => Value::Int64(i64::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Timestamp { .. } => {
+            let micros = i64::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_MICROS);
+            Value::Int64(micros.ok_or_else(|| SqlError::new("22008", "timestamp out of range"))?)
+        }
+        ColumnType::Interval => {
+            let bytes: [u8; 16] = exactly(bytes, column_type)?;
+            let micros = i64::from_be_bytes(bytes[..8].try_into().expect("8 bytes"));
+            let days = i32::from_be_bytes(bytes[8..12].try_into().expect("4 bytes"));
+            let months = i32::from_be_bytes(bytes[12..].try_into().expect("4 bytes"));
+            let nanos = micros.checked_mul(1_000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+            Value::Int128(i128::from(nanos) << 64 | i128::from(days as u32) << 32 | i128::from(months as u32))
+        }
+        ColumnType::Uuid => Value::Int128(i128::from_le_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Decimal { precision, scale } => numeric(bytes, precision, scale, column_type)?,
+    }))
+}
+
+/// A number in groups of four digits, rounded to `scale` digits behind the point.
+fn numeric(bytes: &[u8], precision: u8, scale: i8, column_type: ColumnType) -> Result<Value<'static>> {
+    let mut fields = bytes.chunks_exact(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]]));
+    let mut field = || fields.next().ok_or_else(|| malformed(column_type));
+    let (groups, weight, sign, _) = (field()?, field()?, field()? as u16, field()?);
+    if groups < 0 || bytes.len() != 8 + 2 * groups as usize || !matches!(sign, 0 | 0x4000) {
+        let not_a_number = matches!(sign, 0xC000 | 0xD000 | 0xF000);
+        let unsupported = || SqlError::new("0A000", "NaN and infinity are not supported in numeric values");
+        return Err(if not_a_number { unsupported() } else { malformed(column_type) });
+    }
+    let overflow = || SqlError::new("22003", "numeric field overflow");
+    // With one digit more, for rounding.
+    let (mut unscaled, places) = (0i128, i32::from(scale) + 1);
+    for (i, group) in fields.enumerate() {
+        if !(0..10_000).contains(&group) {
+            return Err(malformed(column_type));
+        }
+        let exponent = (i32::from(weight) - i as i32) * 4 + places;
+        let shifted = match u32::try_from(exponent) {
+            Ok(exponent) => 10i128.checked_pow(exponent).and_then(|unit| unit.checked_mul(group.into())),
+            Err(_) => Some(10i128.checked_pow(exponent.unsigned_abs()).map_or(0, |unit| i128::from(group) / unit)),
+        };
+        // Zero at any place is zero.
+        let shifted = if group == 0 { Some(0) } else { shifted };
+        unscaled = shifted.and_then(|shifted| unscaled.checked_add(shifted)).ok_or_else(overflow)?;
+    }
+    let rounded = unscaled / 10 + i128::from(unscaled % 10 >= 5);
+    if rounded >= 10i128.pow(precision.into()) {
+        return Err(overflow());
+    }
+    let signed = if sign == 0 { rounded } else { -rounded };
+    Ok(if precision <= 18 { Value::Int64(signed as i64) } else { Value::Int128(signed) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode::{write_binary, write_text};
+    use super::*;
+    use proptest::prelude::*;
+
+    const TYPES: [ColumnType; 16] = [
+        ColumnType::Boolean,
+        ColumnType::Int16,
+        ColumnType::Int32,
+        ColumnType::Int64,
+        ColumnType::Float32,
+        ColumnType::Float64,
+        ColumnType::Decimal { precision: 12, scale: 2 },
+        ColumnType::Decimal { precision: 38, scale: 9 },
+        ColumnType::Date,
+        ColumnType::Time,
+        ColumnType::Timestamp { utc: false },
+        ColumnType::Timestamp { utc: true },
+        ColumnType::Interval,
+        ColumnType::Utf8,
+        ColumnType::Binary,
+        ColumnType::Uuid,
+    ];
+
+    /// A value of the type, made of some bits.
+    fn value_of(column_type: ColumnType, bits: u128) -> OwnedValue {
+        let signed = bits as i128;
+        OwnedValue::Fixed(match column_type {
+            ColumnType::Boolean => Value::Bool(bits & 1 > 0),
+            ColumnType::Int16 => Value::Int16(bits as i16),
+            ColumnType::Int32 => Value::Int32(bits as i32),
+            ColumnType::Int64 => Value::Int64(bits as i64),
+            ColumnType::Float32 => Value::Float32((bits as i32) as f32 / 1_024.0),
+            ColumnType::Float64 => Value::Float64((bits as i64) as f64 / 1_048_576.0),
+            ColumnType::Decimal { precision: precision @ ..=18, .. } => {
+                Value::Int64((signed % 10i128.pow(precision.into())) as i64)
+            }
+            ColumnType::Decimal { precision, .. } => Value::Int128(signed % 10i128.pow(precision.into())),
+            // The years 1 to 5000 or so.
+            ColumnType::Date => Value::Int32((bits % 1_800_000) as i32 - 700_000),
+            ColumnType::Time => Value::Int64((bits % 86_400_000_000) as i64),
+            ColumnType::Timestamp { .. } => {
+                Value::Int64((bits % 100_000_000_000_000_000) as i64 - 50_000_000_000_000_000)
+            }
+            ColumnType::Interval => {
+                let (months, days) = (bits as i16 as i32, (bits >> 16) as i16 as i32);
+                let nanos = i64::from((bits >> 32) as i32) * 1_000;
+                Value::Int128(i128::from(nanos) << 64 | i128::from(days as u32) << 32 | i128::from(months as u32))
+            }
+            ColumnType::Uuid => Value::Int128(signed),
+            ColumnType::Utf8 => return OwnedValue::Bytes(format!("ü{bits}").into_bytes().into()),
+            ColumnType::Binary => return OwnedValue::Bytes(bits.to_be_bytes().into()),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(which in 0..TYPES.len(), bits in any::<u128>(), binary in any::<bool>()) {
+            let column_type = TYPES[which];
+            let original = value_of(column_type, bits);
+            let mut bytes = Vec::new();
+            let write = if binary { write_binary } else { write_text };
+            write(&mut bytes, original.as_value(), column_type);
+            let given = Given { bytes: Some(&bytes), binary, oid: 0 };
+            let read = value(given, column_type).unwrap().unwrap();
+            prop_assert_eq!(read, original, "{}", String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40), binary in any::<bool>()) {
+            for column_type in TYPES {
+                let _ = value(Given { bytes: Some(&bytes), binary, oid: 0 }, column_type);
+                let _ = scalar(Given { bytes: Some(&bytes), binary, oid: super::super::types::oid(column_type) }, None);
+            }
+        }
+    }
+
+    #[test]
+    fn integers_become_those_that_the_statement_needs() {
+        let given = |bytes: &'static [u8], oid: u32| Given { bytes: Some(bytes), binary: true, oid };
+        let seven = value(given(&[0, 0, 0, 7], 23), ColumnType::Int64).unwrap();
+        assert_eq!(seven, Some(OwnedValue::Fixed(Value::Int64(7))));
+        assert_eq!(value(given(&[0, 1, 0, 0], 23), ColumnType::Int16).unwrap(), None);
+        assert_eq!(value(given(&[0; 8], 701), ColumnType::Int64).unwrap(), None);
+        assert!(value(given(&[0; 3], 23), ColumnType::Int64).is_err());
+        let text = Given { bytes: Some(b"99999999999"), binary: false, oid: 0 };
+        assert_eq!(value(text, ColumnType::Int32).unwrap_err().sqlstate, "22003");
+    }
+}

@@ -1,0 +1,10 @@
+//! Values as PostgreSQL's clients and COPY write and read them, as text and in binary form, and the numbers of their types.
+
+mod decode;
+mod encode;
+mod types;
+
+pub use decode::{Given, scalar, value};
+pub(crate) use decode::{interval, of_binary};
+pub use encode::{write_binary, write_text};
+pub use types::{TEXT, modifier, of_oid, oid, size, to_wire, wire_type};

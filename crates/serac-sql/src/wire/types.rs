@@ -1,0 +1,170 @@
+//! Types of the protocol: what PostgreSQL calls the engine's types, and the columns of a result in the storage's forms.
+
+use datafusion::arrow::array::{Array, ArrayRef, StringViewBuilder};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+/// TEXT's number.
+pub const TEXT: u32 = 25;
+
+/// PostgreSQL's number for a type.
+pub fn oid(column_type: ColumnType) -> u32 {
+    match column_type {
+        ColumnType::Boolean => 16,
+        ColumnType::Binary => 17,
+        ColumnType::Int64 => 20,
+        ColumnType::Int16 => 21,
+        ColumnType::Int32 => 23,
+        ColumnType::Utf8 => TEXT,
+        ColumnType::Float32 => 700,
+        ColumnType::Float64 => 701,
+        ColumnType::Date => 1082,
+        ColumnType::Time => 1083,
+        ColumnType::Timestamp { utc: false } => 1114,
+        ColumnType::Timestamp { utc: true } => 1184,
+        ColumnType::Interval => 1186,
+        ColumnType::Decimal { .. } => 1700,
+        ColumnType::Uuid => 2950,
+    }
+}
+
+/// The engine's type for one of PostgreSQL's; none for those that are not known here, whose values are taken as text.
+pub fn of_oid(oid: u32) -> Option<ColumnType> {
+    Some(match oid {
+        16 => ColumnType::Boolean,
+        17 => ColumnType::Binary,
+        20 => ColumnType::Int64,
+        21 => ColumnType::Int16,
+        23 | 26 => ColumnType::Int32,
+        700 => ColumnType::Float32,
+        701 => ColumnType::Float64,
+        1082 => ColumnType::Date,
+        1083 => ColumnType::Time,
+        1114 => ColumnType::Timestamp { utc: false },
+        1184 => ColumnType::Timestamp { utc: true },
+        1186 => ColumnType::Interval,
+        1700 => ColumnType::Decimal { precision: 38, scale: 10 },
+        2950 => ColumnType::Uuid,
+        // char, name, varchar, json and others that are texts.
+        18 | 19 | TEXT | 114 | 1042 | 1043 => ColumnType::Utf8,
+        _ => return None,
+    })
+}
+
+/// Bytes of a value; -1 where they vary.
+pub fn size(column_type: ColumnType) -> i16 {
+    match column_type {
+        ColumnType::Boolean => 1,
+        ColumnType::Int16 => 2,
+        ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => 4,
+        ColumnType::Int64 | ColumnType::Float64 | ColumnType::Time | ColumnType::Timestamp { .. } => 8,
+        ColumnType::Interval | ColumnType::Uuid => 16,
+        ColumnType::Decimal { .. } | ColumnType::Utf8 | ColumnType::Binary => -1,
+    }
+}
+
+/// Precision and scale as PostgreSQL packs them; -1 where a type has no modifier.
+pub fn modifier(column_type: ColumnType) -> i32 {
+    match column_type {
+        ColumnType::Decimal { precision, scale } => (i32::from(precision) << 16 | i32::from(scale)) + 4,
+        _ => -1,
+    }
+}
+
+/// The type in which a column of a result is sent.
+pub fn wire_type(data_type: &DataType) -> ColumnType {
+    match data_type {
+        DataType::Boolean => ColumnType::Boolean,
+        DataType::Int8 | DataType::UInt8 | DataType::Int16 => ColumnType::Int16,
+        DataType::UInt16 | DataType::Int32 => ColumnType::Int32,
+        DataType::UInt32 | DataType::Int64 => ColumnType::Int64,
+        DataType::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
+        DataType::Float16 | DataType::Float32 => ColumnType::Float32,
+        DataType::Float64 => ColumnType::Float64,
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+            if *scale >= 0 =>
+        {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        DataType::Date32 | DataType::Date64 => ColumnType::Date,
+        DataType::Time32(_) | DataType::Time64(_) => ColumnType::Time,
+        DataType::Timestamp(_, zone) => ColumnType::Timestamp { utc: zone.is_some() },
+        DataType::Interval(_) => ColumnType::Interval,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => ColumnType::Binary,
+        DataType::FixedSizeBinary(16) => ColumnType::Uuid,
+        DataType::FixedSizeBinary(_) => ColumnType::Binary,
+        DataType::Dictionary(_, values) => wire_type(values),
+        // Lists, structures and what else there is: their text.
+        _ => ColumnType::Utf8,
+    }
+}
+
+/// The array in the Arrow type of its [`wire_type`].
+///
+/// # Errors
+/// When a value does not fit.
+pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let wire = wire_type(array.data_type()).arrow();
+    if *array.data_type() == wire {
+        return Ok(array.clone());
+    }
+    let castable =
+        matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Null | DataType::Dictionary(..))
+            || wire != DataType::Utf8View;
+    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    if castable {
+        return match array.data_type() {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => relabelled(array, wire),
+            _ => cast_with_options(array, &wire, &options),
+        };
+    }
+    let display = FormatOptions::default().with_null("NULL");
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &display)?;
+    let mut texts = StringViewBuilder::with_capacity(array.len());
+    for row in 0..array.len() {
+        texts.append_option(array.is_valid(row).then(|| formatter.value(row).to_string()));
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// The same values under another type of the same form.
+fn relabelled(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, ArrowError> {
+    let data = array.to_data().into_builder().data_type(data_type).build()?;
+    Ok(datafusion::arrow::array::make_array(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_is_found_by_its_number() {
+        let types = [
+            ColumnType::Boolean,
+            ColumnType::Int16,
+            ColumnType::Int32,
+            ColumnType::Int64,
+            ColumnType::Float32,
+            ColumnType::Float64,
+            ColumnType::Date,
+            ColumnType::Time,
+            ColumnType::Timestamp { utc: false },
+            ColumnType::Timestamp { utc: true },
+            ColumnType::Interval,
+            ColumnType::Utf8,
+            ColumnType::Binary,
+            ColumnType::Uuid,
+        ];
+        for column_type in types {
+            assert_eq!(of_oid(oid(column_type)), Some(column_type));
+            assert_eq!(wire_type(&column_type.arrow()), column_type);
+        }
+        assert_eq!(modifier(ColumnType::Decimal { precision: 12, scale: 2 }), 786_438);
+    }
+}
