@@ -7,10 +7,10 @@ use serac_server::{PgOptions, PgServer, Verifier};
 use serac_sql::{SqlDatabase, SqlOptions};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -42,7 +42,9 @@ async fn python(name: &str, address: SocketAddr) {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/python");
     assert!(Path::new(python).exists(), "Python with psycopg is missing: run scripts/readers");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients.py");
-    let output = Command::new(python).args([script, name, &address.port().to_string()]).output().await.unwrap();
+    let (name, port) = (name.to_owned(), address.port().to_string());
+    let run = move || Command::new(python).args([script, &name, &port]).output().unwrap();
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.ends_with("done\n"), "{out}{err}");
 }

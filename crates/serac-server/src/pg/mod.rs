@@ -34,8 +34,7 @@ pub(crate) enum WireError {
     /// The client is told, and the connection goes on, or ends if that is fatal.
     Sql { error: SqlError, fatal: bool },
     /// The client cannot be told any more.
-    #[expect(dead_code, reason = "nobody is left to be told")]
-    Io(io::Error),
+    Io,
 }
 
 impl WireError {
@@ -45,20 +44,6 @@ impl WireError {
     fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: true }
     }
-    #[cfg(test)]
-    fn message(&self) -> String {
-        match self {
-            Self::Sql { error, .. } => error.message.clone(),
-            Self::Io(error) => error.to_string(),
-        }
-    }
-    #[cfg(test)]
-    fn sqlstate(&self) -> &'static str {
-        match self {
-            Self::Sql { error, .. } => error.sqlstate,
-            Self::Io(_) => "08006",
-        }
-    }
 }
 
 impl From<SqlError> for WireError {
@@ -67,7 +52,7 @@ impl From<SqlError> for WireError {
     }
 }
 impl From<io::Error> for WireError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+    fn from(_: io::Error) -> Self {
+        Self::Io
     }
 }

@@ -262,6 +262,12 @@ async fn compare(seed: u64, count: usize) -> Result<u64, String> {
             };
             results.push(shown(result, ordered));
         }
+        let conflicts = |result: &Vec<String>| result[..] == ["ERROR 40001"];
+        if results[0] != results[1] && results.iter().any(conflicts) {
+            // What a failed statement has undone can be met by another session for a while, and how long depends on the collector: from here on
+            // the two databases may differ.
+            return Ok(sessions[0].iter().map(Session::point_executions).sum());
+        }
         if results[0] != results[1] {
             return Err(format!("seed {seed}: {:#?} but {:#?}\n{}", results[0], results[1], log.join(";\n")));
         }
