@@ -469,7 +469,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
         self.end_implicit().await?;
         if let Some(result) = self.session.execute_known(sql).await? {
-            return self.put_result(result, sql);
+            let tag = match sql.trim_start().as_bytes().first() {
+                Some(b'i' | b'I') => "INSERT 0",
+                Some(b'u' | b'U') => "UPDATE",
+                Some(b'd' | b'D') => "DELETE",
+                _ => "SELECT",
+            };
+            return self.put_result(result, tag);
         }
         let statements = parse(sql)?;
         if statements.is_empty() {
@@ -529,6 +535,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let tag = row_tag(&statement);
         let Self { wire, session, cancel, .. } = self;
+        if changes(&statement) {
+            let result = wire.attend(cancel, session.execute_statement(statement)).await?;
+            return self.put_result(result, tag);
+        }
         match wire.attend(cancel, session.stream_statement(statement)).await? {
             StatementStream::Command { tag, .. } => command_complete(&mut wire.out, &tag),
             StatementStream::Rows(mut rows) => {
@@ -541,24 +551,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Writes the whole result of a statement of the point path, as text.
-    fn put_result(&mut self, result: StatementResult, sql: &str) -> Result<(), WireError> {
+    /// Writes a whole result, as text.
+    fn put_result(&mut self, result: StatementResult, tag: &str) -> Result<(), WireError> {
+        let formats = Formats::default();
+        if let StatementResult::Rows { schema, .. } = &result {
+            describe(&mut self.wire.out, schema, &formats);
+        }
+        self.put_rows(result, tag, &formats)
+    }
+    /// Writes the rows of a whole result, and its tag.
+    pub(super) fn put_rows(&mut self, result: StatementResult, tag: &str, formats: &Formats) -> Result<(), WireError> {
         let out = &mut self.wire.out;
         match result {
             StatementResult::Command { tag, .. } => command_complete(out, &tag),
-            StatementResult::Rows { schema, batches } => {
-                let tag = match sql.trim_start().as_bytes().first() {
-                    Some(b'i' | b'I') => "INSERT 0",
-                    Some(b'u' | b'U') => "UPDATE",
-                    Some(b'd' | b'D') => "DELETE",
-                    _ => "SELECT",
-                };
-                let formats = Formats::default();
-                describe(out, &schema, &formats);
+            StatementResult::Rows { batches, .. } => {
                 let mut count = 0;
                 for batch in &batches {
                     let batch = WireBatch::new(batch)?;
-                    (0..batch.rows()).for_each(|row| batch.put(out, row, &formats));
+                    (0..batch.rows()).for_each(|row| batch.put(out, row, formats));
                     count += batch.rows() as u64;
                 }
                 command_complete(out, &complete_tag(tag, count));
@@ -566,6 +576,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Ok(())
     }
+}
+
+/// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it again at a conflict.
+pub(super) fn changes(statement: &Statement) -> bool {
+    matches!(statement, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_))
 }
 
 /// The word before the number of rows.

@@ -9,7 +9,7 @@
 //! **Portals.** A client may ask for some rows at a time. What is left of a result is then kept until it asks again, or until the end of the transaction.
 
 use super::WireError;
-use super::connection::{Connection, complete_tag, missing, row_tag, send_rows};
+use super::connection::{Connection, changes, complete_tag, missing, row_tag, send_rows};
 use super::message::{Body, bare, command_complete, message, put_i16, put_i32};
 use super::rows::{Formats, WireBatch, describe, put_point_row};
 use bytes::Bytes;
@@ -321,6 +321,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Self { wire, session, cancel, portals, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         let scalars = portal.scalars(&types, &oids)?;
+        if changes(statement.statement()) && limit.is_none() {
+            let formats = portal.formats.clone();
+            let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
+            return self.put_rows(result, tag, &formats);
+        }
         let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
             StatementStream::Command { tag, .. } => {
                 command_complete(&mut wire.out, &tag);

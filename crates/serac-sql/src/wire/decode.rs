@@ -215,22 +215,27 @@ fn numeric(bytes: &[u8], precision: u8, scale: i8, column_type: ColumnType) -> R
         return Err(if not_a_number { unsupported() } else { malformed(column_type) });
     }
     let overflow = || SqlError::new("22003", "numeric field overflow");
-    // With one digit more, for rounding.
-    let (mut unscaled, places) = (0i128, i32::from(scale) + 1);
+    let (mut unscaled, mut rounds_up) = (0i128, false);
     for (i, group) in fields.enumerate() {
         if !(0..10_000).contains(&group) {
             return Err(malformed(column_type));
         }
-        let exponent = (i32::from(weight) - i as i32) * 4 + places;
-        let shifted = match u32::try_from(exponent) {
-            Ok(exponent) => 10i128.checked_pow(exponent).and_then(|unit| unit.checked_mul(group.into())),
-            Err(_) => Some(10i128.checked_pow(exponent.unsigned_abs()).map_or(0, |unit| i128::from(group) / unit)),
+        let exponent = (i32::from(weight) - i as i32) * 4 + i32::from(scale);
+        let shifted = match (group, u32::try_from(exponent)) {
+            // Zero at any place is zero.
+            (0, _) => Some(0),
+            (_, Ok(exponent)) => 10i128.checked_pow(exponent).and_then(|unit| unit.checked_mul(group.into())),
+            // The group in which the last digit lies that is kept, or the first that is not.
+            (_, Err(_)) if exponent >= -4 => {
+                let unit = 10i16.pow(exponent.unsigned_abs() - 1);
+                rounds_up = group / unit % 10 >= 5;
+                Some(i128::from(group / unit / 10))
+            }
+            (_, Err(_)) => Some(0),
         };
-        // Zero at any place is zero.
-        let shifted = if group == 0 { Some(0) } else { shifted };
         unscaled = shifted.and_then(|shifted| unscaled.checked_add(shifted)).ok_or_else(overflow)?;
     }
-    let rounded = unscaled / 10 + i128::from(unscaled % 10 >= 5);
+    let rounded = unscaled + i128::from(rounds_up);
     if rounded >= 10i128.pow(precision.into()) {
         return Err(overflow());
     }
@@ -313,6 +318,17 @@ mod tests {
                 let _ = value(Given { bytes: Some(&bytes), binary, oid: 0 }, column_type);
                 let _ = scalar(Given { bytes: Some(&bytes), binary, oid: super::super::types::oid(column_type) }, None);
             }
+        }
+    }
+
+    #[test]
+    fn binary_numerics_are_rounded_to_the_scale() {
+        let two = ColumnType::Decimal { precision: 12, scale: 2 };
+        for (digits, scale, rounded) in [(12_345, 3, 1_235), (-12_344, 3, -1_234), (4_999_999, 9, 0), (99, 0, 9_900)] {
+            let mut bytes = Vec::new();
+            write_binary(&mut bytes, Value::Int128(digits), ColumnType::Decimal { precision: 38, scale });
+            let read = value(Given { bytes: Some(&bytes), binary: true, oid: 0 }, two).unwrap();
+            assert_eq!(read, Some(OwnedValue::Fixed(Value::Int64(rounded))), "{digits} of scale {scale}");
         }
     }
 
