@@ -245,11 +245,19 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
     }
 }
 
-fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
+/// One storm, or many: each has an oracle of its own, which takes the longer to ask the more has happened.
+fn storms(on_disk: bool, freezing: bool) {
     let stress = std::env::var("SERAC_STRESS").is_ok();
+    for _ in 0..if stress { 100 } else { 1 } {
+        let folder = on_disk.then(|| tempfile::tempdir().unwrap());
+        storm(folder.as_ref().map(|folder| folder.path().join("db")), freezing);
+    }
+}
+
+fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
     let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
     println!("SERAC_SEED={seed}");
-    let rounds = if stress { 3_000 } else { 150 };
+    let rounds = 150;
     let (storage, table) = open(path.clone());
     let (oracle, commit_latch, stop) = (Arc::new(Oracle::default()), Mutex::new(()), AtomicBool::new(false));
     if freezing {
@@ -336,24 +344,22 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
 
 #[test]
 fn transactions_agree_with_the_oracle_while_everything_is_compacted_frozen_and_thawed() {
-    storm(None, true);
+    storms(false, true);
 }
 
 #[test]
 fn transactions_agree_with_the_oracle_while_everything_is_compacted_frozen_and_checkpointed_and_after_recovery() {
-    let folder = tempfile::tempdir().unwrap();
-    storm(Some(folder.path().join("db")), true);
+    storms(true, true);
 }
 
 #[test]
 fn random_transactions_agree_with_the_oracle() {
-    storm(None, false);
+    storms(false, false);
 }
 
 #[test]
 fn random_transactions_agree_with_the_oracle_after_reopening() {
-    let folder = tempfile::tempdir().unwrap();
-    storm(Some(folder.path().join("db")), false);
+    storms(true, false);
 }
 
 #[test]
