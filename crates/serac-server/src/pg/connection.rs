@@ -34,6 +34,8 @@ use tokio::sync::watch;
 pub(super) const SEND_BYTES: usize = 64 << 10;
 /// What is read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
+/// Room for what is read at a time: a statement's messages shall come together.
+const READ_BYTES: usize = 8 << 10;
 /// Largest message of a client that has not said who it is.
 const MAX_LOGIN_MESSAGE: usize = 8 << 10;
 
@@ -81,6 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
     /// Reads more; false if there is no more.
     async fn fill(&mut self) -> Result<bool, WireError> {
+        self.input.reserve(READ_BYTES);
         self.closed = self.closed || self.io.read_buf(&mut self.input).await? == 0;
         Ok(!self.closed)
     }
@@ -119,6 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
         loop {
+            self.input.reserve(READ_BYTES);
             tokio::select! {
                 biased;
                 result = &mut part => return result,
@@ -414,7 +418,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let result = match tag {
             b'Q' => {
                 let sql = Body(body).string()?;
-                let result = self.simple(sql).await;
+                // In a box, as all that is seldom or takes long: what a message's future holds is moved for each message.
+                let result = Box::pin(self.simple(sql)).await;
                 self.answer(result, sql)?;
                 return self.ready().await.map(|()| Next::Goes);
             }
@@ -511,7 +516,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Begins a transaction of which the client does not know.
     pub(super) async fn begin_implicit(&mut self) -> Result<(), WireError> {
-        self.session.execute("BEGIN").await?;
+        Box::pin(self.session.execute("BEGIN")).await?;
         self.implicit = true;
         Ok(())
     }
@@ -523,7 +528,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 TransactionStatus::Open => "COMMIT",
                 TransactionStatus::Failed => "ROLLBACK",
             };
-            self.session.execute(end).await?;
+            Box::pin(self.session.execute(end)).await?;
         }
         Ok(())
     }

@@ -150,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(known);
         }
         let description = match prepared {
-            Some(mut prepared) => Arc::new(self.session.describe(&mut prepared).await?),
+            Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared)).await?),
             None => Arc::default(),
         };
         statement.lock().description = Some(description.clone());
@@ -244,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.execute_point(name, &prepared, limit).await? {
             return Ok(());
         }
-        self.execute_other(name, &prepared, limit).await
+        Box::pin(self.execute_other(name, &prepared, limit)).await
     }
 
     /// Runs a statement of the point path; false if it is for the other.
