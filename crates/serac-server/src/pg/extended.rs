@@ -24,7 +24,13 @@ use serac_storage::{ColumnType, Value};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How often a statement that meets a conflict under READ COMMITTED is begun again here, and how often of that without a pause; then the session's own patience
+/// begins.
+const CONFLICT_WAITS: u32 = 500;
+const SHORT_WAITS: u32 = 50;
 
 /// A statement that a client has prepared.
 pub(super) struct Prepared {
@@ -241,8 +247,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
-        if self.execute_point(name, &prepared, limit).await? {
-            return Ok(());
+        let mut waits = 0;
+        loop {
+            if self.execute_point(name, &prepared, limit).await? {
+                return Ok(());
+            }
+            if !self.session.has_conflicted() || waits == CONFLICT_WAITS {
+                break;
+            }
+            // Whoever has changed the row is mostly about to commit. Others go on meanwhile, and he may be one of them.
+            waits += 1;
+            match waits {
+                ..SHORT_WAITS => tokio::task::yield_now().await,
+                _ => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
         }
         Box::pin(self.execute_other(name, &prepared, limit)).await
     }
@@ -267,8 +285,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let Some(values) = portal.values(types, oids)? else { return Ok(false) };
             let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
-            let Some(ran) = self.session.start_prepared(statement, &values, &mut self.rows)? else { return Ok(false) };
-            ran
+            match self.session.start_prepared(statement, &values, &mut self.rows)? {
+                Some(ran) => ran,
+                None => return Ok(false),
+            }
         };
         let affected = ran.affected;
         if !ran.is_durable() {

@@ -50,6 +50,8 @@ pub(crate) struct PointState {
     pub(crate) texts: Texts,
     /// Statements that may not come here.
     pub(crate) is_off: bool,
+    /// The statement that has run last met a conflict at which READ COMMITTED begins it again.
+    conflicted: bool,
     /// Statements that have run here.
     executions: u64,
     scratch: execute::Scratch,
@@ -259,6 +261,12 @@ impl Session {
         self.run_point(prepared, Given::Values(parameters), rows)
     }
 
+    /// Whether the statement that was [started](Self::start_prepared) last, and has done nothing, was for the point path but met a conflict: under READ
+    /// COMMITTED it can be started again in a while.
+    pub fn has_conflicted(&mut self) -> bool {
+        std::mem::take(&mut self.point.conflicted)
+    }
+
     /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
     ///
     /// # Errors
@@ -381,8 +389,11 @@ impl Session {
         let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
         self.point.scratch = scratch;
         let result = match result {
-            // The other path begins the statement again, and waits before.
-            Err(error) if self.retry(&savepoint, &error, &mut None).is_some() => Ok(None),
+            // Somebody begins the statement again, and waits before.
+            Err(error) if self.retry(&savepoint, &error, &mut None).is_some() => {
+                self.point.conflicted = true;
+                Ok(None)
+            }
             result => result,
         };
         match self.close_statement(result, savepoint)? {
