@@ -200,6 +200,32 @@ def statements():
         raises(errors.InvalidParameterValue, lambda: c.execute("SET client_encoding = 'latin1'"))
 
 
+def names():
+    """Columns that the query does not name have PostgreSQL's names, and tags say what was done."""
+    with connect(autocommit=True) as c:
+        c.execute("CREATE TABLE named (a INTEGER PRIMARY KEY, b INTEGER)")
+        for text, names, tag in [
+            ("SELECT 1", ["?column?"], "SELECT 1"),
+            ("SELECT count(*), max(a)::bigint, a + 1, 'x', b AS y FROM named GROUP BY a, b", ["count", "max", "?column?", "?column?", "y"], "SELECT 0"),
+            ("SELECT *, a, b + 1 FROM named", ["a", "b", "a", "?column?"], "SELECT 0"),
+            ("SELECT 1::int, CASE WHEN true THEN 1 END, version(), true", ["int4", "case", "version", "bool"], "SELECT 1"),
+            ("INSERT INTO named VALUES (1, 2), (3, 4) RETURNING a, a + b, *", ["a", "?column?", "a", "b"], "INSERT 0 2"),
+            ("INSERT INTO named VALUES (5, 6) RETURNING a + b", ["?column?"], "INSERT 0 1"),
+            ("UPDATE named SET b = 0 WHERE a = 1 RETURNING coalesce(b, a)", ["coalesce"], "UPDATE 1"),
+            ("SELECT a + 1, b FROM named WHERE a = 1", ["?column?", "b"], "SELECT 1"),
+            ("SELECT count(*) FROM named WHERE a = 1", ["count"], "SELECT 1"),
+            ("DELETE FROM named RETURNING a", ["a"], "DELETE 3"),
+            ("SHOW transaction_isolation", ["transaction_isolation"], "SHOW"),
+        ]:
+            for prepare in (False, True):
+                for _ in range(3 if text.startswith("SELECT") else 1):
+                    cursor = c.execute(text, prepare=prepare)
+                    got = [column.name for column in cursor.description], cursor.statusmessage
+                    assert got == (names, tag), (text, prepare, got)
+                if not text.startswith(("SELECT", "SHOW")):
+                    break
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -229,7 +255,7 @@ def passwords():
     raises(psycopg.OperationalError, lambda: connect(password=""))
 
 
-for check in [passwords] if CHECKS == "passwords" else [types, transactions, statements, concurrency]:
+for check in [passwords] if CHECKS == "passwords" else [types, transactions, statements, names, concurrency]:
     check()
     print(check.__name__, "ok")
 print("done")

@@ -223,7 +223,7 @@ impl Session {
     ) -> Result<Option<SchemaRef>> {
         let Some(items) = items else { return Ok(None) };
         let none = datafusion::arrow::array::RecordBatch::new_empty(nullable_schema(table));
-        match self.returning(table, alias, items, vec![none]).await? {
+        match self.returning("SELECT", table, alias, items, vec![none]).await? {
             StatementResult::Rows { schema, .. } => Ok(Some(schema)),
             StatementResult::Command { .. } => Ok(None),
         }

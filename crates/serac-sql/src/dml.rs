@@ -115,8 +115,10 @@ impl Session {
         expressions::check_rows(&self.ctx.state(), table, rows)
     }
 
+    /// The rows of RETURNING, of a statement whose tag has this word.
     pub(crate) async fn returning(
         &mut self,
+        tag: &'static str,
         table: &Table,
         alias: &str,
         items: &[SelectItem],
@@ -129,7 +131,7 @@ impl Session {
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));
         let (schema, rows) = self.rows_of(&query).await?;
-        Ok(StatementResult::Rows { schema, batches: rows.try_collect().await? })
+        Ok(StatementResult::Rows { tag, schema, batches: rows.try_collect().await? })
     }
 
     // ---- INSERT
@@ -201,7 +203,7 @@ impl Session {
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY; write ON CONFLICT")),
         }
         match insert.returning {
-            Some(items) => self.returning(&table, &alias, &items, result).await,
+            Some(items) => self.returning("INSERT 0", &table, &alias, &items, result).await,
             None => Ok(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }),
         }
     }
@@ -354,7 +356,7 @@ impl Session {
         match update.returning {
             Some(items) => {
                 let now = self.rows_now(&table, &rows)?;
-                self.returning(&table, &alias, &items, vec![now]).await
+                self.returning("UPDATE", &table, &alias, &items, vec![now]).await
             }
             None => Ok(StatementResult::Command { tag: format!("UPDATE {}", rows.len()), rows: rows.len() as u64 }),
         }
@@ -498,7 +500,7 @@ impl Session {
         };
         self.txn_of(&table)?.delete_batch(&table, &rows)?;
         match (delete.returning, before) {
-            (Some(items), Some(before)) => self.returning(&table, &alias, &items, vec![before]).await,
+            (Some(items), Some(before)) => self.returning("DELETE", &table, &alias, &items, vec![before]).await,
             _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),
         }
     }

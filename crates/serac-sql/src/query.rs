@@ -4,6 +4,7 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::error::{Result, SqlError};
+use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
@@ -111,7 +112,7 @@ impl Session {
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let again = statement.clone();
-        let plan = match (self.plan(statement).await, again) {
+        let plan = match (self.plan(statement).await, again.clone()) {
             (Err(error), Statement::Query(mut query)) if error.sqlstate == "42701" => {
                 same_names::tell_apart(&mut query);
                 self.plan(Statement::Query(query)).await?
@@ -119,7 +120,10 @@ impl Session {
             (plan, _) => plan?,
         };
         let frame = DataFrame::new(self.ctx.state(), plan);
-        let schema = same_names::shown(frame.schema().as_arrow());
+        let mut schema = same_names::shown(frame.schema().as_arrow());
+        if self.postgresql_names {
+            schema = result_names::of_statement(schema, &again);
+        }
         Ok((schema.clone(), named(self.stream(frame).await?, schema)))
     }
     /// The rows of a query that was put together as text.

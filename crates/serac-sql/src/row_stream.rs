@@ -28,8 +28,8 @@ impl<'s> StatementStream<'s> {
     pub(crate) fn done(session: &'s mut Session, result: StatementResult) -> Self {
         match result {
             StatementResult::Command { tag, rows } => Self::Command { tag, rows },
-            StatementResult::Rows { schema, batches } => {
-                Self::Rows(RowStream { session, schema, rest: Rest::Batches(batches.into_iter()) })
+            StatementResult::Rows { tag, schema, batches } => {
+                Self::Rows(RowStream { session, tag, schema, rest: Rest::Batches(batches.into_iter()) })
             }
         }
     }
@@ -44,6 +44,7 @@ enum Rest {
 /// The rows of a statement. The session is free again when it is dropped.
 pub struct RowStream<'s> {
     session: &'s mut Session,
+    tag: &'static str,
     schema: SchemaRef,
     rest: Rest,
 }
@@ -57,12 +58,17 @@ impl std::fmt::Debug for RowStream<'_> {
 impl<'s> RowStream<'s> {
     pub(crate) fn new(
         session: &'s mut Session,
+        tag: &'static str,
         schema: SchemaRef,
         stream: SendableRecordBatchStream,
         limits: Limits,
         savepoint: Option<Mark>,
     ) -> Self {
-        Self { session, schema, rest: Rest::Query { stream, limits, savepoint } }
+        Self { session, tag, schema, rest: Rest::Query { stream, limits, savepoint } }
+    }
+    /// The tag's word, as PostgreSQL writes it before the number of rows.
+    pub fn tag(&self) -> &'static str {
+        self.tag
     }
     /// The rows' columns.
     pub fn schema(&self) -> &SchemaRef {

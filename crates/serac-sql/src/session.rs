@@ -86,6 +86,8 @@ impl SqlDatabase {
 pub enum StatementResult {
     /// Rows.
     Rows {
+        /// The tag's word, as PostgreSQL writes it before their number: "SELECT", "INSERT 0".
+        tag: &'static str,
         /// Their columns.
         schema: SchemaRef,
         /// The rows, in order.
@@ -110,6 +112,19 @@ impl StatementResult {
             Self::Rows { batches, .. } => batches.iter().map(RecordBatch::num_rows).sum(),
             Self::Command { .. } => 0,
         }
+    }
+}
+
+/// The word of the tag of a statement that gives rows.
+pub fn row_tag(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::Insert(_) => "INSERT 0",
+        Statement::Update(_) => "UPDATE",
+        Statement::Delete(_) => "DELETE",
+        Statement::Merge(_) => "MERGE",
+        Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => "SHOW",
+        Statement::Explain { .. } | Statement::ExplainTable { .. } => "EXPLAIN",
+        _ => "SELECT",
     }
 }
 
@@ -140,6 +155,8 @@ pub struct Session {
     pub(crate) settings: u64,
     cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
+    /// Whether columns of results without a name get PostgreSQL's.
+    pub(crate) postgresql_names: bool,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: HashMap<&'static str, String>,
 }
@@ -303,6 +320,7 @@ impl Session {
             default_modes: Modes::default(),
             cancel: CancelHandle::default(),
             statement_timeout: None,
+            postgresql_names: false,
             client_settings: HashMap::new(),
         }
     }
@@ -311,10 +329,12 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
-    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, and its text format in COPY … FROM STDIN and TO STDOUT.
+    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, its text format in COPY … FROM STDIN and TO STDOUT, and its names
+    /// of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.default_modes.isolation = Isolation::ReadCommitted;
+        self.postgresql_names = true;
     }
     /// Says, once, who the session is.
     pub fn identify(&mut self, identity: Identity) {
@@ -359,6 +379,7 @@ impl Session {
         if let Some(outcome) = self.execute_named(&statement)? {
             return outcome.acknowledged().await;
         }
+        let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = Limits::new(&self.cancel, self.statement_timeout);
         let mut retries = None;
@@ -368,7 +389,7 @@ impl Session {
                 match self.run(statement).await? {
                     Output::Done(result) => Ok(result),
                     Output::Rows { schema, stream } => {
-                        Ok(StatementResult::Rows { schema, batches: stream.try_collect().await? })
+                        Ok(StatementResult::Rows { tag, schema, batches: stream.try_collect().await? })
                     }
                 }
             };
@@ -412,6 +433,7 @@ impl Session {
             let result = self.execute_statement(statement).await?;
             return Ok(StatementStream::done(self, result));
         }
+        let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = Limits::new(&self.cancel, self.statement_timeout);
         let result = limits
@@ -426,7 +448,7 @@ impl Session {
             .await;
         match result {
             Ok(Output::Rows { schema, stream }) => {
-                Ok(StatementStream::Rows(RowStream::new(self, schema, stream, limits, savepoint)))
+                Ok(StatementStream::Rows(RowStream::new(self, tag, schema, stream, limits, savepoint)))
             }
             Ok(Output::Done(result)) => {
                 let result = self.finish_statement(Ok(result), savepoint).await?;
@@ -492,7 +514,7 @@ impl Session {
                         let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
                         let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
                         let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
-                        Ok(Output::Done(StatementResult::Rows { schema, batches: vec![batch] }))
+                        Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
                     }
                     None => self.query(statement).await,
                 }

@@ -17,7 +17,7 @@ impl AsyncDB for Connection {
         let Some(result) = self.0.execute(sql).await?.pop() else { return Ok(DBOutput::StatementComplete(0)) };
         Ok(match result {
             StatementResult::Command { rows, .. } => DBOutput::StatementComplete(rows),
-            StatementResult::Rows { schema, batches } => {
+            StatementResult::Rows { schema, batches, .. } => {
                 let options = FormatOptions::default().with_null("NULL");
                 let mut rows = Vec::new();
                 for batch in &batches {

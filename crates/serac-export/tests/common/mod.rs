@@ -33,7 +33,7 @@ pub async fn execute(db: &SqlDatabase, sql: &str) {
 /// The rows of a query, as one batch.
 pub async fn query(db: &SqlDatabase, sql: &str) -> RecordBatch {
     match Session::new(db).execute(sql).await.unwrap().pop() {
-        Some(StatementResult::Rows { schema, batches }) => concat_batches(&schema, &batches).unwrap(),
+        Some(StatementResult::Rows { schema, batches, .. }) => concat_batches(&schema, &batches).unwrap(),
         other => panic!("{sql} gives {other:?}"),
     }
 }

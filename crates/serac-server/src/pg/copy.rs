@@ -1,8 +1,9 @@
 //! COPY from and to the client.
 
 use super::WireError;
-use super::connection::{Connection, SEND_BYTES};
+use super::connection::Connection;
 use super::message::{Body, bare, command_complete, message, put_i16};
+use super::wire::SEND_BYTES;
 use bytes::{Buf, Bytes};
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;

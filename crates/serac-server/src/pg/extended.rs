@@ -9,9 +9,10 @@
 //! **Portals.** A client may ask for some rows at a time. What is left of a result is then kept until it asks again, or until the end of the transaction.
 
 use super::WireError;
-use super::connection::{Connection, changes, complete_tag, missing, row_tag, send_rows};
+use super::connection::Connection;
 use super::message::{Body, bare, command_complete, message, put_i16, put_i32};
 use super::rows::{Formats, WireBatch, describe, put_point_row};
+use super::simple::{changes, complete_tag, missing, send_rows};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
@@ -298,7 +299,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let prepared = prepared.lock();
         let statement = prepared.statement.as_ref().expect("it has run");
-        let tag = row_tag(statement.statement());
+        let tag = serac_sql::row_tag(statement.statement());
         let out = &mut self.wire.out;
         match statement.schema() {
             None => command_complete(out, &complete_tag(tag, affected)),
@@ -337,14 +338,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.description(prepared).await?.parameters.clone()
         };
-        let tag = row_tag(statement.statement());
         let Self { wire, session, cancel, portals, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         let scalars = portal.scalars(&types, &oids)?;
         if changes(statement.statement()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
-            return self.put_rows(result, tag, &formats);
+            return self.put_rows(result, &formats);
         }
         let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
             StatementStream::Command { tag, .. } => {
@@ -353,7 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             StatementStream::Rows(mut rows) if limit.is_none() => {
                 let count = send_rows(wire, cancel, &mut rows, &portal.formats).await?;
-                command_complete(&mut wire.out, &complete_tag(tag, count));
+                command_complete(&mut wire.out, &complete_tag(rows.tag(), count));
                 return Ok(());
             }
             StatementStream::Rows(mut rows) => {
@@ -361,7 +361,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 while let Some(batch) = wire.attend(cancel, rows.next()).await? {
                     batches.push_back(batch);
                 }
-                Rest { batches, taken: 0, tag }
+                Rest { batches, taken: 0, tag: rows.tag() }
             }
         };
         portal.rest = Some(rest);

@@ -7,19 +7,26 @@
 //! | module | |
 //! |---|---|
 //! | [`message`] | messages and their parts |
-//! | [`connection`] | a connection from its first byte to its last |
+//! | [`wire`] | the bytes of a connection, in both directions |
+//! | [`login`] | a connection up to its first statement |
+//! | [`connection`] | a connection from then on |
+//! | [`simple`] | scripts, and how results are sent |
 //! | [`extended`] | prepared statements and portals |
-//! | [`rows`] | results |
+//! | [`rows`], [`report`] | results and errors as messages |
 //! | [`copy`] | COPY from and to the client |
 //! | [`scram`] | passwords |
 
 mod connection;
 mod copy;
 mod extended;
+mod login;
 mod message;
+mod report;
 mod rows;
 mod scram;
 mod server;
+mod simple;
+mod wire;
 
 pub use scram::Verifier;
 pub use server::{PgOptions, PgServer};

@@ -1,6 +1,7 @@
 //! The listener: connections, their limits, and who may cancel what.
 
-use super::connection::{Connection, Stop};
+use super::connection::Stop;
+use super::login::serve;
 use super::scram::Verifier;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -143,7 +144,7 @@ impl PgServer {
                         // Small answers shall not wait for more.
                         let _ = socket.set_nodelay(true);
                         let is_full = connections.len() >= self.shared.options.max_connections;
-                        connections.spawn(Connection::serve(socket, self.shared.clone(), stopped.clone(), is_full));
+                        connections.spawn(serve(socket, self.shared.clone(), stopped.clone(), is_full));
                     }
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },

@@ -9,6 +9,7 @@ use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
+use crate::result_names;
 use crate::same_names;
 use crate::session::{Session, fold, quote};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -60,7 +61,12 @@ impl Session {
             _ => None,
         };
         self.shared.lent.write().clear();
-        plan
+        plan.map(|mut plan| {
+            if self.postgresql_names {
+                plan.schema = plan.schema.map(|schema| result_names::of_statement(schema, statement));
+            }
+            plan
+        })
     }
 }
 

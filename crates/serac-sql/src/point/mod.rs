@@ -166,17 +166,17 @@ impl Outcome {
 
 impl Plan {
     fn result(&self, affected: u64, rows: &Rows) -> Result<StatementResult> {
-        if let Some(schema) = &self.schema {
-            let batch = rows.batch(schema, &self.types)?;
-            return Ok(StatementResult::Rows { schema: schema.clone(), batches: vec![batch] });
-        }
-        let verb = match &self.action {
+        let tag = match &self.action {
             Action::Select { .. } => "SELECT",
             Action::Insert(_) => "INSERT 0",
             Action::Update { .. } => "UPDATE",
             Action::Delete { .. } => "DELETE",
         };
-        Ok(StatementResult::Command { tag: format!("{verb} {affected}"), rows: affected })
+        if let Some(schema) = &self.schema {
+            let batch = rows.batch(schema, &self.types)?;
+            return Ok(StatementResult::Rows { tag, schema: schema.clone(), batches: vec![batch] });
+        }
+        Ok(StatementResult::Command { tag: format!("{tag} {affected}"), rows: affected })
     }
 }
 

@@ -17,7 +17,7 @@ fn shown(result: Result<Vec<StatementResult>, SqlError>, ordered: bool) -> Vec<S
         Err(error) => vec![format!("ERROR {}", error.sqlstate)],
         Ok(mut results) => match results.pop() {
             Some(StatementResult::Command { tag, rows }) => vec![format!("{tag} ({rows})")],
-            Some(StatementResult::Rows { schema, batches }) => {
+            Some(StatementResult::Rows { schema, batches, .. }) => {
                 let options = FormatOptions::default().with_null("NULL");
                 let mut rows = Vec::new();
                 for batch in &batches {

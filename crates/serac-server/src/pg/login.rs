@@ -1,0 +1,196 @@
+//! From a connection's first byte to its first statement.
+//!
+//! ```text
+//! TLS? → who and what → password? → ready
+//! ```
+
+use super::WireError;
+use super::connection::{Connection, Stop};
+use super::message::{Body, Startup, authentication, message, parameter_status, put_i32, startup_length};
+use super::report::put_error;
+use super::scram::{Exchange, MECHANISM};
+use super::server::{Entry, Shared};
+use super::wire::Wire;
+use serac_sql::{Identity, Session};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Serves a client to its end. `is_full`: there is no room for it.
+pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>, stop: Stop, is_full: bool) {
+    let login = tokio::time::timeout(shared.options.login_timeout, begin(socket, &shared));
+    // A client that does not say who it is is left without a word, as one that sends nonsense before.
+    let Ok(Ok(Some((wire, parameters)))) = login.await else { return };
+    match wire {
+        Opened::Plain(wire) => converse(wire, parameters, shared, stop, is_full).await,
+        Opened::Encrypted(wire) => converse(*wire, parameters, shared, stop, is_full).await,
+    }
+}
+
+type Parameters = Vec<(String, String)>;
+
+enum Opened {
+    Plain(Wire<TcpStream>),
+    Encrypted(Box<Wire<tokio_rustls::server::TlsStream<TcpStream>>>),
+}
+
+async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Result<Option<Startup>, WireError> {
+    loop {
+        if let Some(length) = startup_length(&wire.input)?
+            && wire.input.len() >= length
+        {
+            let body = wire.input.split_to(length);
+            return Startup::read(&body[4..]).map(Some);
+        }
+        if !wire.fill().await? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Up to the client's name and wishes; none if it wanted something else, and has got it.
+async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
+    let mut wire = Wire::new(socket);
+    let refuse = async |mut wire: Wire<TcpStream>, error: WireError| {
+        put_error(&mut wire.out, &error, "");
+        let _ = wire.flush().await;
+        Ok(None)
+    };
+    loop {
+        match startup(&mut wire).await {
+            Ok(None) => return Ok(None),
+            Err(error) => return refuse(wire, error).await,
+            Ok(Some(Startup::Gss)) => wire.out.push(b'N'),
+            Ok(Some(Startup::Cancel { process, secret })) => {
+                shared.cancel(process, secret);
+                return Ok(None);
+            }
+            Ok(Some(Startup::Tls)) => match &shared.tls {
+                // Anything before the handshake was not encrypted, and may be another's.
+                Some(_) if !wire.input.is_empty() => return Ok(None),
+                Some(acceptor) => {
+                    wire.out.push(b'S');
+                    wire.flush().await?;
+                    let mut wire = Wire::new(acceptor.accept(wire.into_io()).await?);
+                    return match startup(&mut wire).await? {
+                        Some(Startup::Session(parameters)) => Ok(Some((Opened::Encrypted(Box::new(wire)), parameters))),
+                        Some(Startup::Cancel { process, secret }) => {
+                            shared.cancel(process, secret);
+                            Ok(None)
+                        }
+                        _ => Ok(None),
+                    };
+                }
+                None => wire.out.push(b'N'),
+            },
+            Ok(Some(Startup::Session(parameters))) => {
+                if shared.options.require_tls {
+                    let message = "connections without encryption are not allowed";
+                    return refuse(wire, WireError::fatal("28000", message)).await;
+                }
+                return Ok(Some((Opened::Plain(wire), parameters)));
+            }
+        }
+        wire.flush().await?;
+    }
+}
+
+/// From the login to the end.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    mut wire: Wire<S>,
+    parameters: Parameters,
+    shared: Arc<Shared>,
+    mut stop: Stop,
+    is_full: bool,
+) {
+    let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let user = parameter("user").unwrap_or_default().to_owned();
+    let login = async {
+        if is_full {
+            return Err(WireError::fatal("53300", "sorry, too many clients already"));
+        }
+        if user.is_empty() {
+            return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
+        }
+        if let Some(encoding) = parameter("client_encoding")
+            && !matches!(encoding.to_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "auto" | "sql_ascii")
+        {
+            return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
+        }
+        log_in(&mut wire, &user, &shared).await
+    };
+    let result = tokio::time::timeout(shared.options.login_timeout, login).await;
+    match result {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) | Err(_) => return,
+        Ok(Err(error)) => {
+            put_error(&mut wire.out, &error, "");
+            let _ = wire.flush().await;
+            return;
+        }
+    }
+    let mut session = Session::new(&shared.db);
+    session.as_for_postgresql();
+    let entry = shared.enter(session.cancel_handle());
+    let database = parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned();
+    session.identify(Identity { user: user.clone(), database, process: entry.process });
+    greet(&mut wire.out, &user, parameter("application_name").unwrap_or_default(), &entry);
+    wire.limit = shared.options.max_message;
+    Connection::new(wire, session, shared.options.idle_in_transaction_timeout).serve(&mut stop).await;
+}
+
+/// Asks for the password, if one is needed; false if the client has gone.
+async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
+    wire: &mut Wire<S>,
+    user: &str,
+    shared: &Shared,
+) -> Result<bool, WireError> {
+    if !shared.options.users.is_empty() {
+        authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());
+        let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
+        let mut body = Body(&body);
+        if body.string()? != MECHANISM {
+            return Err(WireError::fatal("08P01", "the client has chosen a mechanism that it was not offered"));
+        }
+        let text = |bytes: Option<&[u8]>| {
+            let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+            text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
+        };
+        let exchange = Exchange::begin(&text(body.value()?)?, shared.options.users.get(user).cloned())?;
+        authentication(&mut wire.out, 11, exchange.challenge().as_bytes());
+        let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
+        match exchange.finish(&text(Some(&body))?)? {
+            Some(answer) => authentication(&mut wire.out, 12, answer.as_bytes()),
+            None => {
+                let message = format!("password authentication failed for user \"{user}\"");
+                return Err(WireError::fatal("28P01", message));
+            }
+        }
+    }
+    authentication(&mut wire.out, 0, &[]);
+    Ok(true)
+}
+
+/// What a client is told when it may begin.
+fn greet(out: &mut Vec<u8>, user: &str, application: &str, entry: &Entry) {
+    for (name, value) in [
+        ("server_version", "15.0"),
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("IntervalStyle", "postgres"),
+        ("TimeZone", "UTC"),
+        ("integer_datetimes", "on"),
+        ("standard_conforming_strings", "on"),
+        ("is_superuser", "on"),
+        ("session_authorization", user),
+        ("application_name", application),
+    ] {
+        parameter_status(out, name, value);
+    }
+    message(out, b'K', |out| {
+        put_i32(out, entry.process);
+        put_i32(out, entry.secret);
+    });
+    message(out, b'Z', |out| out.push(b'I'));
+}

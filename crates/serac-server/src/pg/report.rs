@@ -1,0 +1,24 @@
+//! Errors on their way to the client.
+
+use super::WireError;
+use super::message::report;
+
+/// Writes an error; its place in `sql` is counted in characters.
+pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
+    let WireError::Sql { error, fatal } = error else { return };
+    let severity = if *fatal { "FATAL" } else { "ERROR" };
+    let position = error.position.filter(|_| !sql.is_empty()).map(|place| position_of(sql, place).to_string());
+    let mut fields = vec![(b'S', severity), (b'V', severity), (b'C', error.sqlstate), (b'M', &error.message)];
+    fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));
+    fields.extend(position.as_deref().map(|position| (b'P', position)));
+    let of_constraint = error.sqlstate.starts_with("23");
+    fields.extend(error.name.as_deref().filter(|_| of_constraint).map(|name| (b'n', name)));
+    report(out, b'E', &fields);
+}
+
+/// The number, from 1, of the character in a line and a column.
+fn position_of(sql: &str, (line, column): (u64, u64)) -> usize {
+    let before: usize =
+        sql.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(|l| l.chars().count()).sum();
+    before + column.max(1) as usize
+}
