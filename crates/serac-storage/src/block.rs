@@ -9,7 +9,7 @@ use crate::block_memory::{BlockMemory, SparePages};
 use crate::data_file::DataFile;
 use crate::error::Result;
 use crate::frozen::FrozenBlock;
-use crate::heap::{BlockHeap, HeapLatch, View};
+use crate::heap::{BlockHeap, HeapLatch, View, grown_to_fill};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
 use crate::racy::{prefetch, racy_copy};
@@ -520,7 +520,11 @@ impl HotBlock {
             Value::Int64(v) => v as u64 as u128,
             Value::Float64(v) => v.to_bits() as u128,
             Value::Int128(v) => v as u128,
-            Value::Bytes(v) => latch.as_mut().expect("the caller has latched the heap").append(column, v),
+            Value::Bytes(v) => {
+                latch.as_mut().expect("the caller has latched the heap").append_expecting(column, v, |live| {
+                    grown_to_fill(live, self.slot_limit(), self.layout.slot_count())
+                })
+            }
         };
         self.write_cell(column, slot, Cell { null: false, bits });
     }

@@ -7,7 +7,7 @@
 //! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the slot named to its record without a word to the
 //! heap; an abort makes both name it ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and a row that is gone
 //! for everybody let go of it ([`release`](HeapLatch::release)). Each chunk counts the bytes in it that are named, its *live* bytes; the rest is garbage.
-//! Each chunk also knows whether the values in it are all one column's: then a gather need not look at the views to know what the column names.
+//! The values in a chunk are all one column's: a gather takes chunks as they are, and need not look at the views to know what the column names.
 //! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
 //!
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// Values up to this many bytes lie in the view itself.
 pub const INLINE_BYTES: usize = 12;
-const FIRST_CHUNK_BYTES: usize = 16 << 10;
+const FIRST_CHUNK_BYTES: usize = 4 << 10;
 const LARGEST_CHUNK_BYTES: usize = 1 << 20;
 
 /// One append-only piece of heap memory.
@@ -91,34 +91,35 @@ struct ChunkEntry {
     live: usize,
     /// Being emptied: what it holds is moved to other chunks.
     condemned: bool,
-    owner: Owner,
-}
-
-/// Whose values a chunk holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Owner {
-    Nobody,
-    Column(ColumnId),
-    Several,
-}
-
-impl Owner {
-    fn and(self, column: ColumnId) -> Self {
-        match self {
-            Self::Nobody => Self::Column(column),
-            Self::Column(other) if other == column => self,
-            _ => Self::Several,
-        }
-    }
+    /// Whose values it holds.
+    column: ColumnId,
 }
 
 #[derive(Debug, Default)]
 struct HeapState {
     chunks: Vec<ChunkEntry>,
-    /// The chunk that takes appends.
-    tail: Option<usize>,
+    /// The chunk that takes a column's appends, by column, as far as columns have had long values.
+    tails: Vec<Option<usize>>,
     /// Indexes of dropped chunks.
     free: Vec<usize>,
+}
+
+impl HeapState {
+    /// The chunk that takes the column's appends.
+    #[inline]
+    fn tail(&self, column: ColumnId) -> Option<usize> {
+        *self.tails.get(usize::from(column.0))?
+    }
+    fn tail_mut(&mut self, column: ColumnId) -> &mut Option<usize> {
+        let column = usize::from(column.0);
+        if self.tails.len() <= column {
+            self.tails.resize(column + 1, None);
+        }
+        &mut self.tails[column]
+    }
+    fn is_tail(&self, chunk: usize) -> bool {
+        self.tail(self.chunks[chunk].column) == Some(chunk)
+    }
 }
 
 /// The chunks of one block.
@@ -227,7 +228,7 @@ impl BlockHeap {
                 None => None,
                 Some(value) => {
                     check_len(value.len())?;
-                    Some(latch.append_expecting(column, value, total_bytes))
+                    Some(latch.append_expecting(column, value, |_| total_bytes))
                 }
             });
         }
@@ -299,6 +300,22 @@ impl BlockHeap {
     }
 }
 
+/// Bytes of a column's next chunk where nobody knows how many are to come: as many as it has.
+fn grown(live: usize) -> usize {
+    live.clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
+}
+
+/// Bytes of a column's next chunk in a block that has `filled` of its `slots`: what the others will need if their values are like those, once that is
+/// not more than twice what a column has, so that few rows do not stand for all of them.
+pub(crate) fn grown_to_fill(live: usize, filled: u32, slots: u32) -> usize {
+    let left = live.saturating_mul((slots - filled) as usize) / (filled as usize).max(1);
+    if left == 0 || left / 2 > live {
+        grown(live)
+    } else {
+        (left + left / 32).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
+    }
+}
+
 /// The heap's latch, held.
 pub(crate) struct HeapLatch<'h> {
     heap: &'h Arc<BlockHeap>,
@@ -318,20 +335,23 @@ fn subtract(counter: &AtomicUsize, bytes: usize) {
 impl HeapLatch<'_> {
     /// Appends `value` of a column if it is longer than a view can hold and returns its view.
     pub fn append(&mut self, column: ColumnId, value: &[u8]) -> View {
-        self.append_expecting(column, value, 0)
+        self.append_expecting(column, value, grown)
     }
 
-    /// As [`append`](Self::append), where `expected_bytes` in all are to come.
-    fn append_expecting(&mut self, column: ColumnId, value: &[u8], expected_bytes: usize) -> View {
+    /// As [`append`](Self::append), where `expected` says, given the bytes of the column that are named, how many are to come in all if a chunk is needed.
+    pub fn append_expecting(&mut self, column: ColumnId, value: &[u8], expected: impl FnOnce(usize) -> usize) -> View {
         if value.len() <= INLINE_BYTES {
             return inline_view(value);
         }
         assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
         let fits =
             |entry: &ChunkEntry| entry.chunk.as_ref().is_some_and(|chunk| chunk.capacity - entry.used >= value.len());
-        let index = match self.state.tail.filter(|&tail| fits(&self.state.chunks[tail])) {
+        let index = match self.state.tail(column).filter(|&tail| fits(&self.state.chunks[tail])) {
             Some(tail) => tail,
-            None => self.add_chunk(value.len(), expected_bytes),
+            None => {
+                let expected = expected(self.live_of(column).iter().sum());
+                self.add_chunk(column, expected.max(value.len()))
+            }
         };
         let entry = &mut self.state.chunks[index];
         let (chunk, offset) = (entry.chunk.as_ref().expect("the tail is there"), entry.used);
@@ -339,26 +359,23 @@ impl HeapLatch<'_> {
         unsafe { chunk.bytes.as_ptr().add(offset).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
         entry.used += value.len();
         entry.live += value.len();
-        entry.owner = entry.owner.and(column);
         add(&self.heap.used, value.len());
         add(&self.heap.live, value.len());
         heap_view(value, index, offset)
     }
 
-    fn add_chunk(&mut self, at_least: usize, expected_bytes: usize) -> usize {
-        self.seal();
-        let by_growth = self.heap.live_bytes().clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES);
-        let capacity = if expected_bytes > 0 { expected_bytes.min(MAX_VALUE_BYTES) } else { by_growth };
-        let index = self.put_chunk(HeapChunk::new(capacity.max(at_least)));
-        self.state.tail = Some(index);
+    fn add_chunk(&mut self, column: ColumnId, capacity: usize) -> usize {
+        self.seal(column);
+        let index = self.put_chunk(column, HeapChunk::new(capacity.min(MAX_VALUE_BYTES)));
+        *self.state.tail_mut(column) = Some(index);
         index
     }
 
-    /// Gives a chunk an index.
-    fn put_chunk(&mut self, chunk: HeapChunk) -> usize {
+    /// Gives a chunk of a column an index.
+    fn put_chunk(&mut self, column: ColumnId, chunk: HeapChunk) -> usize {
         self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
         let chunk = Some(Arc::new(chunk));
-        let entry = ChunkEntry { chunk, used: 0, live: 0, condemned: false, owner: Owner::Nobody };
+        let entry = ChunkEntry { chunk, used: 0, live: 0, condemned: false, column };
         if let Some(index) = self.state.free.pop() {
             self.state.chunks[index] = entry;
             return index;
@@ -377,9 +394,9 @@ impl HeapLatch<'_> {
             if live == 0 {
                 return usize::MAX;
             }
-            let index = self.put_chunk(HeapChunk::adopt(buffer.clone()));
+            let index = self.put_chunk(column, HeapChunk::adopt(buffer.clone()));
             let entry = &mut self.state.chunks[index];
-            (entry.used, entry.live, entry.owner) = (buffer.len(), live, Owner::Column(column));
+            (entry.used, entry.live) = (buffer.len(), live);
             add(&self.heap.used, buffer.len());
             add(&self.heap.live, live);
             index
@@ -395,9 +412,9 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// Makes the next append start a chunk.
-    fn seal(&mut self) {
-        if let Some(tail) = self.state.tail.take() {
+    /// Makes the column's next append start a chunk.
+    fn seal(&mut self, column: ColumnId) {
+        if let Some(tail) = self.state.tail_mut(column).take() {
             self.drop_if_dead(tail);
         }
     }
@@ -416,7 +433,7 @@ impl HeapLatch<'_> {
             let index = chunk_of(view);
             self.state.chunks[index].live -= view_len(view);
             subtract(&self.heap.live, view_len(view));
-            if self.state.tail != Some(index) {
+            if !self.state.is_tail(index) {
                 self.drop_if_dead(index);
             }
         }
@@ -434,15 +451,15 @@ impl HeapLatch<'_> {
 
     /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false if there are none.
     pub fn condemn(&mut self, all: bool) -> bool {
-        if let Some(tail) = self.state.tail
-            && (all || self.state.chunks[tail].live * 2 < self.state.chunks[tail].used)
-        {
-            self.seal();
-        }
-        let tail = self.state.tail;
         let mut any = false;
-        for (index, entry) in self.state.chunks.iter_mut().enumerate() {
-            entry.condemned = Some(index) != tail && entry.live > 0 && (all || entry.live * 2 < entry.used);
+        for index in 0..self.state.chunks.len() {
+            let entry = &self.state.chunks[index];
+            let wanted = all || entry.live * 2 < entry.used;
+            if wanted && self.state.is_tail(index) {
+                self.seal(entry.column);
+            }
+            let entry = &mut self.state.chunks[index];
+            entry.condemned = wanted && entry.live > 0;
             any |= entry.condemned;
         }
         any
@@ -478,8 +495,7 @@ impl HeapLatch<'_> {
             let (these, rest) = views.split_at(count.count());
             views = rest;
             let total = these.iter().map(|(_, view)| view_len(*view)).sum();
-            self.seal();
-            let index = self.add_chunk(total, total);
+            let index = self.add_chunk(column, total);
             let target = self.state.chunks[index].chunk.clone().expect("just added");
             let mut used = 0;
             for &(slot, view) in these {
@@ -493,11 +509,11 @@ impl HeapLatch<'_> {
                 taken[chunk_of(view)] += value.len();
             }
             let entry = &mut self.state.chunks[index];
-            (entry.used, entry.live, entry.owner) = (used, used, Owner::Column(column));
+            (entry.used, entry.live) = (used, used);
             add(&self.heap.used, used);
             add(&self.heap.live, used);
         }
-        self.seal();
+        self.seal(column);
         for (index, bytes) in taken.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
             self.state.chunks[index].live -= bytes;
             subtract(&self.heap.live, bytes);
@@ -505,13 +521,9 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// The bytes of each chunk that `column` names, where no record names any; none if a chunk has values of several columns.
-    pub fn live_of(&self, column: ColumnId) -> Option<Vec<usize>> {
-        let live = |entry: &ChunkEntry| match entry.owner {
-            _ if entry.live == 0 => Some(0),
-            Owner::Column(owner) => Some(if owner == column { entry.live } else { 0 }),
-            _ => None,
-        };
+    /// The bytes of each chunk that `column` names, where no record names any.
+    pub fn live_of(&self, column: ColumnId) -> Vec<usize> {
+        let live = |entry: &ChunkEntry| if entry.column == column { entry.live } else { 0 };
         self.state.chunks.iter().map(live).collect()
     }
 
