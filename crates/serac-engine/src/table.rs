@@ -307,7 +307,7 @@ impl Table {
         self.bitmaps.iter().try_for_each(|index| index.fill(&self.data, snapshot))
     }
 
-    /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have no other.
+    /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have no other. Nobody writes meanwhile.
     ///
     /// # Panics
     /// When one is missing.
@@ -334,7 +334,11 @@ impl Table {
         }
     }
 
-    fn verify_bitmaps(&self, snapshot: &Snapshot) {
+    /// Checks that bitmap indexes have the rows that `snapshot` sees, and no other, also while others write.
+    ///
+    /// # Panics
+    /// When they have not.
+    pub fn verify_bitmaps(&self, snapshot: &Snapshot) {
         for index in &self.bitmaps {
             let (column, mut buffer) = (ColumnId(index.definition.column as u16), RowBuffer::default());
             let mut expected: BTreeMap<_, Vec<RowId>> = BTreeMap::new();

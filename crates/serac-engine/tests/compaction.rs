@@ -205,7 +205,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
             while running() {
                 let txn = db.begin();
                 std::thread::sleep(Duration::from_millis(5));
-                table(&txn, "parent").verify(txn.snapshot());
+                table(&txn, "parent").verify_bitmaps(txn.snapshot());
             }
         }));
         // Who holds a snapshot goes on seeing what it saw.
