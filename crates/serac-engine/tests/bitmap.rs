@@ -187,7 +187,7 @@ fn storm(db: &Database, seed: u64, time: Duration) {
                     let txn = db.begin();
                     for _ in 0..2 {
                         std::thread::sleep(Duration::from_millis(rng.random_range(0..40)));
-                        table(&txn).verify(txn.snapshot());
+                        table(&txn).verify_bitmaps(txn.snapshot());
                     }
                 }
             }));
