@@ -12,7 +12,7 @@ use crate::definition::BitmapDefinition;
 use crate::error::Result;
 use crate::values::{OwnedValue, value_at};
 use parking_lot::{Mutex, MutexGuard};
-use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, TransactionCell};
+use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, Selected, TransactionCell};
 use serac_index::ordered::key;
 use serac_storage::transaction::TransactionManager;
 use serac_storage::types::PhysicalType;
@@ -34,9 +34,31 @@ pub struct BitmapIndex {
     pub entries: Arc<Cubit>,
 }
 
-/// Whether a column can have a bitmap index: its values must be equal exactly when their keys are, and in the same order.
-pub fn can_be_indexed(column_type: ColumnType) -> bool {
-    !matches!(column_type, ColumnType::Float32 | ColumnType::Float64 | ColumnType::Interval)
+/// Bits of a floating-point number that order as the numbers do (IEEE 754's total order); the two zeros are one number in SQL.
+fn ordered32(v: f32) -> u32 {
+    let bits = if v == 0.0 { 0 } else { v.to_bits() };
+    if bits >> 31 == 1 { !bits } else { bits ^ 1 << 31 }
+}
+fn ordered64(v: f64) -> u64 {
+    let bits = if v == 0.0 { 0 } else { v.to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+/// Bytes of an interval that order as its months, then its days, then its nanoseconds do.
+fn ordered_interval(v: i128) -> [u8; 16] {
+    let months = (v as u32 ^ 1 << 31).to_be_bytes();
+    let days = ((v >> 32) as u32 ^ 1 << 31).to_be_bytes();
+    let nanoseconds = ((v >> 64) as u64 ^ 1 << 63).to_be_bytes();
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&months);
+    bytes[4..8].copy_from_slice(&days);
+    bytes[8..].copy_from_slice(&nanoseconds);
+    bytes
+}
+fn interval_of(bytes: [u8; 16]) -> i128 {
+    let word = u128::from_be_bytes(bytes);
+    let (months, days) = ((word >> 96) as u32 ^ 1 << 31, (word >> 64) as u32 ^ 1 << 31);
+    let nanoseconds = word as u64 ^ 1 << 63;
+    (u128::from(nanoseconds) << 64 | u128::from(days) << 32 | u128::from(months)) as i128
 }
 
 impl BitmapIndex {
@@ -50,7 +72,7 @@ impl BitmapIndex {
         Arc::new(Self { definition, column_type, entries })
     }
 
-    /// The key of a value of the column.
+    /// The key of a value of the column: two values have the same key exactly when SQL says that they are equal, and keys order as the values do.
     pub fn key(&self, value: Value<'_>) -> Key {
         fn fixed<const N: usize>(bytes: [u8; N]) -> Key {
             let mut key = [1; 17];
@@ -64,6 +86,9 @@ impl BitmapIndex {
             Value::Int64(v) => fixed((v as u64 ^ 1 << 63).to_be_bytes()),
             // A UUID is kept as its bytes, which compare from the first on.
             Value::Int128(v) if self.column_type == ColumnType::Uuid => fixed(v.to_le_bytes()),
+            Value::Int128(v) if self.column_type == ColumnType::Interval => fixed(ordered_interval(v)),
+            Value::Float32(v) => fixed(ordered32(v).to_be_bytes()),
+            Value::Float64(v) => fixed(ordered64(v).to_be_bytes()),
             value => Key::new(&key::encode(&[value]).0),
         }
     }
@@ -75,6 +100,17 @@ impl BitmapIndex {
             }
             OwnedValue::Fixed(match (bytes[0], self.column_type.physical()) {
                 (1, PhysicalType::Bit) => Value::Bool(bytes[1] != 0),
+                (1, PhysicalType::Fixed(4)) if self.column_type == ColumnType::Float32 => {
+                    let bits = u32::from_be_bytes(fixed(bytes));
+                    Value::Float32(f32::from_bits(if bits >> 31 == 1 { bits ^ 1 << 31 } else { !bits }))
+                }
+                (1, PhysicalType::Fixed(8)) if self.column_type == ColumnType::Float64 => {
+                    let bits = u64::from_be_bytes(fixed(bytes));
+                    Value::Float64(f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits }))
+                }
+                (1, PhysicalType::Fixed(16)) if self.column_type == ColumnType::Interval => {
+                    Value::Int128(interval_of(fixed(bytes)))
+                }
                 (1, PhysicalType::Fixed(2)) => Value::Int16((u16::from_be_bytes(fixed(bytes)) ^ 1 << 15) as i16),
                 (1, PhysicalType::Fixed(4)) => Value::Int32((u32::from_be_bytes(fixed(bytes)) ^ 1 << 31) as i32),
                 (1, PhysicalType::Fixed(8)) => Value::Int64((u64::from_be_bytes(fixed(bytes)) ^ 1 << 63) as i64),
@@ -210,6 +246,10 @@ impl BitmapReader {
     pub fn query(&self, predicate: Predicate<'_>) -> Bitvector {
         self.index.entries.query(predicate, &self.snapshot, self.own.as_deref())
     }
+    /// See [`Cubit::select`].
+    pub fn select(&self, predicate: Predicate<'_>) -> Selected {
+        self.index.entries.select(predicate, &self.snapshot, self.own.as_deref())
+    }
     /// See [`Cubit::count`].
     pub fn count(&self, predicate: Predicate<'_>) -> u64 {
         self.index.entries.count(predicate, &self.snapshot, self.own.as_deref())
@@ -235,7 +275,7 @@ mod tests {
                 for value in [value, Value::Null] {
                     assert_eq!(index.value(&index.key(value)).as_value(), value);
                 }
-                if column_type != ColumnType::Uuid {
+                if !matches!(column_type, ColumnType::Uuid | ColumnType::Interval) {
                     assert_eq!(index.key(value), Key::new(&key::encode(&[value]).0));
                 }
             };
@@ -246,6 +286,21 @@ mod tests {
             check(ColumnType::Decimal { precision: 30, scale: 2 }, Value::Int128(number));
             check(ColumnType::Uuid, Value::Int128(number));
             check(ColumnType::Binary, Value::Bytes(&bytes));
+            check(ColumnType::Interval, Value::Int128(number));
+            check(ColumnType::Float32, Value::Float32(number as f32));
+            check(ColumnType::Float64, Value::Float64(number as f64));
+        }
+
+        #[test]
+        fn keys_order_as_floats_and_intervals_do(a: f64, b: f64, x: (i32, i32, i64), y: (i32, i32, i64)) {
+            let narrow = |v: f64| ordered32(v as f32);
+            prop_assert_eq!(ordered64(a).cmp(&ordered64(b)), (a + 0.0).total_cmp(&(b + 0.0)));
+            prop_assert_eq!(narrow(a).cmp(&narrow(b)), (a as f32 + 0.0).total_cmp(&(b as f32 + 0.0)));
+            prop_assert_eq!(ordered64(0.0), ordered64(-0.0));
+            let number = |v: (i32, i32, i64)| {
+                (u128::from(v.2 as u64) << 64 | u128::from(v.1 as u32) << 32 | u128::from(v.0 as u32)) as i128
+            };
+            prop_assert_eq!(ordered_interval(number(x)).cmp(&ordered_interval(number(y))), x.cmp(&y));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! DDL of constraints and indexes: what is added to a table with rows is checked against all of them.
 
-use crate::bitmap::can_be_indexed;
 use crate::definition::{BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::table::{Table, TableIndex};
@@ -224,13 +223,9 @@ impl Transaction {
     /// CREATE INDEX … USING bitmap.
     ///
     /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::NotIndexable`] when the column's type has no exact equality.
+    /// [`EngineError::Exists`].
     pub fn create_bitmap_index(&mut self, schema: &str, table: &str, bitmap: BitmapDefinition) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
-        let sql_type = old.definition.columns[bitmap.column].sql_type;
-        if !can_be_indexed(sql_type.column_type) {
-            return Err(EngineError::NotIndexable { sql_type: sql_type.to_string() });
-        }
         self.lock_rows_for_ddl(&old)?;
         self.check_index_name(schema, &bitmap.name)?;
         let mut definition = old.definition.clone();

@@ -97,12 +97,6 @@ pub enum EngineError {
         /// What went wrong.
         message: String,
     },
-    /// A column whose type a bitmap index cannot have.
-    #[error("data type {sql_type} has no operator class for access method \"bitmap\"")]
-    NotIndexable {
-        /// "double precision".
-        sql_type: String,
-    },
     /// The definition makes no sense.
     #[error("{0}")]
     InvalidDefinition(String),
@@ -155,7 +149,6 @@ impl EngineError {
             Self::TooLong { .. } => "22001",
             Self::SequenceExhausted(_) => "2200H",
             Self::Expression { sqlstate, .. } => sqlstate,
-            Self::NotIndexable { .. } => "42704",
             Self::InvalidDefinition(_) => "42P16",
             Self::InvalidCall(_) => "42883",
             Self::Raised(_) => "P0001",

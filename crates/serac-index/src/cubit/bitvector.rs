@@ -235,8 +235,12 @@ impl Bitvector {
     }
     /// Rows in any.
     pub fn or_many(vectors: &[&Self]) -> Self {
-        let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term { vector, without: Vec::new() }).collect();
-        Self::unite(&terms, &[], 0..u32::MAX)
+        Self::or_within(vectors, 0..u32::MAX)
+    }
+    /// Rows in any, in a range of blocks.
+    pub fn or_within(vectors: &[&Self], blocks: Range<u32>) -> Self {
+        let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term { vector, without: &[] }).collect();
+        Self::unite(&terms, &[], blocks)
     }
 
     /// The rows of all terms in a range of blocks, and then each row of the ascending `changes` with its bit. Each block is put together in a bitmap
@@ -253,7 +257,7 @@ impl Bitvector {
             parts.clear();
             parts.extend(terms.iter().filter_map(|term| {
                 let chunk = term.vector.chunks.get(at)?.as_ref()?;
-                Some((chunk, within(&term.without, &rows, |row| *row)))
+                Some((chunk, within(term.without, &rows, |row| *row)))
             }));
             let changes = within(changes, &rows, |change| change.0);
             let whole = blocks.start as usize <= first && first + BLOCKS_PER_CHUNK <= blocks.end as usize;
@@ -306,13 +310,14 @@ impl Bitvector {
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
     pub(crate) vector: &'a Bitvector,
-    pub(crate) without: Vec<u64>,
+    pub(crate) without: &'a [u64],
 }
 
 /// The part of an ascending list whose rows are in a range.
-fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -> u64) -> &'a [T] {
-    if list.is_empty() {
-        return list;
+pub(crate) fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -> u64) -> &'a [T] {
+    match (list.first(), list.last()) {
+        (Some(first), Some(last)) if rows.start > row(first) || row(last) >= rows.end => {}
+        _ => return list,
     }
     let from = &list[list.partition_point(|item| row(item) < rows.start)..];
     &from[..from.partition_point(|item| row(item) < rows.end)]
@@ -383,7 +388,7 @@ mod tests {
             check(&scatter.finish(), &(&a | &b));
             // (a without some of its rows, and b) in some blocks, with some changes on top.
             let without: Vec<u64> = a.iter().copied().step_by(3).collect();
-            let terms = [Term { vector: &x, without: without.clone() }, Term { vector: &y, without: Vec::new() }];
+            let terms = [Term { vector: &x, without: &without }, Term { vector: &y, without: &[] }];
             let changes: BTreeMap<u64, bool> = c.iter().map(|row| (*row, row % 3 > 0)).chain(b.iter().step_by(7).map(|row| (*row, false))).collect();
             for (terms, more) in [(&terms[..1], &BTreeSet::new()), (&terms[..], &b)] {
                 let mut expected: BTreeSet<u64> = a.iter().copied().filter(|row| without.binary_search(row).is_err()).chain(more.iter().copied()).collect();

@@ -30,6 +30,8 @@ const UNION_ROWS: u64 = 16_384;
 /// large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
+/// When it has more, this share of them goes into its vector with those that are too many.
+const SETTLED_SHARE: usize = 16;
 
 /// The rows of one value.
 #[derive(Clone, Copy, Debug)]
@@ -170,20 +172,35 @@ pub(crate) struct Union {
     pub(crate) vector: Bitvector,
     /// Ascending rows with their bits.
     pub(crate) late: Box<[(u64, bool)]>,
+    /// From here on they go into the vector next.
+    next_row: u64,
 }
 
 impl Union {
+    fn new(vector: Bitvector) -> Self {
+        Self { vector, late: Box::default(), next_row: 0 }
+    }
     /// The union after `rows`, ascending, have got their bits; `count` rows are in the leaf.
     fn after(&self, rows: &[(u64, bool)], count: u64, scratch: &mut Words) -> Self {
         let mut late = [&self.late[..], rows].concat();
         late.sort_by_key(|row| row.0);
-        let late = last_of_rows(&late);
-        let mut vector = self.vector.clone();
-        if late.len() as u64 <= (count / ROWS_PER_LATE_ROW).clamp(LATE_ROWS.start, LATE_ROWS.end) {
-            return Self { vector, late: late.into() };
+        let mut late = last_of_rows(&late);
+        let (mut vector, mut next_row) = (self.vector.clone(), self.next_row);
+        let most = (count / ROWS_PER_LATE_ROW).clamp(LATE_ROWS.start, LATE_ROWS.end) as usize;
+        if late.len() > most {
+            // As pending bits go into a leaf: a range of blocks after the other, and round again.
+            let count = late.len() - most + most / SETTLED_SHARE;
+            let first = late.partition_point(|row| row.0 < next_row);
+            late.rotate_left(first);
+            let last_block = late[count - 1].0 >> 16;
+            let more = late[count..].iter().take_while(|row| row.0 >> 16 == last_block).count();
+            let mut settled: Vec<(u64, bool)> = late.drain(..count + more).collect();
+            settled.sort_unstable();
+            late.sort_unstable();
+            vector.apply(&settled, scratch);
+            next_row = (last_block + 1) << 16;
         }
-        vector.apply(&late, scratch);
-        Self { vector, late: Box::default() }
+        Self { vector, late: late.into(), next_row }
     }
 }
 
@@ -239,7 +256,7 @@ impl Leaf {
             rows.sort_unstable();
             let sparse = Vector::Sparse(&rows).to_bitvector();
             let vectors: Vec<&Bitvector> = self.dense.iter().map(|(_, v)| &**v).chain([&sparse]).collect();
-            self.union = Some(Union { vector: Bitvector::or_many(&vectors), late: Box::default() });
+            self.union = Some(Union::new(Bitvector::or_many(&vectors)));
         }
     }
 
@@ -248,6 +265,10 @@ impl Leaf {
     }
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
+    }
+    /// Rows of values without bitvectors.
+    pub(crate) fn listed_rows(&self) -> u64 {
+        self.rows.len() as u64
     }
     pub(crate) fn union(&self) -> Option<&Union> {
         self.union.as_ref()
@@ -378,7 +399,7 @@ impl Leaf {
             Some(union) if leaf.wants_union() => {
                 let rows = Bitvector::or_many(&rows.iter().map(|rows| &**rows).collect::<Vec<_>>());
                 let late = union.late.iter().copied().filter(|(row, _)| !rows.contains_compact(*row)).collect();
-                leaf.union = Some(Union { vector: union.vector.or(&rows), late });
+                leaf.union = Some(Union { vector: union.vector.or(&rows), late, next_row: union.next_row });
             }
             _ => leaf.make_union(),
         }

@@ -64,7 +64,7 @@ pub use build::Builder;
 pub use delta::{Changes, TransactionCell};
 pub use key::Key;
 pub use merger::Merger;
-pub use query::{Predicate, ReadView};
+pub use query::{Predicate, ReadView, Selected};
 pub use statistics::Statistics;
 
 use crossbeam_epoch::Atomic;

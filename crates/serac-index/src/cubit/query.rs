@@ -3,13 +3,15 @@
 //! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is merged is in the chains it finds. If the snapshot is
 //! older than the anchor, its versions are exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in log order,
 //! and at last the transaction's own changes. Queries take no latch and repeat nothing: they are wait-free but for the directory's skip list.
+//!
+//! What a query finds is [`Selected`]; the vectors are put together from it afterwards, by one thread or by several, for each range of blocks (segment) by itself.
 
 use super::Cubit;
-use super::bitvector::{Bitvector, Scatter, Term};
+use super::bitvector::{Bitvector, Scatter, Term, within};
 use super::delta::{Changes, Fate};
 use super::directory::Chain;
 use super::key::Key;
-use super::leaf::{Vector, last_of_rows};
+use super::leaf::{Leaf, Vector, last_of_rows};
 use super::log::Anchor;
 use super::version::{Bit, Version, balance};
 use crossbeam_epoch::Guard;
@@ -18,6 +20,7 @@ use serac_storage::transaction::Snapshot;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 /// Sparse rows from which on they are put together block by block rather than sorted.
 const SCATTERED_ROWS: usize = 4096;
@@ -88,24 +91,21 @@ impl Cubit {
     /// # Panics
     /// If the snapshot is older than [`Cubit::valid_from`], or its own changes have a bulk insert.
     pub fn query(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Bitvector {
-        self.query_segment(predicate, view, own, 0..u32::MAX)
+        self.select(predicate, view, own).rows(0..u32::MAX)
     }
 
-    /// As [`query`](Self::query), for a range of blocks: threads share a query by segments.
-    pub fn query_segment(
-        &self,
-        predicate: Predicate<'_>,
-        view: &impl ReadView,
-        own: Option<&Changes>,
-        blocks: Range<u32>,
-    ) -> Bitvector {
+    /// As [`query`](Self::query), up to the point from where threads go on alone, each with a range of blocks.
+    pub fn select(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Selected {
         let guard = &crossbeam_epoch::pin();
         let reader = self.reader(view, own, guard);
-        let rows = (blocks.start as u64) << 16..(blocks.end as u64) << 16;
-        let (mut terms, mut sparse): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
+        let mut selected = Selected::default();
         let mut changes: Vec<(u64, bool)> = Vec::new();
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
+            if !selected.leaves.last().is_some_and(|last| Arc::ptr_eq(last, leaf)) {
+                selected.leaves.push(leaf.clone());
+            }
+            let at = selected.leaves.len() - 1;
             if let Some(union) = leaf.union().filter(|_| part.is_whole()) {
                 // Of a row that goes from one value to another the set counts, and pending bits are newer than late ones.
                 let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
@@ -114,7 +114,7 @@ impl Cubit {
                 rows.sort_by_key(|row| row.0);
                 let rows = last_of_rows(&rows);
                 let without = rows.iter().filter(|(_, bit)| !bit).map(|(row, _)| *row).collect();
-                terms.push(Term { vector: &union.vector, without });
+                selected.operands.push(Operand { leaf: at, place: None, without });
                 changes.extend(rows.into_iter().filter(|(_, bit)| *bit));
                 return;
             }
@@ -122,34 +122,16 @@ impl Cubit {
             for place in part.places {
                 // Only a value's own vector is without the rows that left the value: another value's may have them.
                 let pending = if part.pending.is_empty() { &[] } else { part.version.pending_of(&leaf.key(place)) };
-                let mut without = rows_of(pending, false);
-                match leaf.vector(place) {
-                    Vector::Dense(vector) => terms.push(Term { vector, without: without.collect() }),
-                    Vector::Sparse(list) => {
-                        let at = |row: u64| list.partition_point(|r| (*r as u64) < row);
-                        let list = if blocks == (0..u32::MAX) { list } else { &list[at(rows.start)..at(rows.end)] };
-                        sparse.push(match without.next() {
-                            None => Cow::Borrowed(list),
-                            Some(first) => {
-                                let without: Vec<u64> = std::iter::once(first).chain(without).collect();
-                                let stays = |row: &u32| without.binary_search(&u64::from(*row)).is_err();
-                                Cow::Owned(list.iter().copied().filter(stays).collect())
-                            }
-                        });
-                    }
-                }
+                let without = rows_of(pending, false).collect();
+                selected.operands.push(Operand { leaf: at, place: Some(place), without });
             }
         });
-        let few = from_sparse(&sparse);
-        terms.push(Term { vector: &few, without: Vec::new() });
-        terms.retain(|term| !term.vector.is_empty());
         changes.sort();
         reader.for_each_delta(predicate, own, |_, _, row, bit| changes.push((row, bit)));
-        changes.retain(|(row, _)| rows.contains(row));
         changes.sort_by_key(|change| change.0);
-        let result = Bitvector::unite(&terms, &last_of_rows(&changes), blocks);
+        selected.changes = last_of_rows(&changes);
         view.note_read(Timestamp(reader.newest.get()));
-        result
+        selected
     }
 
     /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
@@ -204,6 +186,54 @@ impl Cubit {
         });
         view.note_read(Timestamp(reader.newest.get()));
         counts.into_iter().filter(|(_, n)| *n > 0).map(|(key, n)| (key, n as u64)).collect()
+    }
+}
+
+/// What a snapshot sees of the values that a predicate selects: whole vectors, and what is to be changed in them. It holds the leaves, whatever becomes of
+/// the index, so threads share it, and each makes the rows of other blocks.
+#[derive(Debug, Default)]
+pub struct Selected {
+    leaves: Vec<Arc<Leaf>>,
+    operands: Vec<Operand>,
+    /// Ascending rows, each with the bit that it gets at last.
+    changes: Vec<(u64, bool)>,
+}
+
+#[derive(Debug)]
+struct Operand {
+    /// Among the leaves.
+    leaf: usize,
+    /// A value's vector; none: the union of all.
+    place: Option<usize>,
+    /// Ascending rows of the vector that are not taken.
+    without: Vec<u64>,
+}
+
+impl Selected {
+    /// The selected rows in a range of blocks.
+    pub fn rows(&self, blocks: Range<u32>) -> Bitvector {
+        let rows = u64::from(blocks.start) << 16..u64::from(blocks.end) << 16;
+        let (mut terms, mut sparse): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
+        for Operand { leaf, place, without } in &self.operands {
+            let leaf = &self.leaves[*leaf];
+            match place.map(|place| leaf.vector(place)) {
+                None => terms.extend(leaf.union().map(|union| Term { vector: &union.vector, without })),
+                Some(Vector::Dense(vector)) => terms.push(Term { vector, without }),
+                Some(Vector::Sparse(list)) => {
+                    let list = within(list, &rows, |row| u64::from(*row));
+                    sparse.push(if without.is_empty() {
+                        Cow::Borrowed(list)
+                    } else {
+                        let stays = |row: &u32| without.binary_search(&u64::from(*row)).is_err();
+                        Cow::Owned(list.iter().copied().filter(stays).collect())
+                    });
+                }
+            }
+        }
+        let few = from_sparse(&sparse);
+        terms.push(Term { vector: &few, without: &[] });
+        terms.retain(|term| !term.vector.is_empty());
+        Bitvector::unite(&terms, within(&self.changes, &rows, |change| change.0), blocks)
     }
 }
 

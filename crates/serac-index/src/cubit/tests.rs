@@ -78,7 +78,8 @@ fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Tabl
         let counts: u64 = index.counts(predicate, snapshot, own).iter().map(|(_, n)| n).sum();
         assert_eq!(counts, expected.len() as u64, "{predicate:?}");
         let parts = [0..7, 7..14, 14..u32::MAX];
-        let parts = parts.map(|blocks| index.query_segment(predicate, snapshot, own, blocks).rows());
+        let selected = index.select(predicate, snapshot, own);
+        let parts = parts.map(|blocks| selected.rows(blocks).rows());
         assert_eq!(parts.concat(), expected, "{predicate:?}");
     };
     for value in values {

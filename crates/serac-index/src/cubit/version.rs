@@ -1,8 +1,11 @@
 //! A version of a bin: a leaf, and the settled bits that are not in it yet.
 //!
-//! A new leaf costs nearly as much for one bit as for many: the containers, chunks and the union that a bit lies in are copied. So merges move bits from
+//! A new leaf costs much even for one bit: the containers, chunks and the union that a bit lies in are copied. So merges move bits from
 //! the log to the versions' *pending* lists, in order of value and row, and make a leaf when a list is long. Every pending bit differs from the leaf's, so
 //! a value has as many rows as its vector and the balance of its bits say, and queries change the leaf's vectors by the bits.
+//!
+//! A long list does not go into the leaf as a whole, which would make one UDI in hundreds wait for a thousand containers, but by ranges of blocks, one after the other
+//! and round again: bits of neighbouring blocks share chunks and the union's containers, so that nothing is copied more often.
 
 use super::key::Key;
 use super::leaf::{Leaf, Vector};
@@ -13,6 +16,10 @@ use std::sync::Arc;
 const ROWS_PER_PENDING_BIT: u64 = 128;
 /// or so many whatever the leaf has, and never more than the other, so that a merge of one bin takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
+/// When it has more, this share of them goes into the leaf with those that are too many, …
+const SETTLED_SHARE: u64 = 16;
+/// … and at least one bit for so many rows of values without bitvectors, whose lists are copied.
+const LISTED_ROWS_PER_SETTLED_BIT: u64 = 512;
 
 /// A row has a value from then on, or has it no more.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,6 +72,19 @@ pub(crate) struct Version {
     pending: Arc<[Bit]>,
     /// Rows that the pending bits add to the leaf's.
     balance: i64,
+    /// The block from which on bits go into the leaf next.
+    next_block: u64,
+}
+
+/// The bits of a range of blocks that begins at `first`, goes round behind the last block, and has `count` bits or a block's more; the other bits; and the
+/// block behind the range.
+fn cut_blocks(bits: Vec<Bit>, first: u64, count: usize) -> (Vec<Bit>, Vec<Bit>, u64) {
+    let distance = |bit: &Bit| (bit.row() >> 16).wrapping_sub(first);
+    let mut distances: Vec<u64> = bits.iter().map(distance).collect();
+    let at = count.clamp(1, bits.len()) - 1;
+    let last = *distances.select_nth_unstable(at).1;
+    let (cut, others) = bits.into_iter().partition(|bit| distance(bit) <= last);
+    (cut, others, first.wrapping_add(last) + 1)
 }
 
 /// Rows that bits add.
@@ -75,7 +95,7 @@ pub(crate) fn balance(bits: &[Bit]) -> i64 {
 impl Version {
     /// All that is known at `ts`, which is a commit, too.
     pub(crate) fn new(ts: u64, leaf: Leaf) -> Self {
-        Self { ts, newest_commit: ts, leaf: Arc::new(leaf), pending: Arc::new([]), balance: 0 }
+        Self { ts, newest_commit: ts, leaf: Arc::new(leaf), pending: Arc::new([]), balance: 0, next_block: 0 }
     }
 
     pub(crate) fn pending(&self) -> &[Bit] {
@@ -147,11 +167,15 @@ impl Version {
             }
         }
         pending.extend_from_slice(old);
-        let most = (self.leaf.row_count() / ROWS_PER_PENDING_BIT).clamp(PENDING_BITS.start, PENDING_BITS.end);
-        if pending.len() as u64 > most {
-            return Self { ts, newest_commit, ..Self::new(ts, self.leaf.apply(&pending)) };
+        let (mut leaf, mut next_block) = (self.leaf.clone(), self.next_block);
+        let most = (leaf.row_count() / ROWS_PER_PENDING_BIT).clamp(PENDING_BITS.start, PENDING_BITS.end);
+        if let Some(too_many) = (pending.len() as u64).checked_sub(most + 1) {
+            let count = (1 + too_many + most / SETTLED_SHARE).max(leaf.listed_rows() / LISTED_ROWS_PER_SETTLED_BIT);
+            let settled;
+            (settled, pending, next_block) = cut_blocks(pending, next_block, count as usize);
+            leaf = Arc::new(leaf.apply(&settled));
         }
-        Self { ts, newest_commit, leaf: self.leaf.clone(), balance: balance(&pending), pending: pending.into() }
+        Self { ts, newest_commit, leaf, balance: balance(&pending), pending: pending.into(), next_block }
     }
 
     /// The version after a bulk insert at `ts`, by ascending values.

@@ -7,9 +7,13 @@
 //!
 //! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know exactly how many rows have the values; making
 //! a bitvector looks at that many at the most, a scan at all that are left.
+//!
+//! The bitvectors are made for one segment of the table at a time ([`super::segments`]).
 
 use super::conjunct::comparison_of;
 use super::lookup::exact;
+use super::rows::Rows;
+use super::segments::BySegment;
 use super::value_set::ValueSet;
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -21,13 +25,12 @@ use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::create_physical_expr;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::values::array_of;
-use serac_index::cubit::container::Words;
-use serac_index::cubit::{Bitvector, Key, Predicate};
+use serac_index::cubit::{Bitvector, Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use serac_storage::types::PhysicalType;
-use serac_storage::{BlockNo, Selection};
+use serac_storage::{BlockNo, ColumnType, Value};
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and an index to put a row into a bitvector: set so that the scans
@@ -59,6 +62,10 @@ enum Condition {
     Values(usize, ValueSet),
     All(Vec<Condition>),
     Any(Vec<Condition>),
+}
+
+fn is_float(reader: &BitmapReader) -> bool {
+    matches!(reader.index().column_type, ColumnType::Float32 | ColumnType::Float64)
 }
 
 /// The bitmap indexes of a table, in a snapshot.
@@ -102,6 +109,10 @@ impl Condition {
         let name = columns.iter().next().filter(|_| columns.len() == 1)?;
         let at = table.find(&name.name)?;
         let reader = &table.indexes[at];
+        // The index has one zero for two.
+        if is_float(reader) {
+            return None;
+        }
         let values = reader.index().entries.value_count();
         if values > MOST_TRIED_VALUES || values * ROWS_PER_TRIED_VALUE > reader.row_count() {
             return None;
@@ -153,7 +164,16 @@ impl Condition {
             }
             Expr::InList(list) => {
                 let index = find(&list.expr)?;
-                let keys = list.list.iter().map(|constant| key(index, constant)).collect::<Option<_>>()?;
+                let keys: Vec<Key> = list.list.iter().map(|constant| key(index, constant)).collect::<Option<_>>()?;
+                // Where lists of floating-point numbers are searched, the two zeros differ.
+                let is_zero = |key: &Key| match indexes[index].index().value(key).as_value() {
+                    Value::Float32(v) => v == 0.0,
+                    Value::Float64(v) => v == 0.0,
+                    _ => false,
+                };
+                if is_float(&indexes[index]) && keys.iter().any(is_zero) {
+                    return None;
+                }
                 let set = ValueSet::of(keys);
                 values(index, if list.negated { set.others() } else { set })
             }
@@ -219,26 +239,17 @@ impl Condition {
         }
     }
 
-    fn rows(&self, indexes: &Indexes, total: u64) -> Rows {
+    /// The condition with its values looked up.
+    fn find(&self, indexes: &Indexes, total: u64) -> Found {
+        let of_all = |parts: &[Self]| parts.iter().map(|part| part.find(indexes, total)).collect();
         match self {
             Self::Values(index, set) => {
                 let index = &indexes[*index];
-                if inverse(set, index, total) {
-                    Rows::Except(set.complement().rows(index))
-                } else {
-                    Rows::Only(set.rows(index))
-                }
+                let inverse = inverse(set, index, total);
+                Found::Values(if inverse { set.complement().select(index) } else { set.select(index) }, inverse)
             }
-            Self::All(parts) => {
-                let mut parts = parts.iter().map(|part| part.rows(indexes, total));
-                let first = parts.next().expect("a conjunction has parts");
-                parts.fold(first, Rows::and)
-            }
-            Self::Any(parts) => {
-                let mut parts = parts.iter().map(|part| part.rows(indexes, total));
-                let first = parts.next().expect("a disjunction has parts");
-                parts.fold(first, |all, rows| all.inverse().and(rows.inverse()).inverse())
-            }
+            Self::All(parts) => Found::All(of_all(parts)),
+            Self::Any(parts) => Found::Any(of_all(parts)),
         }
     }
 
@@ -259,6 +270,39 @@ impl Condition {
             }
             Self::All(parts) => list(parts, " AND "),
             Self::Any(parts) => list(parts, " OR "),
+        }
+    }
+}
+
+/// A [`Condition`] whose values are looked up.
+#[derive(Debug)]
+enum Found {
+    /// The rows with these values, or all others.
+    Values(Vec<Selected>, bool),
+    All(Vec<Found>),
+    Any(Vec<Found>),
+}
+
+impl Found {
+    /// The rows in a range of blocks.
+    fn rows(&self, blocks: Range<u32>) -> Rows {
+        match self {
+            Self::Values(selected, inverse) => {
+                let mut parts: Vec<Bitvector> = selected.iter().map(|part| part.rows(blocks.clone())).collect();
+                let rows = match parts.len() {
+                    1 => parts.remove(0),
+                    _ => Bitvector::or_many(&parts.iter().collect::<Vec<_>>()),
+                };
+                if *inverse { Rows::Except(rows) } else { Rows::Only(rows) }
+            }
+            Self::All(parts) => {
+                let parts = parts.iter().map(|part| part.rows(blocks.clone()));
+                parts.reduce(Rows::and).expect("a conjunction has parts")
+            }
+            Self::Any(parts) => {
+                let parts = parts.iter().map(|part| part.rows(blocks.clone()));
+                parts.reduce(Rows::or).expect("a disjunction has parts")
+            }
         }
     }
 }
@@ -290,105 +334,6 @@ fn merged(
     result
 }
 
-/// Rows of a table in a snapshot.
-#[derive(Debug)]
-pub(super) enum Rows {
-    Only(Bitvector),
-    Except(Bitvector),
-}
-
-impl Rows {
-    fn inverse(self) -> Self {
-        match self {
-            Self::Only(rows) => Self::Except(rows),
-            Self::Except(rows) => Self::Only(rows),
-        }
-    }
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Only(a), Self::Only(b)) => Self::Only(a.and(&b)),
-            (Self::Only(a), Self::Except(b)) | (Self::Except(b), Self::Only(a)) => Self::Only(a.and_not(&b)),
-            (Self::Except(a), Self::Except(b)) => Self::Except(a.or(&b)),
-        }
-    }
-    /// Whether no row of the block is among them.
-    pub(super) fn skips(&self, no: BlockNo) -> bool {
-        matches!(self, Self::Only(rows) if rows.block(no).is_none())
-    }
-    /// Those of a block, of whose rows these are visible.
-    pub(super) fn select(&self, no: BlockNo, visible: &Selection) -> Selection {
-        let (rows, container) = match self {
-            Self::Only(rows) => (true, rows.block(no)),
-            Self::Except(rows) => (false, rows.block(no)),
-        };
-        let Some(container) = container else {
-            return if rows { Selection::All(0) } else { visible.clone() };
-        };
-        let listed = container.cardinality() as usize;
-        if rows {
-            debug_assert!(listed <= visible.len(), "the index has rows that the table has not");
-            if listed == visible.len() {
-                return visible.clone();
-            }
-            let mut slots = Vec::with_capacity(listed);
-            container.for_each(|slot| slots.push(u32::from(slot)));
-            return Selection::Positions(slots);
-        }
-        let mut slots = Vec::with_capacity(visible.len().saturating_sub(listed));
-        match visible {
-            Selection::All(n) => {
-                let mut next = 0;
-                container.for_each(|slot| {
-                    slots.extend(next..u32::from(slot));
-                    next = u32::from(slot) + 1;
-                });
-                slots.extend(next..*n);
-            }
-            Selection::Positions(positions) => {
-                slots.extend(positions.iter().copied().filter(|&slot| !container.contains(slot as u16)));
-            }
-        }
-        Selection::Positions(slots)
-    }
-    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of them.
-    pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
-        let (rows, container) = match self {
-            Self::Only(rows) => (true, rows.block(no)?),
-            Self::Except(rows) => (false, rows.block(no)?),
-        };
-        if (container.cardinality() * 2 > all) != rows {
-            return None;
-        }
-        let mut words = Words::default();
-        container.or_into(&mut words);
-        let mut bits = words.words().to_vec();
-        bits.resize((all as usize).div_ceil(64), 0);
-        if !rows {
-            bits.iter_mut().for_each(|word| *word = !*word);
-            if !all.is_multiple_of(64) {
-                bits[all as usize / 64] &= (1 << (all % 64)) - 1;
-            }
-        }
-        Some(bits)
-    }
-    /// Those of the slots of a block.
-    pub(super) fn narrow(&self, no: BlockNo, slots: &[u32]) -> Selection {
-        let (rows, container) = match self {
-            Self::Only(rows) => (true, rows.block(no)),
-            Self::Except(rows) => (false, rows.block(no)),
-        };
-        let keep = |slot: &u32| container.is_some_and(|container| container.contains(*slot as u16)) == rows;
-        Selection::Positions(slots.iter().copied().filter(keep).collect())
-    }
-    /// How many, of `total` rows.
-    pub(super) fn count(&self, total: u64) -> u64 {
-        match self {
-            Self::Only(rows) => rows.cardinality(),
-            Self::Except(rows) => total - rows.cardinality(),
-        }
-    }
-}
-
 /// A filter, or a part of one, that bitmap indexes answer.
 #[derive(Debug)]
 pub(super) struct BitmapFilter {
@@ -398,7 +343,8 @@ pub(super) struct BitmapFilter {
     total: u64,
     estimated_rows: f64,
     /// Made when first asked for: one snapshot has one answer.
-    rows: OnceLock<Rows>,
+    found: OnceLock<Found>,
+    rows: BySegment<Rows>,
 }
 
 impl BitmapFilter {
@@ -459,7 +405,9 @@ impl BitmapFilter {
         }
         let others = (0..conjuncts.len()).filter(|i| !answered.contains(i)).map(|i| conjuncts[i].clone()).collect();
         let condition = Condition::all(taken);
-        let filter = Self { indexes: indexes.clone(), condition, total, estimated_rows: left, rows: OnceLock::new() };
+        let rows = BySegment::new(table.blocks);
+        let filter =
+            Self { indexes: indexes.clone(), condition, total, estimated_rows: left, found: OnceLock::new(), rows };
         Some((filter, others))
     }
 
@@ -467,15 +415,29 @@ impl BitmapFilter {
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows
     }
-    /// The rows that it leaves.
-    pub(super) fn rows(&self) -> &Rows {
-        self.rows.get_or_init(|| self.condition.rows(&self.indexes, self.total))
+    /// The rows that it leaves, in the segment of a block.
+    pub(super) fn rows(&self, no: BlockNo) -> &Rows {
+        self.segment(self.rows.of(no))
     }
-    /// How many it leaves.
-    pub(super) fn count(&self) -> u64 {
+    /// Parts that [`segment`](Self::segment) gives one by one.
+    pub(super) fn segments(&self) -> usize {
+        self.rows.len()
+    }
+    /// The rows that it leaves in a segment.
+    pub(super) fn segment(&self, segment: usize) -> &Rows {
+        self.rows.get(segment, |blocks| {
+            self.found.get_or_init(|| self.condition.find(&self.indexes, self.total)).rows(blocks)
+        })
+    }
+    /// Rows of the table.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+    /// How many rows it leaves, if that is known without their bitvectors.
+    pub(super) fn count(&self) -> Option<u64> {
         match &self.condition {
-            Condition::Values(index, set) if self.rows.get().is_none() => set.count(&self.indexes[*index]),
-            _ => self.rows().count(self.total),
+            Condition::Values(index, set) => Some(set.count(&self.indexes[*index])),
+            _ => None,
         }
     }
     /// The values that it takes, if it is about this index alone.

@@ -92,12 +92,12 @@ impl Aggregating {
         Ok(())
     }
 
-    fn finish(mut self, schema: SchemaRef, groups: &[BitmapReader], partial: bool) -> Result<RecordBatch> {
+    fn finish(mut self, schema: SchemaRef, partial: bool) -> Result<RecordBatch> {
         if !self.met.contains(&true) {
             return Ok(RecordBatch::new_empty(schema));
         }
         let all: Vec<usize> = (0..self.met.len()).collect();
-        let mut arrays = GroupColumn::values(self.columns(), groups, &all);
+        let mut arrays = GroupColumn::values(self.columns(), &all);
         for accumulator in &mut self.accumulators {
             if partial {
                 arrays.extend(accumulator.state(EmitTo::All)?);
@@ -170,14 +170,14 @@ impl ExecutionPlan for CubitAggregateExec {
         let mut input = self.input.execute(partition, context)?;
         let of_batch = schema.clone();
         let batch = futures::stream::once(async move {
-            let columns = aggregating.columns.get_or_init(|| GroupColumn::of_all(&groups));
+            let columns = aggregating.columns.get_or_init(|| groups.iter().map(GroupColumn::new).collect());
             aggregating.met = vec![false; GroupColumn::combinations(columns)];
             while let Some(batch) = input.try_next().await? {
                 let _timer = baseline.elapsed_compute().timer();
                 aggregating.add(&batch)?;
             }
             let _timer = baseline.elapsed_compute().timer();
-            let batch = aggregating.finish(of_batch, &groups, partial)?;
+            let batch = aggregating.finish(of_batch, partial)?;
             baseline.record_output(batch.num_rows());
             Ok(batch)
         });

@@ -3,12 +3,16 @@
 //! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan below it, where the filter is one that
 //! bitmap indexes answer and no other column is needed.
 
-use super::bitmap::{BitmapFilter, Rows};
+use super::bitmap::BitmapFilter;
 use super::exec::SeracScanExec;
+use super::group_columns::GroupColumn;
 use super::plan::{properties, replace_nodes};
+use super::rows::Rows;
+use super::segments::Shared;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
@@ -33,6 +37,8 @@ use std::sync::Arc;
 const HASH_NS: f64 = 10.0;
 const AND_NS: f64 = 100.0;
 
+const EVERYTHING: Predicate<'static> = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
+
 /// What is counted.
 #[derive(Clone, Debug)]
 struct Counting {
@@ -43,37 +49,65 @@ struct Counting {
     any: BitmapReader,
 }
 
+/// What a filter's bitvectors have, by segments of the table, which threads share.
+struct Counts {
+    filter: Arc<BitmapFilter>,
+    group: Option<GroupColumn>,
+    /// The rows of each group, or all.
+    by_segment: Shared<Vec<u64>>,
+}
+
+impl Counts {
+    fn by_segment(&self) -> impl Iterator<Item = &Vec<u64>> {
+        self.by_segment.all(|segment| {
+            let (Rows::Only(rows) | Rows::Except(rows)) = self.filter.segment(segment);
+            match &self.group {
+                None => vec![rows.cardinality()],
+                Some(group) => group.vectors().map(|of_value| rows.and_cardinality(of_value)).collect(),
+            }
+        })
+    }
+}
+
 impl Counting {
-    fn count(&self) -> u64 {
-        self.filter.as_ref().map_or_else(|| self.any.row_count(), |filter| filter.count())
-    }
-
-    /// The values that have rows, with how many.
-    fn counts(&self, group: &BitmapReader) -> Vec<(Key, u64)> {
-        let everything = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
-        let Some(filter) = &self.filter else { return group.counts(everything) };
-        if let Some(values) = filter.values_of(group) {
-            let mut counts = Vec::new();
-            values.for_each_predicate(|predicate| counts.extend(group.counts(predicate)));
-            return counts;
+    /// The values that have rows, with how many, or the number of all rows, where that is known without a filter's bitvectors.
+    fn known(&self) -> Option<Vec<(Key, u64)>> {
+        match (&self.group, &self.filter) {
+            (None, None) => Some(vec![(Key::null(), self.any.row_count())]),
+            (None, Some(filter)) => Some(vec![(Key::null(), filter.count()?)]),
+            (Some(group), None) => Some(group.counts(EVERYTHING)),
+            (Some(group), Some(filter)) => {
+                let mut counts = Vec::new();
+                filter.values_of(group)?.for_each_predicate(|predicate| counts.extend(group.counts(predicate)));
+                Some(counts)
+            }
         }
-        let rows = filter.rows();
-        let counts = group.counts(everything).into_iter().map(|(key, all)| {
-            let of_value = group.query(Predicate::Equals(&key));
-            let count = match rows {
-                Rows::Only(rows) => rows.and_cardinality(&of_value),
-                Rows::Except(rows) => all - rows.and_cardinality(&of_value),
-            };
-            (key, count)
-        });
-        counts.filter(|(_, count)| *count > 0).collect()
+    }
+    /// The same from the bitvectors of `filter`, by so many threads.
+    fn counted(&self, filter: &Arc<BitmapFilter>, threads: usize) -> Vec<(Key, u64)> {
+        let (group, by_segment) = (self.group.as_ref().map(GroupColumn::new), Shared::new(filter.segments()));
+        let counts = Arc::new(Counts { filter: filter.clone(), group, by_segment });
+        // Nobody waits for those who help: what they have not begun is done here.
+        let help = |_| {
+            let counts = counts.clone();
+            SpawnedTask::spawn(async move { counts.by_segment().for_each(drop) })
+        };
+        let _helpers: Vec<SpawnedTask<()>> = (1..threads).map(help).collect();
+        let all = match &self.group {
+            None => vec![(Key::null(), filter.total())],
+            Some(group) => group.counts(EVERYTHING),
+        };
+        let mut found = vec![0; all.len()];
+        for segment in counts.by_segment() {
+            found.iter_mut().zip(segment).for_each(|(sum, n)| *sum += n);
+        }
+        let except = matches!(filter.segment(0), Rows::Except(_));
+        let of_value = |((key, all), found)| (key, if except { all - found } else { found });
+        let counts = all.into_iter().zip(found).map(of_value);
+        counts.filter(|(_, count)| self.group.is_none() || *count > 0).collect()
     }
 
-    fn batch(&self, schema: &SchemaRef) -> Result<RecordBatch> {
-        let counts = match &self.group {
-            None => vec![(Key::null(), self.count())],
-            Some(group) => self.counts(group),
-        };
+    fn batch(&self, counts: &[(Key, u64)], schema: &SchemaRef) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = Vec::new();
         if let Some(group) = &self.group {
             let values: Vec<_> = counts.iter().map(|(key, _)| group.index().value(key)).collect();
@@ -90,6 +124,8 @@ impl Counting {
 #[derive(Debug)]
 pub struct CubitCountExec {
     counting: Counting,
+    /// So many share the work where there is much.
+    threads: usize,
     table: String,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -129,12 +165,17 @@ impl ExecutionPlan for CubitCountExec {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (schema, counting) = (self.schema(), self.counting.clone());
+        let (schema, counting, threads) = (self.schema(), self.counting.clone(), self.threads);
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let of_batch = schema.clone();
         let batch = futures::stream::once(async move {
             let _timer = baseline.elapsed_compute().timer();
-            let batch = counting.batch(&of_batch)?;
+            let counts = match (counting.known(), &counting.filter) {
+                (Some(known), _) => known,
+                (None, Some(filter)) => counting.counted(filter, threads),
+                (None, None) => Vec::new(),
+            };
+            let batch = counting.batch(&counts, &of_batch)?;
             baseline.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -214,5 +255,5 @@ fn counted(aggregate: &AggregateExec) -> Option<CubitCountExec> {
     let properties = properties(aggregate.schema(), 1, EmissionType::Final);
     let counting = Counting { group, filter, any };
     let (table, metrics) = (scan.table().name().to_owned(), ExecutionPlanMetricsSet::new());
-    Some(CubitCountExec { counting, table, properties, metrics })
+    Some(CubitCountExec { counting, threads: scan.partitions(), table, properties, metrics })
 }

@@ -3,7 +3,7 @@
 //! The keys of the other side become the union of their bitvectors, and the scan begins with these rows; for an anti-join, with all others, NULLs among them.
 //! No hash table is built and no row is tested. [`BitmapJoin`] puts it in the place of a hash join where the keys are expected to be few.
 
-use super::bitmap::{Rows, most_keys};
+use super::bitmap::most_keys;
 use super::exec::SeracScanExec;
 use super::key_filter::{is_key_type, note_keys};
 use super::plan::{properties, replace_nodes};
@@ -85,9 +85,7 @@ impl CubitJoinExec {
             keys.sort_unstable();
             keys.dedup();
             counted.add(keys.len());
-            let rows = scan.rows_of_keys(column, &keys)?;
-            scan.join(if anti { Rows::Except(rows) } else { Rows::Only(rows) });
-            Ok(())
+            scan.join(column, keys, anti)
         };
         Ok(find.map(|outcome: Result<()>| outcome.map_err(Arc::new)).boxed().shared())
     }

@@ -1,20 +1,22 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions share one cursor over the block numbers, so that threads balance by themselves. With a [`BitmapFilter`] it is the CUBIT scan: it looks
-//! only at rows that the filter names.
+//! Partitions take segments of blocks, and blocks of others' segments in the end ([`super::segments`]), so that threads balance by themselves. With a
+//! [`BitmapFilter`] it is the CUBIT scan: it looks only at rows that the filter names.
 
 mod blocks;
 
 pub(super) use blocks::{BlockRows, BlockScan};
 
-use super::bitmap::{BitmapFilter, Indexes, Rows, most_keys};
+use super::bitmap::{BitmapFilter, Indexes, most_keys};
 use super::conjunct::Conjunct;
 use super::key_filter::KeyFilter;
 use super::plan::properties;
+use super::rows::KeyRows;
+use super::segments::BlockQueue;
 use blocks::filter_block;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::BatchCoalescer;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -35,10 +37,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_index::cubit::{Bitvector, Key, Predicate};
-use serac_storage::{BlockNo, Snapshot, Value};
+use serac_storage::{BlockNo, Snapshot};
 use std::fmt;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 /// Blocks looked at without output before the task gives way to others.
@@ -65,11 +65,11 @@ pub struct SeracScanExec {
     /// Columns whose values must be among the keys of a join.
     key_filters: Vec<(usize, Arc<KeyFilter>)>,
     /// The rows that have keys of joins, once they are known and where indexes have looked them up.
-    joined: Arc<OnceLock<Rows>>,
+    joined: Arc<OnceLock<KeyRows>>,
     limit: Option<usize>,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
-    next_block: Arc<AtomicU32>,
+    blocks: Arc<OnceLock<BlockQueue>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -106,7 +106,7 @@ impl SeracScanExec {
             key_filters: Vec::new(),
             joined: Arc::default(),
             limit,
-            next_block: Arc::default(),
+            blocks: Arc::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -227,33 +227,28 @@ impl SeracScanExec {
         self.indexes.iter().find(|index| index.index().definition.column == column)
     }
     /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are known by now.
-    fn joined(&self) -> Option<&Rows> {
+    fn joined(&self) -> Option<&KeyRows> {
         if let Some(rows) = self.joined.get() {
             return Some(rows);
         }
         let listed = self.key_filters.iter().filter_map(|(c, filter)| Some((self.index_on(*c)?, filter.listed()?)));
         let (index, keys) = listed.min_by_key(|(_, keys)| keys.len())?;
-        Some(self.joined.get_or_init(|| Rows::Only(self.rows_with(index, &keys))))
+        Some(self.joined.get_or_init(|| self.rows_with(index, keys, false)))
     }
-    /// The rows that have one of the keys, which are ascending and different.
-    fn rows_with(&self, index: &BitmapReader, keys: &[i64]) -> Bitvector {
-        let value = |&key: &i64| match self.full_schema.field(index.index().definition.column).data_type() {
-            DataType::Int16 => Value::Int16(key as i16),
-            DataType::Int32 | DataType::Date32 => Value::Int32(key as i32),
-            _ => Value::Int64(key),
-        };
-        let keys: Vec<Key> = keys.iter().map(|key| index.index().key(value(key))).collect();
-        index.query(Predicate::In(&keys))
+    fn rows_with(&self, index: &BitmapReader, keys: Arc<Vec<i64>>, anti: bool) -> KeyRows {
+        KeyRows::new(index.clone(), keys, anti, self.table.data.block_count())
     }
-    /// The rows that have one of the keys, ascending and different, in an indexed column of integers or dates.
-    pub(super) fn rows_of_keys(&self, column: usize, keys: &[i64]) -> Result<Bitvector> {
+    /// Lets the scan, and all that share its state, begin with the rows that have, or have not (`anti`), one of the ascending `keys` in an indexed column
+    /// of integers or dates.
+    pub(super) fn join(&self, column: usize, keys: Vec<i64>, anti: bool) -> Result<()> {
         let index = self.index_on(column);
         let index = index.ok_or_else(|| DataFusionError::Internal("the join has lost its index".into()))?;
-        Ok(self.rows_with(index, keys))
+        let _ = self.joined.set(self.rows_with(index, Arc::new(keys), anti));
+        Ok(())
     }
-    /// Lets the scan, and all that share its state, begin with the rows that a join has found.
-    pub(super) fn join(&self, rows: Rows) {
-        let _ = self.joined.set(rows);
+    /// The next block for a partition that had one of the segment `current`.
+    fn next_block(&self, current: &mut Option<u32>) -> Option<BlockNo> {
+        self.blocks.get_or_init(|| BlockQueue::new(self.table.data.block_count())).next(current)
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
@@ -391,7 +386,7 @@ impl ExecutionPlan for SeracScanExec {
     }
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut fresh = (*self).clone();
-        fresh.next_block = Arc::default();
+        fresh.blocks = Arc::default();
         fresh.joined = Arc::default();
         fresh.metrics = ExecutionPlanMetricsSet::new();
         Ok(Arc::new(fresh))

@@ -1,6 +1,7 @@
 //! Groups by bitvectors: the values of indexed columns, combinations of which are groups.
 
 use super::exec::SeracScanExec;
+use super::segments::Shared;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 /// The values of a column that groups rows, with their bitvectors.
 #[derive(Debug)]
 pub(super) struct GroupColumn {
+    index: BitmapReader,
     keys: Vec<Key>,
-    vectors: Vec<Bitvector>,
+    vectors: Shared<Bitvector>,
 }
 
 /// The table's column below a projection, if it is one.
@@ -48,29 +50,30 @@ pub(super) fn indexes_of(
 }
 
 impl GroupColumn {
-    /// Those of indexes.
-    pub(super) fn of_all(indexes: &[BitmapReader]) -> Vec<Self> {
+    /// That of an index.
+    pub(super) fn new(index: &BitmapReader) -> Self {
         let all = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
-        let column = |index: &BitmapReader| {
-            let keys: Vec<Key> = index.counts(all).into_iter().map(|(key, _)| key).collect();
-            let vectors = keys.iter().map(|key| index.query(Predicate::Equals(key))).collect();
-            Self { keys, vectors }
-        };
-        indexes.iter().map(column).collect()
+        let keys: Vec<Key> = index.counts(all).into_iter().map(|(key, _)| key).collect();
+        Self { index: index.clone(), vectors: Shared::new(keys.len()), keys }
+    }
+    /// The values' bitvectors, which the threads of a query make together.
+    pub(super) fn vectors(&self) -> impl Iterator<Item = &Bitvector> {
+        self.vectors.all(|value| self.index.query(Predicate::Equals(&self.keys[value])))
     }
     /// Combinations of values.
     pub(super) fn combinations(columns: &[Self]) -> usize {
         columns.iter().map(|column| column.keys.len()).product()
     }
     /// The columns' values in each of these groups.
-    pub(super) fn values(columns: &[Self], indexes: &[BitmapReader], groups: &[usize]) -> Vec<ArrayRef> {
+    pub(super) fn values(columns: &[Self], groups: &[usize]) -> Vec<ArrayRef> {
         let mut stride = 1;
         let mut arrays = Vec::new();
-        for (index, column) in indexes.iter().zip(columns) {
-            let values: Vec<_> = column.keys.iter().map(|key| index.index().value(key)).collect();
+        for column in columns {
+            let index = column.index.index();
+            let values: Vec<_> = column.keys.iter().map(|key| index.value(key)).collect();
             let of_groups: Vec<_> =
                 groups.iter().map(|number| values[number / stride % values.len()].clone()).collect();
-            arrays.push(array_of(&of_groups, index.index().column_type));
+            arrays.push(array_of(&of_groups, index.column_type));
             stride *= values.len();
         }
         arrays
@@ -85,13 +88,13 @@ impl GroupColumn {
             f: &mut impl FnMut(usize, &[u64]),
         ) {
             let Some((column, rest)) = columns.split_first() else { return f(group, rows) };
-            for (value, vector) in column.vectors.iter().enumerate() {
+            for (value, vector) in column.vectors().enumerate() {
                 let Some(container) = vector.block(block) else { continue };
                 let mut words = Words::default();
                 container.or_into(&mut words);
                 let both: Vec<u64> = rows.iter().zip(words.words()).map(|(a, b)| a & b).collect();
                 if both.iter().any(|word| *word != 0) {
-                    combine(rest, block, (group + value * stride, stride * column.vectors.len()), &both, f);
+                    combine(rest, block, (group + value * stride, stride * column.keys.len()), &both, f);
                 }
             }
         }
@@ -116,7 +119,7 @@ impl BlockGroups {
         self.numbers.clear();
         let mut stride = 1;
         for column in columns {
-            for (value, vector) in column.vectors.iter().enumerate() {
+            for (value, vector) in column.vectors().enumerate() {
                 let Some(container) = vector.block(block) else { continue };
                 let add = value as u32 * stride;
                 // The first column sees every slot that has a row.
@@ -128,7 +131,7 @@ impl BlockGroups {
                     self.numbers[slot] += add;
                 });
             }
-            stride *= column.vectors.len() as u32;
+            stride *= column.keys.len() as u32;
         }
     }
     /// The number of a row of the block.

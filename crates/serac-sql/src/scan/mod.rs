@@ -17,6 +17,8 @@ mod key_filter;
 mod lookup;
 mod plan;
 mod provider;
+mod rows;
+mod segments;
 mod value_set;
 mod words;
 

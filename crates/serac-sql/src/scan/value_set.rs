@@ -1,7 +1,7 @@
 //! Sets of values of an indexed column: ascending intervals of keys, and NULL.
 
 use serac_engine::bitmap::BitmapReader;
-use serac_index::cubit::{Bitvector, Key, Predicate};
+use serac_index::cubit::{Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use std::ops::Bound;
 
@@ -162,10 +162,10 @@ impl ValueSet {
         count
     }
     /// The rows that have one of the values.
-    pub(super) fn rows(&self, index: &BitmapReader) -> Bitvector {
+    pub(super) fn select(&self, index: &BitmapReader) -> Vec<Selected> {
         let mut parts = Vec::new();
-        self.for_each_predicate(|predicate| parts.push(index.query(predicate)));
-        Bitvector::or_many(&parts.iter().collect::<Vec<_>>())
+        self.for_each_predicate(|predicate| parts.push(index.select(predicate)));
+        parts
     }
 }
 

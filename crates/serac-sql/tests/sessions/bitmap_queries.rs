@@ -29,7 +29,7 @@ struct Column {
     value: fn(&str) -> String,
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 11] = [
     Column { name: "s", sql_type: "SMALLINT", value: |n| format!("({n})::SMALLINT") },
     Column { name: "i", sql_type: "INTEGER", value: |n| format!("({n} * 7)::INTEGER") },
     Column { name: "l", sql_type: "BIGINT", value: |n| format!("({n} * 3000000000)::BIGINT") },
@@ -38,6 +38,9 @@ const COLUMNS: [Column; 8] = [
     Column { name: "w", sql_type: "NUMERIC(30,3)", value: |n| format!("({n} + 0.125)::NUMERIC(30,3)") },
     Column { name: "t", sql_type: "TEXT", value: |n| format!("('a word that is long enough ' || ({n})::TEXT)") },
     Column { name: "b", sql_type: "BOOLEAN", value: |n| format!("({n} % 2 = 0)") },
+    Column { name: "r", sql_type: "REAL", value: |n| format!("(({n} - 3) * 0.5)::REAL") },
+    Column { name: "f", sql_type: "DOUBLE PRECISION", value: |n| format!("(({n} - 1) * 0.1)::DOUBLE PRECISION") },
+    Column { name: "v", sql_type: "INTERVAL", value: |n| format!("(({n})::TEXT || ' days')::INTERVAL") },
 ];
 
 fn literal(column: &Column, rng: &mut StdRng, values: i64) -> String {
@@ -173,7 +176,11 @@ async fn queries_with_indexes_give_what_scans_give() {
         let mut rng = StdRng::seed_from_u64(seed + round);
         let db = open();
         let mut session = Session::new(&db);
-        let columns: Vec<String> = COLUMNS.iter().map(|c| format!("{} {}", c.name, c.sql_type)).collect();
+        let mut columns: Vec<String> = COLUMNS.iter().map(|c| format!("{} {}", c.name, c.sql_type)).collect();
+        if round == 1 {
+            // So few rows fit into a block that the threads of a query share several segments.
+            columns.extend((0..300).map(|i| format!("p{i} BIGINT")));
+        }
         session.execute(&format!("CREATE TABLE t (id INTEGER, {})", columns.join(", "))).await.unwrap();
         // Few values, or hardly a row that shares one.
         let values = [3, 12, 5_000][round as usize];

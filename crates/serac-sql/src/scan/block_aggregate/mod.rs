@@ -168,7 +168,7 @@ impl BlockAggregateExec {
         let metrics = self.metrics.clone();
         let run = async move {
             let columns: Arc<[GroupColumn]> = match &plan.grouping {
-                Grouping::Bitmaps(indexes) => GroupColumn::of_all(indexes).into(),
+                Grouping::Bitmaps(indexes) => indexes.iter().map(GroupColumn::new).collect(),
                 _ => Arc::from([]),
             };
             let len = plan.group_count(&columns);
@@ -231,7 +231,7 @@ impl Plan {
     fn group_arrays(&self, outcome: &Outcome, numbers: &[usize], keys: impl Fn(usize) -> Option<i64>) -> Vec<ArrayRef> {
         match &self.grouping {
             Grouping::Nothing => Vec::new(),
-            Grouping::Bitmaps(indexes) => GroupColumn::values(&outcome.columns, indexes, numbers),
+            Grouping::Bitmaps(_) => GroupColumn::values(&outcome.columns, numbers),
             Grouping::Keys { .. } => {
                 let keys = numbers.iter().map(|&number| keys(number));
                 vec![match self.schema.field(0).data_type() {

@@ -10,7 +10,6 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{Count, MetricBuilder};
 use serac_storage::{BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Blocks after which the conjuncts are put in order anew.
 const BLOCKS_PER_ORDER: u32 = 8;
@@ -111,6 +110,8 @@ pub(in crate::scan) struct BlockRows {
 /// What one partition of a scan reads.
 pub(in crate::scan) struct BlockScan {
     scan: SeracScanExec,
+    /// Of the last block.
+    segment: Option<u32>,
     conjuncts: Vec<Conjunct>,
     blocks_read: u32,
     blocks_skipped: Count,
@@ -126,6 +127,7 @@ impl BlockScan {
     pub(in crate::scan) fn new(scan: &SeracScanExec, partition: usize) -> Result<Self> {
         let counter = |name: &'static str| MetricBuilder::new(&scan.metrics).counter(name, partition);
         Ok(Self {
+            segment: None,
             conjuncts: scan.conjuncts()?,
             blocks_read: 0,
             blocks_skipped: counter("blocks_skipped"),
@@ -141,17 +143,13 @@ impl BlockScan {
 
     /// The next block for this partition.
     pub(in crate::scan) fn next(&mut self) -> Option<BlockNo> {
-        // Relaxed: block numbers need only be handed out once.
-        let no = self.scan.next_block.fetch_add(1, Ordering::Relaxed);
-        if no >= self.scan.table.data.block_count() {
-            return None;
-        }
+        let no = self.scan.next_block(&mut self.segment)?;
         self.blocks_read += 1;
         if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
             // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
             self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         }
-        Some(BlockNo(no))
+        Some(no)
     }
 
     /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and dictionaries do not exclude. With `bits`, and if
@@ -163,8 +161,8 @@ impl BlockScan {
         f: impl FnOnce(&SeracScanExec, &mut BlockReader<'_>, &mut [Conjunct], Selection, Option<Vec<u64>>) -> Result<T>,
     ) -> Result<Option<T>> {
         let scan = &self.scan;
-        let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows());
-        let joined = scan.joined();
+        let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows(no));
+        let joined = scan.joined().map(|joined| joined.rows(no));
         if [named, joined].into_iter().flatten().any(|rows| rows.skips(no)) {
             self.blocks_skipped.add(1);
             return Ok(None);

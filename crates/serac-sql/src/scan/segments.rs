@@ -1,0 +1,163 @@
+//! How the threads of a query share its blocks, and what they make together.
+//!
+//! A *segment* is a range of blocks. A partition of a scan takes a segment after the other, and when there are no more, blocks of those that others have begun,
+//! so none of them idles. What bitmap indexes answer is put together segment by segment ([`BySegment`]), by the partition that comes there first: bitvectors of 32
+//! blocks stay in the caches of the core that reads the blocks next. What can be divided otherwise (the keys of a join, the values of a group) is divided
+//! among those who need the whole ([`Shared`]).
+
+use serac_storage::BlockNo;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Blocks of a segment: chunks of bitvectors (16 blocks) are not cut.
+const SEGMENT_BLOCKS: u32 = 32;
+
+/// Segments of a table that has so many blocks, at least one. The last one has all that come behind, too.
+fn segments(blocks: u32) -> u32 {
+    blocks.div_ceil(SEGMENT_BLOCKS).max(1)
+}
+
+/// Deals the numbers of blocks out to partitions, each once.
+#[derive(Debug)]
+pub(super) struct BlockQueue {
+    /// Those that nobody has taken begin here.
+    segment: AtomicU32,
+    /// The next block of each.
+    next: Box<[AtomicU32]>,
+    blocks: u32,
+}
+
+impl BlockQueue {
+    /// The numbers below `blocks`.
+    pub(super) fn new(blocks: u32) -> Self {
+        let next = (0..segments(blocks)).map(|segment| AtomicU32::new(segment * SEGMENT_BLOCKS)).collect();
+        Self { segment: AtomicU32::new(0), next, blocks }
+    }
+    fn take(&self, segment: u32) -> Option<BlockNo> {
+        let end = self.blocks.min((segment + 1) * SEGMENT_BLOCKS);
+        // Relaxed, here and below: numbers need only be handed out once.
+        let no = self.next[segment as usize].fetch_add(1, Ordering::Relaxed);
+        (no < end).then_some(BlockNo(no))
+    }
+    /// The next block for a partition that had one of the segment `current`.
+    pub(super) fn next(&self, current: &mut Option<u32>) -> Option<BlockNo> {
+        let count = self.next.len() as u32;
+        if let Some(no) = current.and_then(|segment| self.take(segment)) {
+            return Some(no);
+        }
+        let unbegun = std::iter::from_fn(|| {
+            let left = self.segment.load(Ordering::Relaxed) < count;
+            left.then(|| self.segment.fetch_add(1, Ordering::Relaxed)).filter(|segment| *segment < count)
+        });
+        // Of those that are begun, the last have most blocks left.
+        unbegun.chain((0..count).rev()).find_map(|segment| {
+            let no = self.take(segment)?;
+            *current = Some(segment);
+            Some(no)
+        })
+    }
+}
+
+/// Something for each segment of a table.
+#[derive(Debug)]
+pub(super) struct BySegment<T>(Box<[OnceLock<T>]>);
+
+impl<T> BySegment<T> {
+    /// For a table that has so many blocks.
+    pub(super) fn new(blocks: u32) -> Self {
+        Self((0..segments(blocks)).map(|_| OnceLock::new()).collect())
+    }
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// What the segment has, made for its blocks by whoever is first.
+    pub(super) fn get(&self, segment: usize, make: impl FnOnce(Range<u32>) -> T) -> &T {
+        let first = segment as u32 * SEGMENT_BLOCKS;
+        let end = if segment + 1 == self.len() { u32::MAX } else { first + SEGMENT_BLOCKS };
+        self.0[segment].get_or_init(|| make(first..end))
+    }
+    /// The segment of a block.
+    pub(super) fn of(&self, no: BlockNo) -> usize {
+        ((no.0 / SEGMENT_BLOCKS) as usize).min(self.len() - 1)
+    }
+}
+
+/// Parts of something that all who need it make together: nobody waits but for parts that another is making.
+#[derive(Debug)]
+pub(super) struct Shared<T> {
+    next: AtomicUsize,
+    parts: Box<[OnceLock<T>]>,
+}
+
+impl<T> Shared<T> {
+    pub(super) fn new(parts: usize) -> Self {
+        Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
+    }
+    /// All parts, those made here that nobody has begun.
+    pub(super) fn all(&self, make: impl Fn(usize) -> T) -> impl Iterator<Item = &T> {
+        let part = move |at: usize| self.parts[at].get_or_init(|| make(at));
+        // Relaxed: only divides the work.
+        while self.next.load(Ordering::Relaxed) < self.parts.len() {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            if at < self.parts.len() {
+                part(at);
+            }
+        }
+        (0..self.parts.len()).map(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_is_handed_out_once() {
+        for blocks in [0, 1, 31, 32, 33, 1_000] {
+            let queue = BlockQueue::new(blocks);
+            let take = |most: usize| -> Vec<u32> {
+                let mut current = None;
+                std::iter::from_fn(|| queue.next(&mut current)).map(|no| no.0).take(most).collect()
+            };
+            let taken = std::thread::scope(|scope| {
+                let take = &take;
+                // One gives up early: others take what is left of its segment.
+                let handles = [5, 2_000, 2_000].map(|most| scope.spawn(move || take(most)));
+                handles.map(|handle| handle.join().unwrap())
+            });
+            assert!(taken.iter().all(|taken| taken.len() == 5 || taken.len() < 2_000));
+            let mut all = taken.concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..blocks).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn segments_meet_without_gaps() {
+        for blocks in [0, 31, 32, 33, 1_000] {
+            let segments = BySegment::new(blocks);
+            let ranges: Vec<_> = (0..segments.len()).map(|at| segments.get(at, |range| range).clone()).collect();
+            assert_eq!((ranges[0].start, ranges[ranges.len() - 1].end), (0, u32::MAX));
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert!((0..blocks + 100).all(|no| ranges[segments.of(BlockNo(no))].contains(&no)));
+        }
+    }
+
+    #[test]
+    fn parts_are_made_once() {
+        let (shared, made) = (Shared::new(100), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let all = shared.all(|at| {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        at * 2
+                    });
+                    assert!(all.copied().eq((0..100).map(|at| at * 2)));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 100);
+    }
+}
