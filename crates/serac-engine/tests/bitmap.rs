@@ -304,7 +304,6 @@ fn definitions_that_make_no_sense_are_refused() {
     create(&db);
     let mut txn = db.begin();
     let refused = |result: Result<()>| result.unwrap_err().sqlstate();
-    assert_eq!(refused(txn.create_bitmap_index("public", "t", bitmap("x", 3))), "42704");
     txn.create_bitmap_index("public", "t", bitmap("i", 1)).unwrap();
     assert_eq!(refused(txn.create_bitmap_index("public", "t", bitmap("i", 2))), "42P07");
     let key = KeyDefinition {
