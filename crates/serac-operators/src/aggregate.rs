@@ -12,9 +12,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What is kept of each group besides the number of its rows.
+/// What is kept of each group, besides whether it has rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct States {
+    /// Whether rows are counted.
+    pub rows: bool,
     /// Counts of rows that are not NULL somewhere.
     pub counts: usize,
     /// Sums.
@@ -23,11 +25,21 @@ pub struct States {
     pub extremes: Vec<bool>,
 }
 
+impl States {
+    /// Words of 64 bits for a group.
+    pub fn words(&self) -> usize {
+        usize::from(self.rows) + self.counts + self.sums + self.extremes.len()
+    }
+}
+
 /// The state of all groups; see the module.
 #[derive(Debug)]
 pub struct Groups {
     shared: bool,
-    rows: Box<[AtomicU64]>,
+    len: usize,
+    /// By bit, the groups that have rows.
+    met: Box<[AtomicU64]>,
+    rows: Option<Box<[AtomicU64]>>,
     counts: Vec<Box<[AtomicU64]>>,
     sums: Vec<Box<[AtomicI64]>>,
     /// By sum and group: how often 2⁶⁴ is to be added to the 64 bits.
@@ -57,7 +69,9 @@ impl Groups {
         };
         Self {
             shared,
-            rows: zeroed(len),
+            len,
+            met: zeroed(len.div_ceil(64)),
+            rows: states.rows.then(|| zeroed(len)),
             counts: (0..states.counts).map(|_| zeroed(len)).collect(),
             sums: (0..states.sums).map(|_| zeroed(len)).collect(),
             carries: Mutex::default(),
@@ -66,11 +80,11 @@ impl Groups {
     }
     /// How many groups, with those that have no rows.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.len
     }
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len == 0
     }
 
     // Relaxed throughout: additions commute, and who reads the results has waited for the threads that add.
@@ -85,7 +99,23 @@ impl Groups {
     /// Adds rows to a group.
     #[inline]
     pub fn add_rows(&self, group: usize, n: u64) {
-        self.count_up(&self.rows[group], n);
+        self.meet(group / 64, u64::from(n > 0) << (group % 64));
+        if let Some(rows) = &self.rows {
+            self.count_up(&rows[group], n);
+        }
+    }
+    #[inline]
+    fn meet(&self, word: usize, groups: u64) {
+        let word = &self.met[word];
+        let known = word.load(Ordering::Relaxed);
+        if known | groups == known {
+            return;
+        }
+        if self.shared {
+            word.fetch_or(groups, Ordering::Relaxed);
+        } else {
+            word.store(known | groups, Ordering::Relaxed);
+        }
     }
     /// Adds to a count.
     #[inline]
@@ -142,8 +172,9 @@ impl Groups {
     /// # Panics
     /// When they have more groups.
     pub fn merge(&self, other: &Self) {
-        for (group, rows) in other.rows.iter().enumerate() {
-            self.add_rows(group, rows.load(Ordering::Relaxed));
+        other.met.iter().enumerate().for_each(|(at, groups)| self.meet(at, groups.load(Ordering::Relaxed)));
+        if let (Some(rows), Some(others)) = (&self.rows, &other.rows) {
+            rows.iter().zip(others).for_each(|(rows, n)| self.count_up(rows, n.load(Ordering::Relaxed)));
         }
         for (count, cells) in other.counts.iter().enumerate() {
             cells.iter().enumerate().for_each(|(group, n)| self.add_count(count, group, n.load(Ordering::Relaxed)));
@@ -161,11 +192,19 @@ impl Groups {
 
     /// Those of a range of groups that have rows.
     pub fn met(&self, groups: Range<usize>) -> Vec<usize> {
-        groups.filter(|&group| self.rows(group) > 0).collect()
+        let mut met = Vec::new();
+        for at in groups.start / 64..groups.end.div_ceil(64) {
+            for_each_bit(&[self.met[at].load(Ordering::Relaxed)], |bit| met.push(at * 64 + bit));
+        }
+        met.retain(|group| groups.contains(group));
+        met
     }
-    /// Rows of a group.
+    /// Rows of a group; 1 for any that has some if they are not counted.
     pub fn rows(&self, group: usize) -> u64 {
-        self.rows[group].load(Ordering::Relaxed)
+        match &self.rows {
+            Some(rows) => rows[group].load(Ordering::Relaxed),
+            None => self.met[group / 64].load(Ordering::Relaxed) >> (group % 64) & 1,
+        }
     }
     /// A count of a group.
     pub fn count(&self, count: usize, group: usize) -> u64 {
@@ -339,9 +378,9 @@ mod tests {
         #[test]
         fn groups_agree_with_a_map(
             parts in prop::collection::vec(prop::collection::vec((0u32..5, any_number(), any::<bool>(), 1u32..4), 0..40), 1..4),
-            shared: bool, in_64_bits: bool,
+            shared: bool, in_64_bits: bool, counted: bool,
         ) {
-            let states = States { counts: 1, sums: 1, extremes: vec![true, false] };
+            let states = States { rows: counted, counts: 1, sums: 1, extremes: vec![true, false] };
             let all = Groups::new(5, &states, true);
             let mut expected: HashMap<usize, (u64, u64, i128, i64, i64)> = HashMap::new();
             std::thread::scope(|scope| {
@@ -396,7 +435,8 @@ mod tests {
             prop_assert_eq!(&met, &groups);
             for (&group, sum) in met.iter().zip(all.sums(0, &met)) {
                 let found = (all.rows(group), all.count(0, group), sum, all.extreme(0, group), all.extreme(1, group));
-                prop_assert_eq!(found, expected[&group]);
+                let rows = if counted { expected[&group].0 } else { 1 };
+                prop_assert_eq!(found, (rows, expected[&group].1, expected[&group].2, expected[&group].3, expected[&group].4));
             }
         }
     }

@@ -175,8 +175,7 @@ impl BlockAggregateExec {
             let workers = scan.partitions();
             let shared = len > OWN_GROUPS;
             let copies = if shared { 1 } else { workers };
-            let words = 1 + plan.states.counts + plan.states.sums + plan.states.extremes.len();
-            reservation.try_grow(copies * len * words * 8)?;
+            reservation.try_grow(copies * len * plan.states.words() * 8)?;
             let make = || Arc::new(Groups::new(len, &plan.states, shared && workers > 1));
             let first = make();
             let outside = Arc::new(Outside::default());

@@ -173,10 +173,16 @@ impl BlockAggregation {
             }
             outputs.push(output);
         }
-        let states = States { counts: compiled.nullable.len(), sums: compiled.sums.len(), extremes: smallest };
-        let words = 1 + states.counts + states.sums + states.extremes.len();
+        // Of groups by something that they have rows is all that a sum wants to know.
+        let counted = |output: &Output| matches!(output, Output::Rows | Output::Average(_, None, _));
+        let states = States {
+            rows: matches!(grouping, Grouping::Nothing) || outputs.iter().any(counted),
+            counts: compiled.nullable.len(),
+            sums: compiled.sums.len(),
+            extremes: smallest,
+        };
         if let (Grouping::Keys { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
-            && len * words * 8 > limit / 8
+            && len * states.words() * 8 > limit / 8
         {
             return Ok(None);
         }
