@@ -283,8 +283,12 @@ impl Leaf {
         if let Ok(dense) = self.dense.binary_search_by_key(&(at as u32), |d| d.0) {
             return Vector::Dense(&self.dense[dense].1);
         }
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        Vector::Sparse(&self.rows[start..self.ends[at] as usize])
+        Vector::Sparse(self.listed(at..at + 1))
+    }
+    /// The rows of some of the values, one value after the other, of those that have no bitvectors.
+    pub(crate) fn listed(&self, places: Range<usize>) -> &[u32] {
+        let end = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.rows[end(places.start)..end(places.end)]
     }
     pub(crate) fn get(&self, key: &Key) -> Option<Vector<'_>> {
         self.find(key).ok().map(|at| self.vector(at))

@@ -10,7 +10,7 @@
 //! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
 //! | `leaf`, `version`, `directory` | value bitvectors of neighbouring values with their union, settled bits beside them, version chains in order of values |
 //! | `delta`, `bulk`, `log` | HUDs, ULEs, bulk inserts, timestamp cells; the latch-free queue |
-//! | `merge`, `merger`, `query`, `build`, `statistics` | what is done with them |
+//! | `merge`, `merger`, `query`, `selected`, `build`, `statistics` | what is done with them |
 //!
 //! **What a transaction does.** It tells [`Changes`] of each row it writes, and passes them to its own queries. To commit, it makes one
 //! [`TransactionCell`] (`TransactionCell::of`), calls [`Cubit::publish`] for each index, and commits. To abort, it drops its changes.
@@ -54,6 +54,8 @@ mod log;
 mod merge;
 mod merger;
 mod query;
+mod selected;
+mod shared;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -64,7 +66,9 @@ pub use build::Builder;
 pub use delta::{Changes, TransactionCell};
 pub use key::Key;
 pub use merger::Merger;
-pub use query::{Predicate, ReadView, Selected};
+pub use query::{Predicate, ReadView};
+pub use selected::Selected;
+pub use shared::Shared;
 pub use statistics::Statistics;
 
 use crossbeam_epoch::Atomic;

@@ -3,27 +3,22 @@
 //! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is merged is in the chains it finds. If the snapshot is
 //! older than the anchor, its versions are exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in log order,
 //! and at last the transaction's own changes. Queries take no latch and repeat nothing: they are wait-free but for the directory's skip list.
-//!
-//! What a query finds is [`Selected`]; the vectors are put together from it afterwards, by one thread or by several, for each range of blocks (segment) by itself.
+//! What a query finds is [`Selected`], from which bitvectors are made afterwards.
 
 use super::Cubit;
-use super::bitvector::{Bitvector, Scatter, Term, within};
+use super::bitvector::Bitvector;
 use super::delta::{Changes, Fate};
 use super::directory::Chain;
 use super::key::Key;
-use super::leaf::{Leaf, Vector, last_of_rows};
+use super::leaf::last_of_rows;
 use super::log::Anchor;
+use super::selected::Selected;
 use super::version::{Bit, Version, balance};
 use crossbeam_epoch::Guard;
 use serac_storage::Timestamp;
 use serac_storage::transaction::Snapshot;
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::{Bound, Range};
-use std::sync::Arc;
-
-/// Sparse rows from which on they are put together block by block rather than sorted.
-const SCATTERED_ROWS: usize = 4096;
 
 /// A snapshot that the [`Timeline`](super::Timeline) knows as running.
 pub trait ReadView {
@@ -98,14 +93,10 @@ impl Cubit {
     pub fn select(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Selected {
         let guard = &crossbeam_epoch::pin();
         let reader = self.reader(view, own, guard);
-        let mut selected = Selected::default();
+        let mut selected = Selected::new();
         let mut changes: Vec<(u64, bool)> = Vec::new();
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
-            if !selected.leaves.last().is_some_and(|last| Arc::ptr_eq(last, leaf)) {
-                selected.leaves.push(leaf.clone());
-            }
-            let at = selected.leaves.len() - 1;
             if let Some(union) = leaf.union().filter(|_| part.is_whole()) {
                 // Of a row that goes from one value to another the set counts, and pending bits are newer than late ones.
                 let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
@@ -114,7 +105,7 @@ impl Cubit {
                 rows.sort_by_key(|row| row.0);
                 let rows = last_of_rows(&rows);
                 let without = rows.iter().filter(|(_, bit)| !bit).map(|(row, _)| *row).collect();
-                selected.operands.push(Operand { leaf: at, place: None, without });
+                selected.push_union(leaf, without);
                 changes.extend(rows.into_iter().filter(|(_, bit)| *bit));
                 return;
             }
@@ -122,16 +113,14 @@ impl Cubit {
             for place in part.places {
                 // Only a value's own vector is without the rows that left the value: another value's may have them.
                 let pending = if part.pending.is_empty() { &[] } else { part.version.pending_of(&leaf.key(place)) };
-                let without = rows_of(pending, false).collect();
-                selected.operands.push(Operand { leaf: at, place: Some(place), without });
+                selected.push_value(leaf, place, rows_of(pending, false).collect());
             }
         });
         changes.sort();
         reader.for_each_delta(predicate, own, |_, _, row, bit| changes.push((row, bit)));
         changes.sort_by_key(|change| change.0);
-        selected.changes = last_of_rows(&changes);
         view.note_read(Timestamp(reader.newest.get()));
-        selected
+        selected.finish(last_of_rows(&changes))
     }
 
     /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
@@ -186,54 +175,6 @@ impl Cubit {
         });
         view.note_read(Timestamp(reader.newest.get()));
         counts.into_iter().filter(|(_, n)| *n > 0).map(|(key, n)| (key, n as u64)).collect()
-    }
-}
-
-/// What a snapshot sees of the values that a predicate selects: whole vectors, and what is to be changed in them. It holds the leaves, whatever becomes of
-/// the index, so threads share it, and each makes the rows of other blocks.
-#[derive(Debug, Default)]
-pub struct Selected {
-    leaves: Vec<Arc<Leaf>>,
-    operands: Vec<Operand>,
-    /// Ascending rows, each with the bit that it gets at last.
-    changes: Vec<(u64, bool)>,
-}
-
-#[derive(Debug)]
-struct Operand {
-    /// Among the leaves.
-    leaf: usize,
-    /// A value's vector; none: the union of all.
-    place: Option<usize>,
-    /// Ascending rows of the vector that are not taken.
-    without: Vec<u64>,
-}
-
-impl Selected {
-    /// The selected rows in a range of blocks.
-    pub fn rows(&self, blocks: Range<u32>) -> Bitvector {
-        let rows = u64::from(blocks.start) << 16..u64::from(blocks.end) << 16;
-        let (mut terms, mut sparse): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
-        for Operand { leaf, place, without } in &self.operands {
-            let leaf = &self.leaves[*leaf];
-            match place.map(|place| leaf.vector(place)) {
-                None => terms.extend(leaf.union().map(|union| Term { vector: &union.vector, without })),
-                Some(Vector::Dense(vector)) => terms.push(Term { vector, without }),
-                Some(Vector::Sparse(list)) => {
-                    let list = within(list, &rows, |row| u64::from(*row));
-                    sparse.push(if without.is_empty() {
-                        Cow::Borrowed(list)
-                    } else {
-                        let stays = |row: &u32| without.binary_search(&u64::from(*row)).is_err();
-                        Cow::Owned(list.iter().copied().filter(stays).collect())
-                    });
-                }
-            }
-        }
-        let few = from_sparse(&sparse);
-        terms.push(Term { vector: &few, without: &[] });
-        terms.retain(|term| !term.vector.is_empty());
-        Bitvector::unite(&terms, within(&self.changes, &rows, |change| change.0), blocks)
     }
 }
 
@@ -388,21 +329,4 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
             f(None, Some(key), i64::from(*bit) - i64::from(was));
         }
     }
-}
-
-fn from_sparse(lists: &[Cow<'_, [u32]>]) -> Bitvector {
-    let rows = lists.iter().map(|list| list.len()).sum();
-    if rows > SCATTERED_ROWS {
-        let mut scatter = Scatter::default();
-        lists.iter().for_each(|list| list.iter().for_each(|&row| scatter.set(row as u64)));
-        return scatter.finish();
-    }
-    let mut all: Vec<u32> = Vec::with_capacity(rows);
-    lists.iter().for_each(|list| all.extend_from_slice(list));
-    if lists.len() > 1 {
-        all.sort_unstable();
-        // A row stands twice where one of two leaves has been merged further than the other: the log decides.
-        all.dedup();
-    }
-    Bitvector::from_sorted_compact(all.into_iter().map(u64::from))
 }

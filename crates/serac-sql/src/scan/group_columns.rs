@@ -1,7 +1,6 @@
 //! Groups by bitvectors: the values of indexed columns, combinations of which are groups.
 
 use super::exec::SeracScanExec;
-use super::segments::Shared;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -10,7 +9,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::values::array_of;
 use serac_index::cubit::container::Words;
-use serac_index::cubit::{Bitvector, Key, Predicate};
+use serac_index::cubit::{Bitvector, Key, Predicate, Shared};
 use serac_storage::{BlockNo, Slot};
 use std::ops::Bound;
 use std::sync::Arc;

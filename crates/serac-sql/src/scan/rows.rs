@@ -1,9 +1,9 @@
 //! Rows that bitmap indexes name.
 
-use super::segments::{BySegment, Shared};
+use super::segments::BySegment;
 use serac_engine::bitmap::BitmapReader;
 use serac_index::cubit::container::Words;
-use serac_index::cubit::{Bitvector, Key, Predicate};
+use serac_index::cubit::{Bitvector, Key, Predicate, Shared};
 use serac_storage::types::ColumnType;
 use serac_storage::{BlockNo, Selection, Value};
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 //!
 //! A *segment* is a range of blocks. A partition of a scan takes a segment after the other, and when there are no more, blocks of those that others have begun,
 //! so none of them idles. What bitmap indexes answer is put together segment by segment ([`BySegment`]), by the partition that comes there first: bitvectors of 32
-//! blocks stay in the caches of the core that reads the blocks next. What can be divided otherwise (the keys of a join, the values of a group) is divided
-//! among those who need the whole ([`Shared`]).
+//! blocks stay in the caches of the core that reads the blocks next. What is divided otherwise (the keys of a join, the values of a group) is
+//! [`Shared`](serac_index::cubit::Shared) among those who need the whole.
 
 use serac_storage::BlockNo;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Blocks of a segment: chunks of bitvectors (16 blocks) are not cut.
 const SEGMENT_BLOCKS: u32 = 32;
@@ -83,31 +83,6 @@ impl<T> BySegment<T> {
     }
 }
 
-/// Parts of something that all who need it make together: nobody waits but for parts that another is making.
-#[derive(Debug)]
-pub(super) struct Shared<T> {
-    next: AtomicUsize,
-    parts: Box<[OnceLock<T>]>,
-}
-
-impl<T> Shared<T> {
-    pub(super) fn new(parts: usize) -> Self {
-        Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
-    }
-    /// All parts, those made here that nobody has begun.
-    pub(super) fn all(&self, make: impl Fn(usize) -> T) -> impl Iterator<Item = &T> {
-        let part = move |at: usize| self.parts[at].get_or_init(|| make(at));
-        // Relaxed: only divides the work.
-        while self.next.load(Ordering::Relaxed) < self.parts.len() {
-            let at = self.next.fetch_add(1, Ordering::Relaxed);
-            if at < self.parts.len() {
-                part(at);
-            }
-        }
-        (0..self.parts.len()).map(part)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,22 +117,5 @@ mod tests {
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
             assert!((0..blocks + 100).all(|no| ranges[segments.of(BlockNo(no))].contains(&no)));
         }
-    }
-
-    #[test]
-    fn parts_are_made_once() {
-        let (shared, made) = (Shared::new(100), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let all = shared.all(|at| {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        at * 2
-                    });
-                    assert!(all.copied().eq((0..100).map(|at| at * 2)));
-                });
-            }
-        });
-        assert_eq!(made.into_inner(), 100);
     }
 }

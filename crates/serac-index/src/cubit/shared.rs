@@ -1,0 +1,52 @@
+//! Work that is shared by all who need its outcome.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Parts of something that all who need it make together: nobody waits but for parts that another is making.
+#[derive(Debug)]
+pub struct Shared<T> {
+    next: AtomicUsize,
+    parts: Box<[OnceLock<T>]>,
+}
+
+impl<T> Shared<T> {
+    /// So many parts, none of which is made yet.
+    pub fn new(parts: usize) -> Self {
+        Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
+    }
+    /// All parts, those made here that nobody has begun.
+    pub fn all(&self, make: impl Fn(usize) -> T) -> impl Iterator<Item = &T> {
+        let part = move |at: usize| self.parts[at].get_or_init(|| make(at));
+        // Relaxed: only divides the work.
+        while self.next.load(Ordering::Relaxed) < self.parts.len() {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            if at < self.parts.len() {
+                part(at);
+            }
+        }
+        (0..self.parts.len()).map(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_made_once() {
+        let (shared, made) = (Shared::new(100), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let all = shared.all(|at| {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        at * 2
+                    });
+                    assert!(all.copied().eq((0..100).map(|at| at * 2)));
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 100);
+    }
+}
