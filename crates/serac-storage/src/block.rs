@@ -102,7 +102,7 @@ impl Block {
     /// The bytes that a view in `column` names.
     pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
         match self {
-            Self::Hot(block) => block.read_view(view, out),
+            Self::Hot(block) => block.read_view(column, view, out),
             Self::Frozen(block) => block.read_view(column, view, out),
         }
     }
@@ -536,7 +536,7 @@ impl HotBlock {
             && self.is_view(column)
             && let Some(view) = self.view(column, slot)
         {
-            latch.release(view);
+            latch.release(column, view);
         }
     }
 
@@ -549,7 +549,7 @@ impl HotBlock {
         }
         for column in self.layout.column_ids().filter(|&column| self.is_view(column)) {
             if let Some(view) = self.view(column, slot) {
-                latch.release(view);
+                latch.release(column, view);
                 self.write_cell(column, slot, Cell { null: false, bits: 0 });
             }
         }
@@ -567,9 +567,9 @@ impl HotBlock {
         }
     }
 
-    /// The bytes that a view of this block names.
-    pub fn read_view(&self, view: View, out: &mut Vec<u8>) {
-        self.heap.read(view, out);
+    /// The bytes that a view of a column names.
+    pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
+        self.heap.read(column, view, out);
     }
 
     /// Copies `dst.len()` bytes that start `offset` bytes into the block; they may be torn.
@@ -663,7 +663,7 @@ mod tests {
                 match value {
                     Value::Bytes(bytes) => {
                         let mut read = Vec::new();
-                        block.read_view(cell.bits, &mut read);
+                        block.read_view(column, cell.bits, &mut read);
                         assert_eq!(read, *bytes);
                     }
                     Value::Int128(v) => assert_eq!(cell.bits, *v as u128),

@@ -348,7 +348,7 @@ impl GarbageCollector {
         for before in gone.iter().flat_map(|record| record.before()).filter(|before| block.is_view(before.column)) {
             let cell = before.cell();
             if !cell.null && is_in_heap(cell.bits) {
-                latch.get_or_insert_with(|| block.heap().latch()).release(cell.bits);
+                latch.get_or_insert_with(|| block.heap().latch()).release(before.column, cell.bits);
             }
         }
         drop(latch);

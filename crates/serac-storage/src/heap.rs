@@ -1,13 +1,13 @@
 //! The heap of a block: append-only chunks that hold the bytes of variable-length values (§4.1, in today's Arrow standard).
 //!
-//! A value of more than 12 bytes is an Arrow view that names a chunk (the view's *buffer index*) and an offset. Chunks are Arrow's
+//! A value of more than 12 bytes is an Arrow view that names a chunk of its column's (the view's *buffer index*) and an offset. Chunks are Arrow's
 //! variadic buffers: a scan lends them out without a copy, each kept alive by its own reference count. Bytes are written once, before
 //! the view that names them is stored in a slot, and never again.
 //!
 //! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the slot named to its record without a word to the
 //! heap; an abort makes both name it ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and a row that is gone
 //! for everybody let go of it ([`release`](HeapLatch::release)). Each chunk counts the bytes in it that are named, its *live* bytes; the rest is garbage.
-//! The values in a chunk are all one column's: a gather takes chunks as they are, and need not look at the views to know what the column names.
+//! Since a column has chunks of its own, a gather takes them as they are, and need not look at the views to know what the column names.
 //! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
 //!
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
@@ -82,7 +82,7 @@ impl Drop for HeapChunk {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ChunkEntry {
     /// None once the chunk was dropped.
     chunk: Option<Arc<HeapChunk>>,
@@ -91,34 +91,56 @@ struct ChunkEntry {
     live: usize,
     /// Being emptied: what it holds is moved to other chunks.
     condemned: bool,
-    /// Whose values it holds.
-    column: ColumnId,
 }
 
+/// The chunks of a column.
 #[derive(Debug, Default)]
-struct HeapState {
+struct ColumnHeap {
     chunks: Vec<ChunkEntry>,
-    /// The chunk that takes a column's appends, by column, as far as columns have had long values.
-    tails: Vec<Option<usize>>,
+    /// The chunk that takes appends.
+    tail: Option<usize>,
     /// Indexes of dropped chunks.
     free: Vec<usize>,
 }
 
-impl HeapState {
-    /// The chunk that takes the column's appends.
-    #[inline]
-    fn tail(&self, column: ColumnId) -> Option<usize> {
-        *self.tails.get(usize::from(column.0))?
+impl ColumnHeap {
+    /// Bytes that a slot or a before-image names.
+    fn live(&self) -> usize {
+        self.chunks.iter().map(|entry| entry.live).sum()
     }
-    fn tail_mut(&mut self, column: ColumnId) -> &mut Option<usize> {
-        let column = usize::from(column.0);
-        if self.tails.len() <= column {
-            self.tails.resize(column + 1, None);
+
+    /// Gives a chunk an index.
+    fn put(&mut self, chunk: HeapChunk) -> usize {
+        let entry = ChunkEntry { chunk: Some(Arc::new(chunk)), used: 0, live: 0, condemned: false };
+        if let Some(index) = self.free.pop() {
+            self.chunks[index] = entry;
+            return index;
         }
-        &mut self.tails[column]
+        self.chunks.push(entry);
+        self.chunks.len() - 1
     }
-    fn is_tail(&self, chunk: usize) -> bool {
-        self.tail(self.chunks[chunk].column) == Some(chunk)
+
+    /// The bytes that a view names.
+    fn chunk(&self, view: View) -> &Arc<HeapChunk> {
+        self.chunks[chunk_of(view)].chunk.as_ref().expect("what a view names is kept")
+    }
+}
+
+/// The heaps of the columns, as far as columns have had long values.
+#[derive(Debug, Default)]
+struct HeapState(Vec<ColumnHeap>);
+
+impl HeapState {
+    fn column(&mut self, column: ColumnId) -> &mut ColumnHeap {
+        let column = usize::from(column.0);
+        if self.0.len() <= column {
+            self.0.resize_with(column + 1, ColumnHeap::default);
+        }
+        &mut self.0[column]
+    }
+    /// A column's chunks.
+    fn chunks(&self, column: ColumnId) -> &[ChunkEntry] {
+        self.0.get(usize::from(column.0)).map_or(&[], |heap| &heap.chunks)
     }
 }
 
@@ -188,10 +210,6 @@ pub(crate) const fn is_in_heap(view: View) -> bool {
 pub(crate) const fn chunk_of(view: View) -> usize {
     (view >> 64) as u32 as usize
 }
-/// The view, where its value lies at the same place of another buffer.
-const fn renumbered(view: View, chunk: usize) -> View {
-    view & !((u32::MAX as View) << 64) | (chunk as View) << 64
-}
 #[inline]
 const fn offset_of(view: View) -> usize {
     (view >> 96) as u32 as usize
@@ -235,20 +253,20 @@ impl BlockHeap {
         Ok(())
     }
 
-    /// Appends the bytes that `view` names to `out`. The view was copied under the caller's pin.
-    pub fn read(&self, view: View, out: &mut Vec<u8>) {
+    /// Appends the bytes that a column's `view` names to `out`. The view was copied under the caller's pin.
+    pub fn read(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
         let len = view_len(view);
         if len <= INLINE_BYTES {
             out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
             return;
         }
-        let chunk = self.state.lock().chunks[chunk_of(view)].chunk.clone().expect("what a view names is kept");
+        let chunk = self.state.lock().column(column).chunk(view).clone();
         out.extend_from_slice(chunk.slice(offset_of(view), len));
     }
 
-    /// The used part of every chunk as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied. The views were copied under
+    /// The used part of every chunk of a column as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied. The views were copied under
     /// the caller's pin.
-    pub fn buffers(&self) -> Vec<Buffer> {
+    pub fn buffers(&self, column: ColumnId) -> Vec<Buffer> {
         let buffer = |entry: &ChunkEntry| match &entry.chunk {
             None => Buffer::from(&[] as &[u8]),
             Some(chunk) => chunk.adopted.clone().unwrap_or_else(|| {
@@ -256,13 +274,13 @@ impl BlockHeap {
                 unsafe { Buffer::from_custom_allocation(chunk.bytes, entry.used, chunk.clone()) }
             }),
         };
-        self.state.lock().chunks.iter().map(buffer).collect()
+        self.state.lock().chunks(column).iter().map(buffer).collect()
     }
 
-    /// Bytes of memory that each chunk occupies, in the order of [`buffers`](Self::buffers).
-    pub(crate) fn capacities(&self) -> Vec<usize> {
+    /// Bytes of memory that each chunk of a column occupies, in the order of [`buffers`](Self::buffers).
+    pub(crate) fn capacities(&self, column: ColumnId) -> Vec<usize> {
         let capacity = |entry: &ChunkEntry| entry.chunk.as_ref().map_or(0, |chunk| chunk.capacity);
-        self.state.lock().chunks.iter().map(capacity).collect()
+        self.state.lock().chunks(column).iter().map(capacity).collect()
     }
 
     /// Bytes of memory that the chunks occupy.
@@ -290,11 +308,12 @@ impl BlockHeap {
         &self.vacuuming
     }
 
-    fn drop_chunk(&self, index: usize) {
+    fn drop_chunk(&self, column: ColumnId, index: usize) {
         let chunk = {
             let mut state = self.state.lock();
-            state.free.push(index);
-            state.chunks[index].chunk.take().expect("a chunk is dropped once")
+            let heap = state.column(column);
+            heap.free.push(index);
+            heap.chunks[index].chunk.take().expect("a chunk is dropped once")
         };
         self.bytes.fetch_sub(chunk.capacity, Ordering::Relaxed);
     }
@@ -344,16 +363,17 @@ impl HeapLatch<'_> {
             return inline_view(value);
         }
         assert!(value.len() <= MAX_VALUE_BYTES, "callers have checked the value's length");
+        let heap = self.state.column(column);
         let fits =
             |entry: &ChunkEntry| entry.chunk.as_ref().is_some_and(|chunk| chunk.capacity - entry.used >= value.len());
-        let index = match self.state.tail(column).filter(|&tail| fits(&self.state.chunks[tail])) {
+        let index = match heap.tail.filter(|&tail| fits(&heap.chunks[tail])) {
             Some(tail) => tail,
             None => {
-                let expected = expected(self.live_of(column).iter().sum());
+                let expected = expected(heap.live());
                 self.add_chunk(column, expected.max(value.len()))
             }
         };
-        let entry = &mut self.state.chunks[index];
+        let entry = &mut self.state.column(column).chunks[index];
         let (chunk, offset) = (entry.chunk.as_ref().expect("the tail is there"), entry.used);
         // SAFETY: the range [used, used + len) is inside the chunk, and no view names it yet.
         unsafe { chunk.bytes.as_ptr().add(offset).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
@@ -367,123 +387,116 @@ impl HeapLatch<'_> {
     fn add_chunk(&mut self, column: ColumnId, capacity: usize) -> usize {
         self.seal(column);
         let index = self.put_chunk(column, HeapChunk::new(capacity.min(MAX_VALUE_BYTES)));
-        *self.state.tail_mut(column) = Some(index);
+        self.state.column(column).tail = Some(index);
         index
     }
 
     /// Gives a chunk of a column an index.
     fn put_chunk(&mut self, column: ColumnId, chunk: HeapChunk) -> usize {
         self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
-        let chunk = Some(Arc::new(chunk));
-        let entry = ChunkEntry { chunk, used: 0, live: 0, condemned: false, column };
-        if let Some(index) = self.state.free.pop() {
-            self.state.chunks[index] = entry;
-            return index;
-        }
-        self.state.chunks.push(entry);
-        self.state.chunks.len() - 1
+        self.state.column(column).put(chunk)
     }
 
-    /// Makes chunks of a column of the buffers that its `views` name, and gives the views the chunks' numbers. Nothing is copied. Short values' views, which
-    /// name nothing, stay as they are.
-    pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &mut [[u8; 16]]) {
+    /// Makes chunks of the buffers that a column's `views` name, with the same indexes. Nothing is copied.
+    ///
+    /// # Panics
+    /// When the column has chunks.
+    pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &[[u8; 16]]) {
+        assert!(self.state.chunks(column).is_empty(), "a block is thawed into an empty one");
         let mut living = vec![0; buffers.len()];
-        let long = |view: &[u8; 16]| Some(View::from_le_bytes(*view)).filter(|view| is_in_heap(*view));
-        views.iter().filter_map(long).for_each(|view| living[chunk_of(view)] += view_len(view));
-        let mut adopt = |(buffer, &live): (&Buffer, &usize)| {
+        let views = views.iter().map(|view| View::from_le_bytes(*view));
+        views.filter(|view| is_in_heap(*view)).for_each(|view| living[chunk_of(view)] += view_len(view));
+        let heap = self.state.column(column);
+        for (index, (buffer, live)) in buffers.iter().zip(living).enumerate() {
             if live == 0 {
-                return usize::MAX;
+                heap.free.push(index);
+                heap.chunks.push(ChunkEntry::default());
+                continue;
             }
-            let index = self.put_chunk(column, HeapChunk::adopt(buffer.clone()));
-            let entry = &mut self.state.chunks[index];
-            (entry.used, entry.live) = (buffer.len(), live);
+            let chunk = Some(Arc::new(HeapChunk::adopt(buffer.clone())));
+            heap.chunks.push(ChunkEntry { chunk, used: buffer.len(), live, condemned: false });
+            self.heap.bytes.fetch_add(buffer.len(), Ordering::Relaxed);
             add(&self.heap.used, buffer.len());
             add(&self.heap.live, live);
-            index
-        };
-        let numbers: Vec<usize> = buffers.iter().zip(&living).map(&mut adopt).collect();
-        if numbers.iter().enumerate().all(|(i, &number)| number == i || number == usize::MAX) {
-            return;
-        }
-        for bytes in views {
-            if let Some(view) = long(bytes) {
-                *bytes = renumbered(view, numbers[chunk_of(view)]).to_le_bytes();
-            }
         }
     }
 
     /// Makes the column's next append start a chunk.
     fn seal(&mut self, column: ColumnId) {
-        if let Some(tail) = self.state.tail_mut(column).take() {
-            self.drop_if_dead(tail);
+        if let Some(tail) = self.state.column(column).tail.take() {
+            self.drop_if_dead(column, tail);
         }
     }
 
-    /// One more names the value of `view`.
-    pub fn retain(&mut self, view: View) {
+    /// One more names the value of a column's `view`.
+    pub fn retain(&mut self, column: ColumnId, view: View) {
         if is_in_heap(view) {
-            self.state.chunks[chunk_of(view)].live += view_len(view);
+            self.state.column(column).chunks[chunk_of(view)].live += view_len(view);
             add(&self.heap.live, view_len(view));
         }
     }
 
-    /// One less names the value of `view`.
-    pub fn release(&mut self, view: View) {
+    /// One less names the value of a column's `view`.
+    pub fn release(&mut self, column: ColumnId, view: View) {
         if is_in_heap(view) {
             let index = chunk_of(view);
-            self.state.chunks[index].live -= view_len(view);
+            let heap = self.state.column(column);
+            heap.chunks[index].live -= view_len(view);
+            let is_tail = heap.tail == Some(index);
             subtract(&self.heap.live, view_len(view));
-            if !self.state.is_tail(index) {
-                self.drop_if_dead(index);
+            if !is_tail {
+                self.drop_if_dead(column, index);
             }
         }
     }
 
     /// Drops a chunk that takes no appends and that nothing names, once no pinned reader can still have a view of it.
-    fn drop_if_dead(&mut self, index: usize) {
-        let entry = &self.state.chunks[index];
+    fn drop_if_dead(&mut self, column: ColumnId, index: usize) {
+        let entry = &self.state.column(column).chunks[index];
         if entry.live == 0 {
             subtract(&self.heap.used, entry.used);
             let heap = self.heap.clone();
-            self.guard.defer(move || heap.drop_chunk(index));
+            self.guard.defer(move || heap.drop_chunk(column, index));
         }
     }
 
     /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false if there are none.
     pub fn condemn(&mut self, all: bool) -> bool {
+        let is_wanted = |entry: &ChunkEntry| all || entry.live * 2 < entry.used;
         let mut any = false;
-        for index in 0..self.state.chunks.len() {
-            let entry = &self.state.chunks[index];
-            let wanted = all || entry.live * 2 < entry.used;
-            if wanted && self.state.is_tail(index) {
-                self.seal(entry.column);
+        for column in (0..self.state.0.len()).map(|column| ColumnId(column as u16)) {
+            let heap = self.state.column(column);
+            if heap.tail.is_some_and(|tail| is_wanted(&heap.chunks[tail])) {
+                self.seal(column);
             }
-            let entry = &mut self.state.chunks[index];
-            entry.condemned = wanted && entry.live > 0;
-            any |= entry.condemned;
+            let heap = self.state.column(column);
+            for (index, entry) in heap.chunks.iter_mut().enumerate() {
+                entry.condemned = heap.tail != Some(index) && entry.live > 0 && is_wanted(entry);
+                any |= entry.condemned;
+            }
         }
         any
     }
     /// Takes the marks back.
     pub fn pardon(&mut self) {
-        self.state.chunks.iter_mut().for_each(|entry| entry.condemned = false);
+        self.state.0.iter_mut().flat_map(|heap| &mut heap.chunks).for_each(|entry| entry.condemned = false);
     }
-    /// Whether the value of `view` lies in a marked chunk.
-    pub fn is_condemned(&self, view: View) -> bool {
-        is_in_heap(view) && self.state.chunks[chunk_of(view)].condemned
+    /// Whether the value of a column's `view` lies in a marked chunk.
+    pub fn is_condemned(&self, column: ColumnId, view: View) -> bool {
+        is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
     /// Copies the value of `view`, of a column, to another chunk and returns the view of the copy, which names it in place of `view`.
     pub fn relocate(&mut self, column: ColumnId, view: View) -> View {
-        let chunk = self.state.chunks[chunk_of(view)].chunk.clone().expect("what a view names is kept");
+        let chunk = self.state.column(column).chunk(view).clone();
         let copy = self.append(column, chunk.slice(offset_of(view), view_len(view)));
-        self.release(view);
+        self.release(column, view);
         copy
     }
 
     /// Copies the values of `column` that `views` name, each given with the number of its slot, to chunks of their own, and says the view of each copy, which
     /// names it in place of the other.
     pub fn gather(&mut self, column: ColumnId, mut views: &[(u32, View)], mut redirect: impl FnMut(u32, View)) {
-        let chunks: Vec<_> = self.state.chunks.iter().map(|entry| entry.chunk.clone()).collect();
+        let chunks: Vec<_> = self.state.chunks(column).iter().map(|entry| entry.chunk.clone()).collect();
         let mut taken = vec![0; chunks.len()];
         while !views.is_empty() {
             // As many as a chunk may have bytes for.
@@ -496,7 +509,7 @@ impl HeapLatch<'_> {
             views = rest;
             let total = these.iter().map(|(_, view)| view_len(*view)).sum();
             let index = self.add_chunk(column, total);
-            let target = self.state.chunks[index].chunk.clone().expect("just added");
+            let target = self.state.column(column).chunks[index].chunk.clone().expect("just added");
             let mut used = 0;
             for &(slot, view) in these {
                 let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
@@ -508,32 +521,26 @@ impl HeapLatch<'_> {
                 used += value.len();
                 taken[chunk_of(view)] += value.len();
             }
-            let entry = &mut self.state.chunks[index];
+            let entry = &mut self.state.column(column).chunks[index];
             (entry.used, entry.live) = (used, used);
             add(&self.heap.used, used);
             add(&self.heap.live, used);
         }
         self.seal(column);
         for (index, bytes) in taken.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
-            self.state.chunks[index].live -= bytes;
+            self.state.column(column).chunks[index].live -= bytes;
             subtract(&self.heap.live, bytes);
-            self.drop_if_dead(index);
+            self.drop_if_dead(column, index);
         }
     }
 
-    /// The bytes of each chunk that `column` names, where no record names any.
+    /// The live bytes of each chunk of a column.
     pub fn live_of(&self, column: ColumnId) -> Vec<usize> {
-        let live = |entry: &ChunkEntry| if entry.column == column { entry.live } else { 0 };
-        self.state.chunks.iter().map(live).collect()
-    }
-
-    /// Live bytes of every chunk, for checks.
-    pub fn live_by_chunk(&self) -> Vec<usize> {
-        self.state.chunks.iter().map(|entry| entry.live).collect()
+        self.state.chunks(column).iter().map(|entry| entry.live).collect()
     }
 }
 
-/// Adds the bytes of the value of `view` to those of its chunk, for checks.
+/// Adds the bytes of the value of a column's `view` to those of its chunk, for checks.
 pub(crate) fn count_live(view: View, by_chunk: &mut [usize]) {
     if is_in_heap(view) {
         by_chunk[chunk_of(view)] += view_len(view);
@@ -553,7 +560,7 @@ mod tests {
         let views: Vec<View> = values.iter().map(|v| heap.append(ColumnId(0), v)).collect();
         for (value, view) in values.iter().zip(views) {
             let mut out = vec![];
-            heap.read(view, &mut out);
+            heap.read(ColumnId(0), view, &mut out);
             assert_eq!(&out, value);
             assert_eq!(view_len(view), value.len());
         }
@@ -563,16 +570,17 @@ mod tests {
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
         let heap = Arc::<BlockHeap>::default();
         heap.append(ColumnId(0), &[7; 100]);
-        let lent = heap.buffers();
+        let lent = heap.buffers(ColumnId(0));
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
                 let heap = &heap;
                 scope.spawn(move || {
                     for i in 0..500 {
                         let value = vec![thread; 13 + i % 50];
-                        let view = heap.append(ColumnId(thread.into()), &value);
+                        let column = ColumnId(thread.into());
+                        let view = heap.append(column, &value);
                         let mut out = vec![];
-                        heap.read(view, &mut out);
+                        heap.read(column, view, &mut out);
                         assert_eq!(out, value);
                     }
                 });
@@ -593,15 +601,15 @@ mod tests {
             if named.len() > 100 {
                 let (view, value) = named.swap_remove((rng >> 33) as usize % 100);
                 let mut out = vec![];
-                heap.read(view, &mut out);
+                heap.read(ColumnId(0), view, &mut out);
                 assert_eq!(out, value);
-                heap.latch().release(view);
+                heap.latch().release(ColumnId(0), view);
             }
             if i % 1_000 == 0 {
                 let mut latch = heap.latch();
                 if latch.condemn(false) {
                     for (view, _) in &mut named {
-                        if latch.is_condemned(*view) {
+                        if latch.is_condemned(ColumnId(0), *view) {
                             *view = latch.relocate(ColumnId(0), *view);
                         }
                     }
@@ -614,11 +622,11 @@ mod tests {
                 assert_eq!(heap.live_bytes(), live);
             }
         }
-        assert!(heap.buffers().len() < 100, "{} chunk indexes", heap.buffers().len());
+        assert!(heap.buffers(ColumnId(0)).len() < 100, "{} chunk indexes", heap.buffers(ColumnId(0)).len());
         assert!(heap.bytes() < 1 << 20, "{} bytes", heap.bytes());
         for (view, value) in named {
             let mut out = vec![];
-            heap.read(view, &mut out);
+            heap.read(ColumnId(0), view, &mut out);
             assert_eq!(out, value);
         }
     }

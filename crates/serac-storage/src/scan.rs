@@ -16,7 +16,7 @@ use crate::layout::bitmap_bytes;
 use crate::transaction::Snapshot;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_array::{ArrayRef, UInt64Array};
-use arrow_buffer::{BooleanBuffer, MutableBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -278,22 +278,22 @@ impl<'s> BlockReader<'s> {
             }
         });
         // Under the pin under which the views were copied.
-        let heap = if raw.iter().any(|column| column.physical == PhysicalType::View) {
-            block.heap().buffers()
-        } else {
-            Vec::new()
+        let heap_of = |column: &RawColumn| match column.physical {
+            PhysicalType::View => block.heap().buffers(column.id),
+            _ => Vec::new(),
         };
+        let heaps: Vec<_> = raw.iter().map(heap_of).collect();
         drop(guard);
-        let array_of = |(column, raw): (&ScanColumn, RawColumn)| {
+        let array_of = |((column, raw), heap): ((&ScanColumn, RawColumn), Vec<Buffer>)| {
             let values = raw.finish();
             let picked = match (selection, copied) {
                 (Selection::Positions(positions), Selection::All(_)) => values.select(positions),
                 _ => values.truncate(selection.len()),
             };
             let column_type = self.schema.columns[column.id.0 as usize].column_type;
-            picked.into_array(column_type, column.form, || heap.clone())
+            picked.into_array(column_type, column.form, || heap)
         };
-        columns.iter().zip(raw).map(array_of).collect()
+        columns.iter().zip(raw).zip(heaps).map(array_of).collect()
     }
 }
 

@@ -110,7 +110,7 @@ impl<'h> Step<'h> {
     fn slot(&mut self, block: &HotBlock, views: &[ColumnId], slot: Slot) {
         for &column in views {
             if let Some(view) = block.view(column, slot)
-                && self.latch.is_condemned(view)
+                && self.latch.is_condemned(column, view)
             {
                 block.redirect(column, slot, self.latch.relocate(column, view));
             }
@@ -125,7 +125,7 @@ impl<'h> Step<'h> {
         while let Some(record) = unsafe { current.as_ref() } {
             for before in record.before().iter().filter(|before| block.is_view(before.column)) {
                 let cell = before.cell();
-                if !cell.null && self.latch.is_condemned(cell.bits) {
+                if !cell.null && self.latch.is_condemned(before.column, cell.bits) {
                     before.redirect(self.latch.relocate(before.column, cell.bits));
                 }
             }

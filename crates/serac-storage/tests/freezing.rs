@@ -128,14 +128,14 @@ fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
             table.update(&mut txn, ids[round], &[ColumnId(0)], &[Value::Int64(-1)]).unwrap();
             txn.commit().unwrap();
             let thawed = table.block(BlockNo(0)).unwrap();
-            let heap = thawed.hot().unwrap().heap().buffers();
+            let heap = thawed.hot().unwrap().heap().buffers(ColumnId(1));
             assert!(heap.iter().any(|buffer| buffer.as_ptr() == lent.as_ptr()), "{format:?}: no copy");
             assert!((0..ids.len()).all(read));
             heap_bytes.push(thawed.hot().unwrap().heap().bytes());
         }
         assert_eq!(heap_bytes.first(), heap_bytes.last(), "{format:?}: nothing piles up");
         // The chunks go with their last value, for the block; who was lent them keeps them.
-        let frozen = table.block(BlockNo(0)).unwrap().hot().unwrap().heap().buffers();
+        let frozen = table.block(BlockNo(0)).unwrap().hot().unwrap().heap().buffers(ColumnId(1));
         let mut txn = storage.begin();
         for &id in &ids {
             table.update(&mut txn, id, &[ColumnId(1)], &[Value::Null]).unwrap();

@@ -64,7 +64,7 @@ impl FrozenBlock {
                 let holds = held(presence.as_ref(), nulls.as_ref());
                 let encoding = if column.physical == PhysicalType::View {
                     let encoded = {
-                        let heap = block.heap().buffers();
+                        let heap = block.heap().buffers(id);
                         let heap = heap.iter().map(|buffer| buffer.as_slice()).collect();
                         let views = settled(offset, bytes).as_chunks().0;
                         encode(&Viewed { views, heap, holds: holds.as_ref() }, format)
@@ -171,7 +171,7 @@ fn gather_views(
         || unsafe { block.settled(offset, 16 * rows) }.as_chunks::<16>().0.iter().map(|v| View::from_le_bytes(*v));
     let is_held = |slot: usize| holds.is_none_or(|holds| holds.value(slot));
     let count = || {
-        let mut living = vec![0; block.heap().capacities().len()];
+        let mut living = vec![0; block.heap().capacities(column).len()];
         let held = views().enumerate().filter(|&(slot, view)| is_in_heap(view) && is_held(slot));
         held.for_each(|(_, view)| living[chunk_of(view)] += view_len(view));
         living
@@ -181,7 +181,7 @@ fn gather_views(
     let empty = holds.map(|holds| !holds);
     let empty = empty.iter().flat_map(|empty| empty.set_indices()).map(|slot| Slot(slot as u32));
     let stale: Vec<Slot> = empty.filter(|&slot| block.read_cell(column, slot).bits != 0).collect();
-    let capacities = block.heap().capacities();
+    let capacities = block.heap().capacities(column);
     let is_taken = |chunk: usize| {
         living[chunk] > 0 && capacities[chunk].saturating_sub(living[chunk]) <= capacities[chunk] / CHUNK_GARBAGE
     };
@@ -195,7 +195,7 @@ fn gather_views(
         let mut step = Step::new(block.heap());
         for slot in stale {
             if let Some(view) = block.view(column, slot) {
-                step.latch.release(view);
+                step.latch.release(column, view);
             }
             block.write_cell(column, slot, Cell { bits: 0, ..block.read_cell(column, slot) });
         }
@@ -205,7 +205,7 @@ fn gather_views(
             block.redirect(column, Slot(slot), view);
         });
     }
-    let (chunks, capacities) = (block.heap().buffers(), block.heap().capacities());
+    let (chunks, capacities) = (block.heap().buffers(column), block.heap().capacities(column));
     let last = named.iter().rposition(|named| *named).map_or(0, |last| last + 1);
     let none = Buffer::from(&[] as &[u8]);
     let heap = (0..last).map(|chunk| if named[chunk] { chunks[chunk].clone() } else { none.clone() }).collect();
@@ -314,7 +314,7 @@ mod tests {
                 for slot in (0..present.len() as u32).filter(|slot| present[*slot as usize]) {
                     if let (Some(view), Some(wanted)) = (hot.view(ColumnId(3), Slot(slot)), text(slot, 3, rounds - 1)) {
                         bytes.clear();
-                        hot.read_view(view, &mut bytes);
+                        hot.read_view(ColumnId(3), view, &mut bytes);
                         assert_eq!(bytes, wanted.as_bytes());
                     }
                 }
