@@ -6,6 +6,7 @@
 
 use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
+use crate::roles::{Object, ObjectKind, RoleId, Security};
 use crate::sequence::Sequence;
 use crate::table::Table;
 use serac_storage::Storage;
@@ -42,11 +43,42 @@ impl Schema {
 pub struct Catalog {
     /// Schemas by name.
     pub schemas: BTreeMap<String, Schema>,
+    /// Roles, owners and grants.
+    pub security: Arc<Security>,
 }
 
 impl Catalog {
     pub(crate) fn initial() -> Self {
-        Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]) }
+        Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]), ..Self::default() }
+    }
+    /// Of which kind an object is; none if it is not there. Procedures are registered by each process, so they are taken to be there.
+    pub fn kind_of(&self, object: &Object) -> Option<ObjectKind> {
+        match object {
+            Object::Database => Some(ObjectKind::Database),
+            Object::Procedure(_) => Some(ObjectKind::Procedure),
+            Object::Schema(name) => self.schemas.contains_key(name).then_some(ObjectKind::Schema),
+            Object::Relation(schema, name) => {
+                let schema = self.schemas.get(schema)?;
+                let table = schema.tables.contains_key(name).then_some(ObjectKind::Table);
+                let view = || schema.views.contains_key(name).then_some(ObjectKind::View);
+                let sequence = || schema.sequences.contains_key(name).then_some(ObjectKind::Sequence);
+                table.or_else(view).or_else(sequence)
+            }
+        }
+    }
+    /// Notes who has made an object.
+    pub(crate) fn note_created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
+        Arc::make_mut(&mut self.security).created(object, kind, owner);
+    }
+    /// Whether an object has a column, if one is named. The columns of views are those of their queries, of which the catalog knows nothing.
+    pub(crate) fn has_column(&self, object: &Object, column: Option<&str>) -> bool {
+        match (object, column) {
+            (Object::Relation(schema, name), Some(column)) => match self.table(schema, name) {
+                Ok(table) => table.definition.column(column).is_some(),
+                Err(_) => self.kind_of(object) == Some(ObjectKind::View),
+            },
+            (_, column) => column.is_none(),
+        }
     }
     /// A schema.
     ///
@@ -103,6 +135,7 @@ impl Catalog {
     pub(crate) fn state(&self, next_id: u32) -> CatalogState {
         CatalogState {
             next_id,
+            security: self.security.as_ref().clone(),
             schemas: self
                 .schemas
                 .iter()
@@ -118,7 +151,7 @@ impl Catalog {
 
     /// The catalog that `state` describes; tables and sequences that `self` has already are taken over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
-        let mut next = Self::default();
+        let mut next = Self { security: Arc::new(state.security.clone()), ..Self::default() };
         for schema in &state.schemas {
             let mut made = Schema::default();
             for definition in &schema.tables {
@@ -155,6 +188,9 @@ impl Catalog {
 pub(crate) struct CatalogState {
     pub(crate) next_id: u32,
     schemas: Vec<SchemaState>,
+    /// Databases from before there were roles have none.
+    #[serde(default)]
+    security: Security,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use crate::definition::{BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
 use crate::error::{EngineError, Result, exists, missing};
+use crate::roles::Privilege;
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::display;
@@ -60,6 +61,15 @@ impl Transaction {
         self.lock_for_ddl(&parent)
     }
 
+    /// Refuses a foreign key to columns that the transaction's role may not reference.
+    pub(crate) fn check_references(&self, child: &TableDefinition, foreign_key: &ForeignKeyDefinition) -> Result<()> {
+        if foreign_key.parent_schema == child.schema && foreign_key.parent_table == child.name {
+            return Ok(());
+        }
+        let parent = self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?;
+        self.acting().check_columns(&parent.definition, Privilege::References, &foreign_key.parent_columns)
+    }
+
     /// Checks a foreign key of `definition` and puts its columns into the order of the parent's key, so that both ends encode alike.
     pub(crate) fn complete_foreign_key(
         &self,
@@ -100,9 +110,11 @@ impl Transaction {
     /// What is wrong with the definition; [`EngineError::ForeignKey`] when a row has no parent.
     pub fn add_foreign_key(&mut self, schema: &str, name: &str, foreign_key: ForeignKeyDefinition) -> Result<()> {
         let old = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
         self.lock_rows_for_ddl(&old)?;
         check_constraint_name(&old.definition, &foreign_key.name)?;
         let foreign_key = self.complete_foreign_key(&old.definition, foreign_key)?;
+        self.check_references(&old.definition, &foreign_key)?;
         self.lock_parent(&old.definition, &foreign_key)?;
         let mut definition = old.definition.clone();
         definition.foreign_keys.push(foreign_key);
@@ -146,6 +158,7 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
     pub fn drop_constraint(&mut self, schema: &str, table: &str, name: &str, cascade: bool) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
+        self.check_owner(schema, table)?;
         self.lock_for_ddl(&old)?;
         let mut definition = old.definition.clone();
         if let Some(at) = definition.checks.iter().position(|c| c.name == name) {
@@ -200,6 +213,7 @@ impl Transaction {
     /// [`EngineError::Exists`]; [`EngineError::Unique`] when the rows are not unique.
     pub fn create_index(&mut self, schema: &str, table: &str, key: KeyDefinition) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
+        self.check_owner(schema, table)?;
         self.lock_rows_for_ddl(&old)?;
         self.check_index_name(schema, &key.name)?;
         let mut definition = old.definition.clone();
@@ -226,6 +240,7 @@ impl Transaction {
     /// [`EngineError::Exists`].
     pub fn create_bitmap_index(&mut self, schema: &str, table: &str, bitmap: BitmapDefinition) -> Result<()> {
         let old = self.catalog.table(schema, table)?.clone();
+        self.check_owner(schema, table)?;
         self.lock_rows_for_ddl(&old)?;
         self.check_index_name(schema, &bitmap.name)?;
         let mut definition = old.definition.clone();
@@ -259,6 +274,7 @@ impl Transaction {
     pub fn drop_index(&mut self, schema: &str, name: &str) -> Result<()> {
         let mut tables = self.catalog.schema(schema)?.tables.values();
         if let Some(table) = tables.find(|t| t.definition.bitmaps.iter().any(|b| b.name == name)).cloned() {
+            self.check_may_drop(schema, table.name())?;
             self.lock_for_ddl(&table)?;
             let mut definition = table.definition.clone();
             definition.bitmaps.retain(|b| b.name != name);
@@ -271,6 +287,7 @@ impl Transaction {
             .values()
             .find_map(|t| t.definition.keys.iter().find(|k| k.name == name).map(|k| (t.clone(), k.constraint)));
         let Some((table, constraint)) = found else { return missing("index", name) };
+        self.check_may_drop(schema, table.name())?;
         if constraint {
             return Err(EngineError::Dependent {
                 what: format!("index \"{name}\""),

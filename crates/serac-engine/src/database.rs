@@ -6,12 +6,14 @@ use crate::error::Result;
 use crate::lock::TableLock;
 use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
+use crate::roles::{RoleId, Security};
 use crate::transaction::Transaction;
 use parking_lot::Mutex;
 use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
 use serac_storage::{Durability, RecoveryCatalog, RecoveryReport, Storage, StorageError, StorageOptions, Timestamp};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,6 +34,10 @@ pub(crate) struct DatabaseInner {
     recovery: RecoveryReport,
     merger: Merger,
     pub(crate) procedures: Procedures,
+    /// How often roles are connected.
+    pub(crate) logins: Mutex<HashMap<RoleId, u32>>,
+    /// Changes with every commit that changes roles, owners or grants.
+    security_version: AtomicU64,
 }
 
 /// An open database. Cheap to clone; the last clone to go closes it.
@@ -112,6 +118,8 @@ impl Database {
             recovery,
             merger: Merger::default(),
             procedures: Procedures::default(),
+            logins: Mutex::default(),
+            security_version: AtomicU64::new(0),
         });
         inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))).map(|bitmap| &bitmap.entries));
         // From now on rows may move.
@@ -153,6 +161,11 @@ impl Database {
     /// The current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog_at(Timestamp(u64::MAX))
+    }
+    /// A number that changes with every commit that changes roles, owners or grants: what was found allowed under another number must be looked at again.
+    pub fn security_version(&self) -> u64 {
+        // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
+        self.0.security_version.load(Ordering::Acquire)
     }
     /// What opening found.
     pub fn recovery_report(&self) -> &RecoveryReport {
@@ -219,10 +232,19 @@ impl DatabaseInner {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         let mut catalogs = self.catalogs.lock();
+        let same_security = catalogs.last().is_some_and(|(_, last)| Arc::ptr_eq(&last.security, &catalog.security));
         if catalogs.len() == CATALOG_VERSIONS {
             catalogs.remove(0);
         }
         catalogs.push((timestamp.0, catalog));
+        if !same_security {
+            // Release: pairs with `Database::security_version`.
+            self.security_version.fetch_add(1, Ordering::Release);
+        }
+    }
+    /// The present roles, owners and grants.
+    pub(crate) fn security(&self) -> Arc<Security> {
+        self.catalog_at(Timestamp(u64::MAX)).security.clone()
     }
     /// Logs that values of a sequence are reserved.
     pub(crate) fn log_reservation(&self, id: u32, reserved: i64) {

@@ -7,6 +7,7 @@ use crate::catalog::{Catalog, Schema};
 use crate::constraint_ddl::index_foreign_keys;
 use crate::definition::{ColumnDefinition, SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
+use crate::roles::{Object, ObjectKind, Privilege};
 use crate::sequence::Sequence;
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -27,7 +28,7 @@ fn check_unique_names<'a>(kind: &'static str, names: impl Iterator<Item = &'a St
 }
 
 impl Transaction {
-    fn next_id(&self) -> u32 {
+    pub(crate) fn next_id(&self) -> u32 {
         self.db.next_id.fetch_add(1, Ordering::SeqCst)
     }
 
@@ -36,11 +37,14 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Exists`].
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
+        self.acting().check(&Object::Database, Privilege::Create)?;
         if self.catalog.schemas.contains_key(name) {
             return exists("schema", name);
         }
+        let owner = self.role;
         self.change_catalog(|catalog| {
             catalog.schemas.insert(name.to_owned(), Schema::default());
+            catalog.note_created(Object::Schema(name.to_owned()), ObjectKind::Schema, owner);
             Ok(())
         })
     }
@@ -51,6 +55,7 @@ impl Transaction {
     /// [`EngineError::Missing`]; [`EngineError::Dependent`] when it is not empty and `cascade` is off.
     pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<()> {
         let schema = self.catalog.schema(name)?.clone();
+        self.acting().check_owner(&Object::Schema(name.to_owned()))?;
         let first = schema.tables.keys().chain(schema.views.keys()).chain(schema.sequences.keys()).next();
         if let (Some(first), false) = (first, cascade) {
             return Err(EngineError::Dependent {
@@ -74,6 +79,8 @@ impl Transaction {
     /// # Errors
     /// What is wrong with the definition.
     pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
+        self.catalog.schema(&definition.schema)?;
+        self.check_create(&definition.schema)?;
         self.catalog.schema(&definition.schema)?.check_free(&definition.name)?;
         check_unique_names("column", definition.columns.iter().map(|c| &c.name))?;
         check_unique_names("relation", definition.index_names())?;
@@ -90,6 +97,7 @@ impl Transaction {
         }
         for i in 0..definition.foreign_keys.len() {
             let foreign_key = self.complete_foreign_key(&definition, definition.foreign_keys[i].clone())?;
+            self.check_references(&definition, &foreign_key)?;
             self.lock_parent(&definition, &foreign_key)?;
             definition.foreign_keys[i] = foreign_key;
         }
@@ -104,8 +112,12 @@ impl Transaction {
     }
 
     pub(crate) fn put_table(&mut self, table: Arc<Table>) -> Result<()> {
+        let owner = self.role;
         self.change_catalog(|catalog| {
-            catalog.schema_mut(&table.definition.schema)?.tables.insert(table.definition.name.clone(), table);
+            let (schema, name) = (table.definition.schema.clone(), table.definition.name.clone());
+            if catalog.schema_mut(&schema)?.tables.insert(name.clone(), table).is_none() {
+                catalog.note_created(Object::Relation(schema, name), ObjectKind::Table, owner);
+            }
             Ok(())
         })
     }
@@ -132,6 +144,7 @@ impl Transaction {
     /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the foreign keys go).
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
+        self.check_may_drop(schema, name)?;
         self.lock_for_ddl(&table)?;
         let children: Vec<Arc<Table>> = self
             .catalog
@@ -167,14 +180,22 @@ impl Transaction {
         change: impl FnOnce(&Catalog, &mut TableDefinition) -> Result<()>,
     ) -> Result<Arc<Table>> {
         let table = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
         self.lock_for_ddl(&table)?;
         let mut definition = table.definition.clone();
         change(&self.catalog, &mut definition)?;
         let renamed = definition.name != name;
+        let columns = |definition: &TableDefinition| definition.columns.iter().map(|c| c.name.clone()).collect();
+        let (before, after): (Vec<String>, Vec<String>) = (columns(&table.definition), columns(&definition));
         let table = Arc::new(table.redefined(definition));
         self.change_catalog(|catalog| {
+            for (old, new) in before.iter().zip(&after).filter(|(old, new)| old != new) {
+                Arc::make_mut(&mut catalog.security).column_renamed(&Object::relation(schema, name), old, new);
+            }
             let new_name = table.definition.name.clone();
             if renamed {
+                let security = Arc::make_mut(&mut catalog.security);
+                security.renamed(&Object::relation(schema, name), Object::relation(schema, &new_name));
                 let entry = catalog.schema_mut(schema)?;
                 entry.tables.remove(name);
                 for sequence in entry.sequences.values_mut() {
@@ -209,6 +230,7 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Exists`].
     pub fn rename_table(&mut self, schema: &str, name: &str, new_name: &str) -> Result<()> {
+        self.check_create(schema)?;
         self.redefine(schema, name, |catalog, definition| {
             catalog.schema(schema)?.check_free(new_name)?;
             definition.name = new_name.to_owned();
@@ -311,6 +333,7 @@ impl Transaction {
         fill: impl Fn(usize) -> Result<ArrayRef>,
     ) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
         if table.definition.column(&column.name).is_some() {
             return exists("column", column.name);
         }
@@ -329,6 +352,7 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
     pub fn drop_column(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
         let Some(at) = table.definition.column(column) else { return missing("column", column) };
         let what = format!("column \"{column}\" of table \"{name}\"");
         let referenced = self
@@ -374,6 +398,7 @@ impl Transaction {
     /// [`EngineError::Dependent`] when another table references it.
     pub fn truncate(&mut self, schema: &str, name: &str) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
+        self.acting().check(&Object::relation(schema, name), Privilege::Truncate)?;
         let child = self.catalog.children_of(&table.definition).find(|(c, _)| c.definition.id != table.definition.id);
         if let Some((child, _)) = child {
             return Err(EngineError::Dependent {
@@ -398,11 +423,18 @@ impl Transaction {
     /// [`EngineError::Exists`].
     pub fn create_view(&mut self, schema: &str, view: ViewDefinition, replace: bool) -> Result<()> {
         let entry = self.catalog.schema(schema)?;
-        if !(replace && entry.views.contains_key(&view.name)) {
+        self.check_create(schema)?;
+        if replace && entry.views.contains_key(&view.name) {
+            self.check_owner(schema, &view.name)?;
+        } else {
             entry.check_free(&view.name)?;
         }
+        let owner = self.role;
         self.change_catalog(|catalog| {
-            catalog.schema_mut(schema)?.views.insert(view.name.clone(), Arc::new(view));
+            let name = view.name.clone();
+            if catalog.schema_mut(schema)?.views.insert(name.clone(), Arc::new(view)).is_none() {
+                catalog.note_created(Object::relation(schema, &name), ObjectKind::View, owner);
+            }
             Ok(())
         })
     }
@@ -414,6 +446,7 @@ impl Transaction {
         if !self.catalog.schema(schema)?.views.contains_key(name) {
             return missing("view", name);
         }
+        self.check_may_drop(schema, name)?;
         self.change_catalog(|catalog| {
             catalog.schema_mut(schema)?.views.remove(name);
             Ok(())
@@ -425,14 +458,19 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Exists`], or what is wrong with the definition.
     pub fn create_sequence(&mut self, schema: &str, mut definition: SequenceDefinition) -> Result<()> {
+        self.catalog.schema(schema)?;
+        self.check_create(schema)?;
         self.catalog.schema(schema)?.check_free(&definition.name)?;
         if definition.increment == 0 || definition.start < definition.min || definition.start > definition.max {
             return Err(EngineError::InvalidDefinition(format!("sequence \"{}\" has no values", definition.name)));
         }
         definition.id = self.next_id();
+        let owner = self.role;
         self.change_catalog(|catalog| {
             let sequence = Arc::new(Sequence::new(definition));
-            catalog.schema_mut(schema)?.sequences.insert(sequence.definition.name.clone(), sequence);
+            let name = sequence.definition.name.clone();
+            catalog.schema_mut(schema)?.sequences.insert(name.clone(), sequence);
+            catalog.note_created(Object::relation(schema, &name), ObjectKind::Sequence, owner);
             Ok(())
         })
     }
@@ -442,6 +480,7 @@ impl Transaction {
     /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column owns it.
     pub fn drop_sequence(&mut self, schema: &str, name: &str) -> Result<()> {
         let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
+        self.check_may_drop(schema, name)?;
         if let Some((table, column)) = &sequence.definition.owner {
             return Err(EngineError::Dependent {
                 what: format!("sequence \"{name}\""),

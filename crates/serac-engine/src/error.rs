@@ -106,6 +106,23 @@ pub enum EngineError {
     /// Raised by a stored procedure, to roll its transaction back.
     #[error("{0}")]
     Raised(String),
+    /// A role may not do this.
+    #[error("{0}")]
+    Denied(String),
+    /// A login is refused.
+    #[error("{message}")]
+    Login {
+        /// Its SQLSTATE.
+        sqlstate: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// A grant that makes no sense.
+    #[error("{0}")]
+    InvalidGrant(String),
+    /// What is to be revoked has been granted on.
+    #[error("dependent privileges exist")]
+    DependentPrivileges,
     /// Not supported.
     #[error("{0}")]
     Unsupported(String),
@@ -130,17 +147,20 @@ impl EngineError {
             Self::Missing { kind, .. } => match *kind {
                 "column" => "42703",
                 "schema" => "3F000",
-                "constraint" | "index" => "42704",
+                "constraint" | "index" | "role" => "42704",
                 "procedure" => "42883",
                 _ => "42P01",
             },
             Self::Exists { kind, .. } => match *kind {
                 "column" => "42701",
                 "schema" => "42P06",
-                "constraint" => "42710",
+                "constraint" | "role" => "42710",
                 _ => "42P07",
             },
-            Self::Dependent { .. } => "2BP01",
+            Self::Dependent { .. } | Self::DependentPrivileges => "2BP01",
+            Self::Denied(_) => "42501",
+            Self::Login { sqlstate, .. } => sqlstate,
+            Self::InvalidGrant(_) => "0LP01",
             Self::NotNull { .. } => "23502",
             Self::Unique { .. } => "23505",
             Self::ForeignKey { .. } => "23503",

@@ -21,6 +21,7 @@ mod moves;
 pub mod procedure;
 mod read_set;
 mod referential_action;
+pub mod roles;
 pub mod sequence;
 mod statement;
 pub mod statistics;

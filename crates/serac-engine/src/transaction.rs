@@ -10,6 +10,7 @@ use crate::foreign_key::PendingForeignKey;
 use crate::lock::TableLock;
 use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
+use crate::roles::RoleId;
 use crate::table::Table;
 use serac_storage::{CommitTicket, RowBuffer, RowId, Snapshot, TableId};
 use std::cell::Cell;
@@ -49,6 +50,8 @@ pub struct Transaction {
     pub(crate) old: RowBuffer,
     /// Of a serializable transaction.
     reads: Option<ReadSet>,
+    /// For whom it changes the catalog.
+    pub(crate) role: RoleId,
 }
 
 thread_local! {
@@ -80,6 +83,7 @@ impl Transaction {
             entries,
             old,
             reads: None,
+            role: RoleId::BOOTSTRAP,
         }
     }
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
@@ -271,6 +275,7 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::InUse`], and a conflict when a concurrent transaction has written to it.
     pub fn lock_table(&mut self, schema: &str, name: &str) -> Result<()> {
+        self.check_owner(schema, name)?;
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_rows_for_ddl(&table)
     }
@@ -303,6 +308,11 @@ impl Transaction {
         }
         let mut changed = (*self.catalog).clone();
         let result = change(&mut changed)?;
+        if changed.security.outlives(&changed) {
+            let mut security = changed.security.as_ref().clone();
+            security.forget_gone(&changed);
+            changed.security = Arc::new(security);
+        }
         let state = changed.state(self.db.next_id.load(std::sync::atomic::Ordering::SeqCst));
         self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
         self.catalog = Arc::new(changed);

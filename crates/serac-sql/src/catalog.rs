@@ -3,6 +3,7 @@
 use crate::error::SqlError;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
+use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
@@ -10,9 +11,10 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlanBuilder, col};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
+use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
@@ -39,6 +41,8 @@ pub(crate) struct View {
     pub(crate) reads: Option<ReadSet>,
     /// Of the session's own database, if it has one.
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
+    /// What the current user may do.
+    pub(crate) access: Access,
 }
 
 impl View {
@@ -55,6 +59,13 @@ impl View {
             Some((_, _, own)) if schema == TEMPORARY_SCHEMA => own,
             _ => &self.own,
         }
+    }
+    /// Whether the current user may read the whole of a table, or owns it: what system views say of its rows is for such users alone.
+    pub(crate) fn may_look_into(&self, table: &Table) -> bool {
+        let definition = &table.definition;
+        self.access.is_superuser()
+            || self.access.owns(&Object::relation(&definition.schema, &definition.name))
+            || self.access.check_usage(&definition.schema).is_ok() && readable(&self.access, table) == Columns::All
     }
     fn schema(&self, name: &str) -> Option<&Schema> {
         self.of(name).0.schema(name).ok()
@@ -81,6 +92,10 @@ pub(crate) struct Shared {
     pub(crate) bitmap_indexes: AtomicBool,
     /// Who the session is, if that was said.
     pub(crate) identity: OnceLock<Identity>,
+    /// As whom the session acts.
+    pub(crate) roles: RwLock<SessionRoles>,
+    /// The owner of the view whose query is being planned.
+    pub(crate) planned_for: Mutex<Option<RoleId>>,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
 }
@@ -101,7 +116,36 @@ impl Shared {
         // Relaxed: the session's own statements change it.
         let own = self.bitmap_indexes.load(Ordering::Relaxed).then(|| view.own(schema));
         let reads = view.reads.clone().filter(|_| schema != TEMPORARY_SCHEMA);
-        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id).noting(reads)
+        let columns = match with_row_id {
+            true => target_columns(&view.access, table),
+            false => readable(&self.access(view), table),
+        };
+        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id).noting(reads).allowing(columns)
+    }
+    /// What the current user may do, or, while the query of a view is planned, the view's owner.
+    fn access(&self, view: &View) -> Access {
+        match *self.planned_for.lock() {
+            Some(owner) => view.access.of(owner),
+            None => view.access.clone(),
+        }
+    }
+}
+
+/// Plans for a view's owner until it is dropped.
+struct PlannedFor<'s> {
+    shared: &'s Shared,
+    before: Option<RoleId>,
+}
+
+impl<'s> PlannedFor<'s> {
+    fn new(shared: &'s Shared, owner: RoleId) -> Self {
+        Self { shared, before: shared.planned_for.lock().replace(owner) }
+    }
+}
+
+impl Drop for PlannedFor<'_> {
+    fn drop(&mut self) {
+        *self.shared.planned_for.lock() = self.before;
     }
 }
 
@@ -112,7 +156,8 @@ impl CatalogProvider for TransactionCatalog {
     fn schema_names(&self) -> Vec<String> {
         let Some(view) = self.0.view() else { return Vec::new() };
         let temporary = view.temporary.is_some().then(|| TEMPORARY_SCHEMA.to_owned());
-        view.catalog.schemas.keys().cloned().chain(temporary).collect()
+        let shown = |name: &&String| view.access.check_usage(name).is_ok();
+        view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let known = name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
@@ -131,7 +176,9 @@ impl SchemaProvider for TransactionSchema {
     fn table_names(&self) -> Vec<String> {
         let Some(view) = self.shared.view() else { return Vec::new() };
         let Some(schema) = view.schema(&self.name) else { return Vec::new() };
-        schema.tables.keys().chain(schema.views.keys()).cloned().collect()
+        let tables = schema.tables.values().filter(|table| readable(&view.access, table) != Columns::None);
+        let may_read = |name: &&String| view.access.may(&Object::relation(&self.name, name), Privilege::Select);
+        tables.map(|table| table.name().to_owned()).chain(schema.views.keys().filter(may_read).cloned()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -139,14 +186,27 @@ impl SchemaProvider for TransactionSchema {
             return Ok(Some(lent.clone()));
         }
         let Some(view) = self.shared.view() else { return Ok(None) };
-        let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
-        let Some(schema) = view.schema(schema) else { return Ok(None) };
+        let schema_name = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
+        let Some(schema) = view.schema(schema_name) else { return Ok(None) };
+        let access = self.shared.access(&view);
+        let refused = |error: SqlError| DataFusionError::External(Box::new(error));
+        let known = schema.tables.contains_key(name) || schema.views.contains_key(name);
+        if schema_name != TEMPORARY_SCHEMA && (known || !SYSTEM_VIEWS.contains(&name)) {
+            access.check_usage(schema_name).map_err(|error| refused(error.into()))?;
+        }
         if let Some(table) = schema.tables.get(name) {
+            // A view of a table that its owner may not read any more can be described, and not scanned.
+            if readable(&access, table) == Columns::None && self.shared.planned_for.lock().is_none() {
+                return Err(refused(denied(name)));
+            }
             return Ok(Some(Arc::new(self.shared.provider(&view, table, false))));
         }
         let Some(definition) = schema.views.get(name).cloned() else {
             return system_view(name, &view);
         };
+        let object = Object::relation(schema_name, name);
+        access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
+        let _for_owner = PlannedFor::new(&self.shared, access.security().owner(&object));
         let state = self.shared.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
         let state = state.read().clone();

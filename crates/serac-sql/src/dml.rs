@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;
+use serac_engine::roles::Privilege;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
 use serac_storage::RowId;
@@ -127,7 +128,8 @@ impl Session {
         let schema = nullable_schema(table);
         let rows =
             rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
-        self.lend(RETURNING, Arc::new(MemTable::try_new(schema, vec![rows])?));
+        let rows = self.readable_rows(table, Arc::new(MemTable::try_new(schema, vec![rows])?));
+        self.lend(RETURNING, rows);
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));
         let (schema, rows) = self.rows_of(&query).await?;
@@ -153,6 +155,7 @@ impl Session {
             }
             targets.push(at);
         }
+        self.check_privilege(&table, Privilege::Insert, &targets)?;
         let sources = match insert.source {
             None => {
                 // INSERT … DEFAULT VALUES
@@ -173,6 +176,7 @@ impl Session {
                     return Err(SqlError::new("42601", "INSERT has more target columns than expressions"));
                 }
                 targets.truncate(given);
+                self.check_privilege(&table, Privilege::Insert, &targets)?;
                 rows.try_collect().await?
             }
         };
@@ -259,6 +263,14 @@ impl Session {
         rows: &RecordBatch,
     ) -> Result<Vec<RecordBatch>> {
         let index = conflict_index(table, on.conflict_target.as_ref())?;
+        if let (Some(index), Some(_)) = (&index, &on.conflict_target) {
+            self.check_privilege(table, Privilege::Select, &index.definition.columns)?;
+        }
+        if let OnConflictAction::DoUpdate(update) = &on.action {
+            let set = assignments(table, &update.assignments)?;
+            let columns: Vec<usize> = set.into_iter().map(|(column, _)| column).collect();
+            self.check_privilege(table, Privilege::Update, &columns)?;
+        }
         let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
         let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
         let mut met = HashSet::new();
@@ -296,7 +308,8 @@ impl Session {
                 Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
             };
             let excluded = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i));
-            self.lend(TARGET, with_number(fetch_rows(table, &snapshot, &ids)?)?);
+            let target = with_number(fetch_rows(table, &snapshot, &ids)?)?;
+            self.lend(TARGET, self.readable_rows(table, target));
             self.lend(EXCLUDED, with_number(take_record_batch(rows, &excluded)?)?);
             let set = assignments(table, &update.assignments)?;
             let columns: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
@@ -338,6 +351,8 @@ impl Session {
         }
         let (table, alias) = self.target(&update.table)?;
         let set = checked_assignments(&table, &update.assignments)?;
+        let columns: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+        self.check_privilege(&table, Privilege::Update, &columns)?;
         let from = match &update.from {
             None => Vec::new(),
             Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from.clone(),
@@ -454,6 +469,8 @@ impl Session {
             return Err(unsupported());
         }
         let (table, alias) = self.target(from)?;
+        self.check_privilege(&table, Privilege::Update, &[])?;
+        self.check_privilege(&table, Privilege::Select, &[])?;
         self.lend_target(&table);
         let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
         // Without a limit the order does not matter.
@@ -483,6 +500,7 @@ impl Session {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let [target] = &from[..] else { return Err(SqlError::unsupported("DELETE from several tables")) };
         let (table, alias) = self.target(target)?;
+        self.check_privilege(&table, Privilege::Delete, &[])?;
         let using = delete.using.clone().unwrap_or_default();
         let query = find_query(&alias, "", &using, delete.selection.as_ref());
         self.lend_target(&table);

@@ -1,6 +1,6 @@
 //! nextval, currval, setval.
 
-use crate::catalog::{Shared, TEMPORARY_SCHEMA};
+use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};
 use crate::error::SqlError;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use serac_engine::DEFAULT_SCHEMA;
+use serac_engine::roles::{Columns, Object, Privilege};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -58,6 +59,28 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
 }
 
 impl SequenceFunction {
+    /// Whoever may insert into a table may draw from the sequences of its columns.
+    fn check_access(&self, view: &View, schema: &str, name: &str) -> Result<(), SqlError> {
+        let object = Object::relation(schema, name);
+        let enough = match self.function {
+            Function::Next => [Privilege::Usage, Privilege::Update],
+            Function::Current => [Privilege::Usage, Privilege::Select],
+            Function::Set => [Privilege::Update, Privilege::Update],
+        };
+        view.access.check_usage(schema)?;
+        let sequence = view.catalog.sequence(schema, name)?;
+        let of_table = || {
+            let (table, _) = sequence.definition.owner.as_ref()?;
+            let table = view.catalog.table(schema, table).ok()?;
+            Some(view.access.columns(&table.definition, Privilege::Insert) != Columns::None)
+        };
+        let for_insert = self.function != Function::Set && of_table() == Some(true);
+        if for_insert || enough.iter().any(|privilege| view.access.may(&object, *privilege)) {
+            return Ok(());
+        }
+        Ok(view.access.check(&object, enough[0])?)
+    }
+
     fn call(&self, name: &str, argument: Option<i64>) -> Result<i64, SqlError> {
         let (schema, short) = name.split_once('.').unwrap_or((DEFAULT_SCHEMA, name));
         let full = format!("{schema}.{short}");
@@ -67,6 +90,9 @@ impl SequenceFunction {
             _ => &self.shared.database,
         };
         let catalog = view.of(schema).0;
+        if schema != TEMPORARY_SCHEMA && !view.access.is_superuser() {
+            self.check_access(&view, schema, short)?;
+        }
         match self.function {
             Function::Next => {
                 let value = database.next_value(catalog, schema, short)?;

@@ -28,7 +28,8 @@ impl Default for Identity {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    User,
+    CurrentUser,
+    SessionUser,
     Database,
     Schema,
     Version,
@@ -36,10 +37,11 @@ enum Question {
     InRecovery,
 }
 
-const FUNCTIONS: [(&str, Question); 8] = [
-    ("current_user", Question::User),
-    ("session_user", Question::User),
-    ("user", Question::User),
+const FUNCTIONS: [(&str, Question); 9] = [
+    ("current_user", Question::CurrentUser),
+    ("current_role", Question::CurrentUser),
+    ("session_user", Question::SessionUser),
+    ("user", Question::CurrentUser),
     ("current_database", Question::Database),
     ("current_schema", Question::Schema),
     ("version", Question::Version),
@@ -94,7 +96,13 @@ impl ScalarUDFImpl for IdentityFunction {
         let identity = self.shared.identity.get().cloned().unwrap_or_default();
         let text = |text: String| ScalarValue::Utf8(Some(text));
         Ok(ColumnarValue::Scalar(match self.question {
-            Question::User => text(identity.user),
+            Question::CurrentUser | Question::SessionUser => {
+                let roles = self.shared.roles.read().clone();
+                let role = if self.question == Question::CurrentUser { roles.current } else { roles.session };
+                let view = self.shared.view();
+                let catalog = view.map_or_else(|| self.shared.database.catalog(), |view| view.catalog);
+                text(roles.name(role, &catalog.security))
+            }
             Question::Database => text(identity.database),
             Question::Schema => text(DEFAULT_SCHEMA.into()),
             Question::Version => {

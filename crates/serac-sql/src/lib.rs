@@ -18,6 +18,7 @@ mod optimizer;
 mod point;
 mod query;
 mod result_names;
+mod roles;
 mod row_stream;
 mod same_names;
 pub mod scan;

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use serac_engine::roles::Object;
 use serac_engine::{Database, Table};
 use serac_index::cubit::Statistics;
 use serac_storage::block::Block;
@@ -71,7 +72,10 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
         let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
         return call(if vacuum { VACUUM } else { ANALYZE }, &tables.join(", "));
     }
-    parser.parse_statement()
+    match crate::roles::statement(parser)? {
+        Some(statement) => Ok(statement),
+        None => parser.parse_statement(),
+    }
 }
 
 impl Session {
@@ -86,7 +90,7 @@ impl Session {
         let argument = argument.trim_start_matches("('").trim_end_matches("')").replace("''", "'");
         if name == ANALYZE {
             // Statistics are sampled when a query is planned: nothing is out of date.
-            return Some(self.tables_named(&argument).map(|_| StatementResult::command("ANALYZE")));
+            return Some(self.own_tables(&argument).map(|_| StatementResult::command("ANALYZE")));
         }
         if self.transaction_status() != TransactionStatus::Idle {
             let statement = match name.as_str() {
@@ -99,6 +103,9 @@ impl Session {
         }
         let database = self.database().clone();
         if name == CHECKPOINT {
+            if let Err(error) = self.access_now().check_superuser("do CHECKPOINT") {
+                return Some(Err(error.into()));
+            }
             return Some(
                 blocking(move || database.checkpoint().map_err(SqlError::from))
                     .await
@@ -106,7 +113,7 @@ impl Session {
             );
         }
         if name == VACUUM {
-            let tables = match self.tables_named(&argument) {
+            let tables = match self.own_tables(&argument) {
                 Ok(tables) => tables,
                 Err(error) => return Some(Err(error)),
             };
@@ -121,20 +128,27 @@ impl Session {
         Some(self.freeze(database, &argument).await)
     }
 
-    /// The tables with these names; all if there are none.
-    fn tables_named(&self, names: &str) -> Result<Vec<Arc<Table>>> {
+    /// The tables with these names, which must be the current user's; all of the user's if there are none.
+    fn own_tables(&self, names: &str) -> Result<Vec<Arc<Table>>> {
+        let access = self.access_now();
+        let object = |table: &Table| Object::relation(&table.definition.schema, table.name());
         if names.is_empty() {
             let catalog = self.database().catalog();
-            return Ok(catalog.schemas.values().flat_map(|schema| schema.tables.values().cloned()).collect());
+            return Ok(catalog.tables().filter(|table| access.owns(&object(table))).cloned().collect());
         }
         let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(names)?;
         let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
-        names.iter().map(|name| find_table(self.database(), name)).collect()
+        let table = |name| {
+            let table = find_table(self.database(), name)?;
+            access.check_usage(&table.definition.schema)?;
+            access.check_owner(&object(&table))?;
+            Ok(table)
+        };
+        names.iter().map(table).collect()
     }
 
     async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
-        let name = Parser::new(&PostgreSqlDialect {}).try_with_sql(table)?.parse_object_name(false)?;
-        let table = find_table(&database, &name)?;
+        let table = self.own_tables(table)?.pop().expect("one is named");
         if table.data.freeze_format() == FreezeFormat::Never {
             let message = format!("table \"{}\" does not freeze: its freeze_format is never", table.name());
             return Err(SqlError::new("55000", message));
@@ -186,7 +200,7 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
         numbers.iter_mut().zip(figures).for_each(|(column, figure)| column.push(figure.map(|n| n as i64)));
     };
     for (schema, entry) in &view.catalog.schemas {
-        for (name, table) in &entry.tables {
+        for (name, table) in entry.tables.iter().filter(|(_, table)| view.may_look_into(table)) {
             let columns = &table.definition.columns;
             for index in &table.indexes {
                 let names: Vec<_> = index.definition.columns.iter().map(|&c| columns[c].name.as_str()).collect();
@@ -245,7 +259,7 @@ fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>>
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut formats: Vec<Option<&'static str>> = Vec::new();
     for (schema_name, schema) in &view.catalog.schemas {
-        for (table_name, table) in &schema.tables {
+        for (table_name, table) in schema.tables.iter().filter(|(_, table)| view.may_look_into(table)) {
             for no in 0..table.data.block_count() {
                 let Some(block) = table.data.block(BlockNo(no)) else { continue };
                 // The block table has it, and this function.

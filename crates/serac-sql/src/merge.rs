@@ -9,10 +9,11 @@ use crate::session::{Session, StatementResult, fold, quote, resolve};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, TableFactor,
+    Expr, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, ObjectName, TableFactor,
     TableWithJoins,
 };
 use serac_engine::Table;
+use serac_engine::roles::Privilege;
 use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -88,8 +89,33 @@ impl Session {
         if source == alias {
             return Err(SqlError::new("42712", format!("name \"{alias}\" specified more than once")));
         }
+        self.check_merge(&table, merge)?;
         self.lend_target(&table);
         Ok(Parts { table, target: quote(&alias), source: quote(&source), on: format!("({})", merge.on) })
+    }
+
+    /// What the clauses do must be allowed, whether or not they find rows.
+    fn check_merge(&self, table: &Table, merge: &Merge) -> Result<()> {
+        for clause in &merge.clauses {
+            let (privilege, columns) = match &clause.action {
+                MergeAction::Insert(insert) => {
+                    let column = |name: &ObjectName| name.0.last().and_then(|part| part.as_ident()).map(fold);
+                    let named = insert.columns.iter().map(|name| column_of(table, &column(name).unwrap_or_default()));
+                    (Privilege::Insert, named.collect::<Result<Vec<_>>>()?)
+                }
+                MergeAction::Update(update) => {
+                    let set = checked_assignments(table, &update.assignments)?;
+                    (Privilege::Update, set.into_iter().map(|(column, _)| column).collect())
+                }
+                MergeAction::Delete { .. } => (Privilege::Delete, Vec::new()),
+            };
+            let columns = match privilege {
+                Privilege::Insert if columns.is_empty() => (0..table.definition.columns.len()).collect(),
+                _ => columns,
+            };
+            self.check_privilege(table, privilege, &columns)?;
+        }
+        Ok(())
     }
 
     /// The query behind a MERGE, for EXPLAIN: the join of its matched rows.

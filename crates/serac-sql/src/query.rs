@@ -17,8 +17,9 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Query, Statement};
+use datafusion::sql::sqlparser::ast::{Query, Statement, TableObject};
 use futures::{StreamExt, TryStreamExt};
+use serac_engine::roles::Privilege;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -183,10 +184,16 @@ impl Session {
             Statement::Update(update) => self.update_query(&update)?.0,
             Statement::Delete(delete) => self.delete_query(&delete)?.0,
             Statement::Merge(merge) => self.merge_query(&merge)?,
-            Statement::Insert(insert) => match insert.source {
-                Some(source) => source.to_string(),
-                None => "SELECT 1".into(),
-            },
+            Statement::Insert(insert) => {
+                if let TableObject::TableName(name) = &insert.table {
+                    let table = self.table(name)?;
+                    self.check_privilege(&table, Privilege::Insert, &[])?;
+                }
+                match insert.source {
+                    Some(source) => source.to_string(),
+                    None => "SELECT 1".into(),
+                }
+            }
             other => other.to_string(),
         };
         let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);

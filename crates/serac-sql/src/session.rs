@@ -31,6 +31,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
+use serac_engine::roles::Login;
 use serac_engine::{DEFAULT_SCHEMA, Database, Expressions};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -159,6 +160,8 @@ pub struct Session {
     pub(crate) postgresql_names: bool,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: HashMap<&'static str, String>,
+    /// Of a role that has connected.
+    pub(crate) login: Option<Login>,
 }
 
 impl std::fmt::Debug for Session {
@@ -284,6 +287,8 @@ impl Session {
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
             identity: OnceLock::new(),
+            roles: Default::default(),
+            planned_for: Default::default(),
             sequence_values: Default::default(),
         });
         let mut rules = Optimizer::new().rules;
@@ -322,6 +327,7 @@ impl Session {
             statement_timeout: None,
             postgresql_names: false,
             client_settings: HashMap::new(),
+            login: None,
         }
     }
 

@@ -132,6 +132,9 @@ impl Session {
                     self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
                     return Ok(StatementResult::command("SET"));
                 }
+                _ if name.starts_with("datafusion.runtime.") => {
+                    self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
+                }
                 _ if name.starts_with("datafusion.") => {}
                 _ => {
                     let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));

@@ -9,10 +9,12 @@
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
+use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
 use datafusion::sql::sqlparser::ast::{
     ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
+use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
@@ -103,6 +105,12 @@ pub(crate) struct Running {
     pub(crate) modes: Modes,
     /// Whether a statement has begun in it: its modes stay what they are then.
     started: bool,
+    /// As whom the session acted when it began; it does so again when the transaction is rolled back.
+    roles_before: SessionRoles,
+    /// What SET ROLE has made of that.
+    pub(crate) roles_set: Option<SessionRoles>,
+    /// Whether SET LOCAL ROLE has, for this transaction alone.
+    pub(crate) local_role: bool,
     savepoints: Vec<(String, Mark)>,
 }
 
@@ -137,7 +145,21 @@ impl Session {
         txn.set_serializable(modes.isolation == Isolation::Serializable);
         let temporary = self.shared.temporary_database.get().map(|database| self.begin_in(database));
         let (failed, started, savepoints) = (false, false, Vec::new());
-        self.running = Some(Running { txn, temporary, explicit, failed, modes, started, savepoints });
+        let roles_before = self.shared.roles.read().clone();
+        txn.set_role(roles_before.current);
+        let (roles_set, local_role) = (None, false);
+        self.running = Some(Running {
+            txn,
+            temporary,
+            explicit,
+            failed,
+            modes,
+            started,
+            roles_before,
+            roles_set,
+            local_role,
+            savepoints,
+        });
     }
     fn begin_in(&self, database: &Database) -> Transaction {
         let mut txn = database.begin();
@@ -161,14 +183,23 @@ impl Session {
         let view = self.running.as_ref().map(|running| {
             let (catalog, snapshot, own) = part(&running.txn);
             let reads = running.txn.reads().cloned();
-            View { catalog, snapshot, own, reads, temporary: running.temporary.as_ref().map(part) }
+            let access = running.txn.access(self.current_role());
+            View { catalog, snapshot, own, reads, temporary: running.temporary.as_ref().map(part), access }
         });
         *self.shared.view.write() = view;
     }
     pub(crate) fn end(&mut self) -> Option<Running> {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
-        self.running.take()
+        let running = self.running.take()?;
+        if running.local_role || running.roles_set.is_some() {
+            self.act_as(running.roles_before.clone());
+        }
+        Some(running)
+    }
+    fn act_as(&mut self, roles: SessionRoles) {
+        *self.shared.roles.write() = roles;
+        self.settings += 1;
     }
     /// Makes sure of a transaction; the savepoint to which the statement's failure leads back, in one that BEGIN opened.
     pub(crate) fn open_statement(&mut self) -> Result<Option<Mark>> {
@@ -235,6 +266,7 @@ impl Session {
         result: Result<T>,
         savepoint: Option<Mark>,
     ) -> Result<(T, Option<CommitTicket>)> {
+        let result = result.map_err(|error| self.without_secrets(error));
         match (result, savepoint) {
             (Ok(result), Some(_)) => Ok((result, None)),
             (Ok(result), None) => Ok((result, self.commit_now()?)),
@@ -257,6 +289,9 @@ impl Session {
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
+        }
+        if let Some(roles) = running.roles_set {
+            self.act_as(roles);
         }
         Ok(Some(ticket))
     }
@@ -291,6 +326,9 @@ impl Session {
             return self.txn();
         }
         let missing = self.running.as_ref().expect("statements run in a transaction").temporary.is_none();
+        if self.shared.temporary_database.get().is_none() {
+            self.access().check(&Object::Database, Privilege::Temporary)?;
+        }
         if missing {
             let txn = self.begin_in(self.temporary_database()?);
             self.running.as_mut().expect("just seen").temporary = Some(txn);
@@ -328,6 +366,9 @@ impl Session {
     pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;
         let view = self.shared.view().expect("a statement is running");
+        if schema != TEMPORARY_SCHEMA {
+            view.access.check_usage(&schema)?;
+        }
         Ok(view.of(&schema).0.table(&schema, &name)?.clone())
     }
     /// The snapshot in which the statement sees a table.
@@ -353,6 +394,9 @@ impl Session {
     /// Statements about transactions, which run outside of any statement's own.
     pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         if let Some(result) = self.maintain(statement).await {
+            return Some(result);
+        }
+        if let Some(result) = self.set_roles(statement) {
             return Some(result);
         }
         let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");

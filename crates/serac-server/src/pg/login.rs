@@ -5,6 +5,7 @@
 //! ```
 
 use super::WireError;
+use super::account::Account;
 use super::connection::{Connection, Stop};
 use super::message::{Body, Startup, authentication, message, parameter_status, put_i32, startup_length};
 use super::report::put_error;
@@ -117,24 +118,33 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         {
             return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
         }
-        log_in(&mut wire, &user, &shared).await
+        let account = Account::of(&user, &shared.options.users, shared.db.database());
+        match log_in(&mut wire, &user, &account).await? {
+            true => Ok(Some(account)),
+            false => Ok(None),
+        }
     };
     let result = tokio::time::timeout(shared.options.login_timeout, login).await;
-    match result {
-        Ok(Ok(true)) => {}
-        Ok(Ok(false)) | Err(_) => return,
-        Ok(Err(error)) => {
-            put_error(&mut wire.out, &error, "");
-            let _ = wire.flush().await;
-            return;
-        }
-    }
     let mut session = Session::new(&shared.db);
+    let result = match result {
+        Ok(Ok(Some(account))) => {
+            account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true })
+        }
+        Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) => Err(error),
+    };
+    if let Err(error) = result {
+        put_error(&mut wire.out, &error, "");
+        let _ = wire.flush().await;
+        return;
+    }
+    authentication(&mut wire.out, 0, &[]);
     session.as_for_postgresql();
     let entry = shared.enter(session.cancel_handle());
     let database = parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned();
     session.identify(Identity { user: user.clone(), database, process: entry.process });
-    greet(&mut wire.out, &user, parameter("application_name").unwrap_or_default(), &entry);
+    let is_superuser = session.is_superuser();
+    greet(&mut wire.out, &user, is_superuser, parameter("application_name").unwrap_or_default(), &entry);
     wire.limit = shared.options.max_message;
     Connection::new(wire, session, shared.options.idle_in_transaction_timeout).serve(&mut stop).await;
 }
@@ -143,9 +153,9 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
 async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
-    shared: &Shared,
+    account: &Account,
 ) -> Result<bool, WireError> {
-    if !shared.options.users.is_empty() {
+    if account.wants_password {
         authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         let mut body = Body(&body);
@@ -156,7 +166,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
             text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
         };
-        let exchange = Exchange::begin(&text(body.value()?)?, shared.options.users.get(user).cloned())?;
+        let exchange = Exchange::begin(&text(body.value()?)?, account.verifier.clone())?;
         authentication(&mut wire.out, 11, exchange.challenge().as_bytes());
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         match exchange.finish(&text(Some(&body))?)? {
@@ -167,12 +177,11 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     }
-    authentication(&mut wire.out, 0, &[]);
     Ok(true)
 }
 
 /// What a client is told when it may begin.
-fn greet(out: &mut Vec<u8>, user: &str, application: &str, entry: &Entry) {
+fn greet(out: &mut Vec<u8>, user: &str, is_superuser: bool, application: &str, entry: &Entry) {
     for (name, value) in [
         ("server_version", "15.0"),
         ("server_encoding", "UTF8"),
@@ -182,7 +191,7 @@ fn greet(out: &mut Vec<u8>, user: &str, application: &str, entry: &Entry) {
         ("TimeZone", "UTC"),
         ("integer_datetimes", "on"),
         ("standard_conforming_strings", "on"),
-        ("is_superuser", "on"),
+        ("is_superuser", if is_superuser { "on" } else { "off" }),
         ("session_authorization", user),
         ("application_name", application),
     ] {

@@ -14,8 +14,10 @@
 //! | [`extended`] | prepared statements and portals |
 //! | [`rows`], [`report`] | results and errors as messages |
 //! | [`copy`] | COPY from and to the client |
+//! | [`account`] | which role a name is, and what it must show |
 //! | [`scram`] | passwords |
 
+mod account;
 mod connection;
 mod copy;
 mod extended;

@@ -27,7 +27,8 @@ fn sha256(text: &[u8]) -> Key {
 /// What the server keeps of a password.
 #[derive(Clone)]
 pub struct Verifier {
-    salt: [u8; 16],
+    iterations: u32,
+    salt: Vec<u8>,
     stored_key: Key,
     server_key: Key,
 }
@@ -45,7 +46,28 @@ impl Verifier {
         rand::SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
         let mut salted = [0; 32];
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut salted);
-        Self { salt, stored_key: sha256(&hmac(&salted, b"Client Key")), server_key: hmac(&salted, b"Server Key") }
+        let salt = salt.to_vec();
+        Self {
+            iterations: ITERATIONS.get(),
+            salt,
+            stored_key: sha256(&hmac(&salted, b"Client Key")),
+            server_key: hmac(&salted, b"Server Key"),
+        }
+    }
+}
+
+impl Verifier {
+    /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. None if it is not one.
+    pub(super) fn of_text(text: &str) -> Option<Self> {
+        let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
+        let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
+        let key = |text: &str| BASE64.decode(text).ok()?.try_into().ok();
+        Some(Self {
+            iterations: iterations.parse().ok()?,
+            salt: BASE64.decode(salt).ok()?,
+            stored_key: key(stored)?,
+            server_key: key(server)?,
+        })
     }
 }
 
@@ -93,7 +115,7 @@ impl Exchange {
         // Made up for a name that nobody has, which shall look like any other. The work is the same, too.
         let verifier = verifier.unwrap_or_else(|| Verifier::new(own));
         let nonce = format!("{nonce}{own}");
-        let server_first = format!("r={nonce},s={},i={ITERATIONS}", BASE64.encode(verifier.salt));
+        let server_first = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
         Ok(Self { verifier, client_first: bare.into(), server_first, nonce, gs2_header: gs2_header.into(), is_unknown })
     }
 
@@ -161,7 +183,8 @@ mod tests {
         let mut salted = [0; 32];
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, b"pencil", &mut salted);
         let verifier = Verifier {
-            salt,
+            iterations: ITERATIONS.get(),
+            salt: salt.to_vec(),
             stored_key: sha256(&hmac(&salted, b"Client Key")),
             server_key: hmac(&salted, b"Server Key"),
         };

@@ -27,7 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How connections are taken.
 #[derive(Clone, Debug)]
 pub struct PgOptions {
-    /// The passwords of those who may connect; if there are none, everybody may.
+    /// Passwords of those who may connect, besides those of roles. If there are neither, everybody may.
     pub users: HashMap<String, Verifier>,
     /// Certificate and key; none for connections without TLS only.
     pub tls: Option<Arc<ServerConfig>>,

@@ -17,6 +17,7 @@ use futures::StreamExt;
 use options::Options;
 pub(crate) use options::{Format, all_options};
 use parking_lot::Mutex;
+use serac_engine::roles::Privilege;
 use sink::Sink;
 use source::{Input, Source};
 use std::fs::File;
@@ -126,6 +127,12 @@ impl Session {
             CopyTarget::Stdout => ("STDOUT", true),
             CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
         };
+        if !stream && !self.access().is_superuser() {
+            let detail =
+                "Only superusers may COPY to or from a file on the server; STDIN and STDOUT are for everybody.";
+            let error = SqlError::new("42501", "permission denied to COPY to or from a file");
+            return Err(SqlError { detail: Some(detail.into()), ..error });
+        }
         let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
         let options = Options::read(name, &given, otherwise)?;
         let rows = if to {
@@ -177,6 +184,7 @@ impl Session {
         if targets.is_empty() {
             targets = (0..table.definition.columns.len()).collect();
         }
+        self.check_privilege(&table, Privilege::Insert, &targets)?;
         let progress = self.copy_progress();
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;

@@ -46,6 +46,9 @@ impl Session {
     }
 
     async fn define_now(&mut self, statement: Statement) -> Result<StatementResult> {
+        if let Some(result) = self.define_roles(&statement)? {
+            return Ok(result);
+        }
         match statement {
             Statement::CreateSchema { schema_name, if_not_exists, .. } => {
                 let name = match &schema_name {

@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
     OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
 };
 use futures::FutureExt;
+use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_storage::ColumnType;
 use std::cell::Cell;
@@ -144,7 +145,7 @@ impl Compilation<'_> {
 
     fn find(&self, shape: &mut Shape, compiler: &mut Compiler<'_>) -> Option<(Access, Vec<RowExpr>, bool)> {
         let table = shape.table.clone()?;
-        if table.definition.schema == TEMPORARY_SCHEMA {
+        if table.definition.schema == TEMPORARY_SCHEMA || !self.session.may_with_all(&table, &[Privilege::Select]) {
             return None;
         }
         let mut conjuncts = Vec::new();
@@ -192,7 +193,7 @@ impl Compilation<'_> {
         let mut shape = Shape::of(&plan)?;
         let schema = same_names::shown(plan.schema().as_arrow());
         let table = shape.table.clone()?;
-        if lock && shape.aggregates.is_some() {
+        if lock && (shape.aggregates.is_some() || !self.session.may_with_all(&table, &[Privilege::Update])) {
             return None;
         }
         let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), &types, false).ok()?;
@@ -408,6 +409,12 @@ impl Compilation<'_> {
         let TableObject::TableName(name) = &insert.table else { return None };
         let table = self.session.table(name).ok()?;
         if table.definition.schema == TEMPORARY_SCHEMA {
+            return None;
+        }
+        let reads = insert.on.is_some() || insert.returning.is_some();
+        let needed =
+            if reads { &[Privilege::Insert, Privilege::Update, Privilege::Select][..] } else { &[Privilege::Insert] };
+        if !self.session.may_with_all(&table, needed) {
             return None;
         }
         let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));

@@ -11,7 +11,7 @@
 //! DataFusion's to say, at the time of planning; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
 //! so constraints, indexes and errors are the same.
 //!
-//! A plan holds for the catalog and the settings it was made under; under others it is made again.
+//! A plan holds for the catalog, the privileges, the current user and the settings it was made under; under others it is made again.
 //! A statement that has to look at too many rows, or whose parameters are not exactly of the plan's types, takes the other path, that time.
 //!
 //! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a session sees again ([`texts`]).
@@ -74,6 +74,8 @@ struct Under {
     catalog: Arc<Catalog>,
     /// Of the session's temporary tables.
     temporary: Option<Arc<Catalog>>,
+    /// Of roles, owners and grants: they count as they are now, whatever the transaction's catalog.
+    security: u64,
     settings: u64,
 }
 
@@ -84,7 +86,9 @@ impl Under {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        Arc::ptr_eq(&self.catalog, &other.catalog) && same_temporary && self.settings == other.settings
+        Arc::ptr_eq(&self.catalog, &other.catalog)
+            && same_temporary
+            && (self.security, self.settings) == (other.security, other.settings)
     }
 }
 
@@ -342,6 +346,7 @@ impl Session {
         let under = Under {
             catalog: running.txn.catalog().clone(),
             temporary: running.temporary.as_ref().map(|txn| txn.catalog().clone()),
+            security: self.database().security_version(),
             settings: self.settings,
         };
         match &prepared.known {
@@ -453,6 +458,7 @@ impl Session {
         let now = || Under {
             catalog: self.database().catalog(),
             temporary: self.temporary_catalog(),
+            security: self.database().security_version(),
             settings: self.settings,
         };
         self.running.is_none() && known.is(&now())

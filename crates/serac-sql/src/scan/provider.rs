@@ -3,6 +3,7 @@
 use super::bitmap::{BitmapFilter, Indexed, Indexes};
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
 use super::lookup::{KeyLookup, SeracLookupExec};
+use crate::roles::check_scan;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -18,6 +19,7 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjun
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use serac_engine::bitmap::OwnChanges;
+use serac_engine::roles::Columns;
 use serac_engine::{ReadSet, Table};
 use serac_storage::{ColumnId, RowId, ScanColumn, Selection, Snapshot};
 use std::collections::HashMap;
@@ -39,6 +41,8 @@ pub struct SeracTable {
     indexes: Indexes,
     /// Where a serializable transaction notes what it reads.
     reads: Option<ReadSet>,
+    /// The columns that may be read.
+    columns: Columns,
     /// What is known of filters: planning asks again and again.
     planned: Mutex<HashMap<Vec<Expr>, Planned>>,
 }
@@ -85,6 +89,7 @@ impl SeracTable {
             constraints: Constraints::new_unverified(constraints),
             indexes,
             reads: None,
+            columns: Columns::All,
             planned: Mutex::default(),
         }
     }
@@ -94,6 +99,10 @@ impl SeracTable {
     /// The same, whose scans note in `reads` what they read.
     pub(crate) fn noting(self, reads: Option<ReadSet>) -> Self {
         Self { reads, ..self }
+    }
+    /// The same, whose scans are refused if they read other columns.
+    pub(crate) fn allowing(self, columns: Columns) -> Self {
+        Self { columns, ..self }
     }
     /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -197,6 +206,7 @@ impl TableProvider for SeracTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        check_scan(&self.columns, self.table.name(), &self.full_schema, projection, filters)?;
         let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
         if let Some(lookup) = KeyLookup::find(&self.table, filters) {

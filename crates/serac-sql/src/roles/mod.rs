@@ -1,0 +1,238 @@
+//! Roles in SQL: who a session is, what it may do, and the statements that change that.
+//!
+//! A session has connected as a role, is a session user (that role, unless SET SESSION AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE has).
+//! Sessions that nobody has logged in, those of programs with an embedded database, are the bootstrap role `serac`, a superuser.
+//!
+//! | what | where it is checked |
+//! |---|---|
+//! | tables and views in queries | when their names are resolved (`catalog`); queries of views as the view's owner |
+//! | single columns in queries | when a scan is planned, which names the columns that are read (`scan/provider`, [`Readable`]) |
+//! | INSERT, UPDATE, DELETE, MERGE, COPY, FOR UPDATE | before they are planned ([`Session::check_privilege`]) |
+//! | statements of the point path | when they are compiled; a plan holds for one version of the privileges and one role (`point`) |
+//! | sequences | when they are asked (`functions`) |
+//! | DDL, GRANT | in the engine (`serac_engine::roles`) |
+
+mod parse;
+mod password;
+mod run;
+
+pub(crate) use parse::statement;
+
+use crate::catalog::TEMPORARY_SCHEMA;
+use crate::error::{Result, SqlError};
+use crate::session::Session;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session as PlanningSession, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use serac_engine::Table;
+use serac_engine::roles::{Access, BOOTSTRAP_ROLE, Columns, Login, Privilege, RoleId, Security};
+use std::sync::Arc;
+
+/// Who a session is.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionRoles {
+    /// Who has connected.
+    login: RoleId,
+    /// The session user.
+    pub(crate) session: RoleId,
+    /// The current user.
+    pub(crate) current: RoleId,
+    /// The name under which the session user has connected, where the role has another.
+    alias: Option<String>,
+}
+
+impl Default for SessionRoles {
+    fn default() -> Self {
+        Self { login: RoleId::BOOTSTRAP, session: RoleId::BOOTSTRAP, current: RoleId::BOOTSTRAP, alias: None }
+    }
+}
+
+impl SessionRoles {
+    /// The name of the current user or the session user.
+    pub(crate) fn name(&self, role: RoleId, security: &Security) -> String {
+        match &self.alias {
+            Some(alias) if role == self.login => alias.clone(),
+            _ => security.name_of(role).to_owned(),
+        }
+    }
+}
+
+/// The error of a table of which columns are read that the role may not read.
+pub(crate) fn denied(table: &str) -> SqlError {
+    SqlError::new("42501", format!("permission denied for table {table}"))
+}
+
+/// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns in order; those beyond the allowed ones are no user's.
+pub(crate) fn check_scan(
+    readable: &Columns,
+    table: &str,
+    schema: &SchemaRef,
+    projection: Option<&Vec<usize>>,
+    filters: &[Expr],
+) -> Result<(), DataFusionError> {
+    let refused = || Err(DataFusionError::External(Box::new(denied(table))));
+    let may = |column: usize| match readable {
+        Columns::All => true,
+        Columns::Some(allowed) => allowed.get(column).copied().unwrap_or(true),
+        Columns::None => false,
+    };
+    match readable {
+        Columns::All => return Ok(()),
+        _ if projection.is_none() => {
+            if !(0..schema.fields().len()).all(may) {
+                return refused();
+            }
+        }
+        _ => {}
+    }
+    let in_filters = filters.iter().flat_map(Expr::column_refs).map(|column| schema.index_of(&column.name));
+    let in_filters = in_filters.collect::<Result<Vec<_>, _>>()?;
+    if projection.into_iter().flatten().copied().chain(in_filters).all(may) { Ok(()) } else { refused() }
+}
+
+/// Rows that a statement has in memory of a table, of which it may read some columns alone.
+#[derive(Debug)]
+pub(crate) struct Readable {
+    pub(crate) rows: Arc<dyn TableProvider>,
+    pub(crate) columns: Columns,
+    pub(crate) table: String,
+}
+
+#[async_trait]
+impl TableProvider for Readable {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+    async fn scan(
+        &self,
+        state: &dyn PlanningSession,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        check_scan(&self.columns, &self.table, &self.schema(), projection, filters)?;
+        self.rows.scan(state, projection, filters, limit).await
+    }
+}
+
+/// The columns of a table that may be read; of those that the session has made for itself, all.
+pub(crate) fn readable(access: &Access, table: &Table) -> Columns {
+    match table.definition.schema == TEMPORARY_SCHEMA {
+        true => Columns::All,
+        false => access.columns(&table.definition, Privilege::Select),
+    }
+}
+
+impl Session {
+    /// Makes this the session of a role, as after a login; that whoever asks is the role is the caller's to find out.
+    ///
+    /// # Errors
+    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected often enough, 42501 without CONNECT on the database.
+    pub fn log_in(&mut self, role: &str) -> Result<()> {
+        let login = self.database().log_in(role)?;
+        self.become_login(login, None);
+        Ok(())
+    }
+    /// Makes this a session of the bootstrap role, of one who has connected under another name.
+    ///
+    /// # Errors
+    /// As [`log_in`](Self::log_in).
+    pub fn log_in_as_bootstrap(&mut self, name: &str) -> Result<()> {
+        let security = self.database().catalog().security.clone();
+        let bootstrap = security.role(RoleId::BOOTSTRAP).map_or(BOOTSTRAP_ROLE, |role| &role.name);
+        let login = self.database().log_in(bootstrap)?;
+        self.become_login(login, Some(name.to_owned()));
+        Ok(())
+    }
+    fn become_login(&mut self, login: Login, alias: Option<String>) {
+        let role = login.role();
+        *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, alias };
+        self.login = Some(login);
+        self.settings += 1;
+    }
+
+    /// Whether the current user may do everything.
+    pub fn is_superuser(&self) -> bool {
+        self.access_now().is_superuser()
+    }
+    /// The current user's role.
+    pub fn current_role(&self) -> RoleId {
+        self.shared.roles.read().current
+    }
+    /// What the current user may do; for a statement that is running.
+    pub(crate) fn access(&self) -> Access {
+        self.shared.view().expect("a statement is running").access
+    }
+    /// What the current user may do now, outside of any transaction.
+    pub(crate) fn access_now(&self) -> Access {
+        self.database().begin().access(self.current_role())
+    }
+
+    /// Refuses what the current user may not do with these columns of a table; without columns, with one of them at least.
+    pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
+        if table.definition.schema == TEMPORARY_SCHEMA {
+            return Ok(());
+        }
+        Ok(self.access().check_columns(&table.definition, privilege, columns)?)
+    }
+    /// Whether the current user may do this with all columns of a table: what the point path asks before it compiles.
+    pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
+        let access = self.access();
+        table.definition.schema == TEMPORARY_SCHEMA
+            || access.check_usage(&table.definition.schema).is_ok()
+                && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
+    }
+    /// Rows of a table that a statement has in memory, of which expressions read what the current user may read.
+    pub(crate) fn readable_rows(&self, table: &Table, rows: Arc<dyn TableProvider>) -> Arc<dyn TableProvider> {
+        match readable(&self.access(), table) {
+            Columns::All => rows,
+            // Columns behind the table's own are the statement's.
+            columns => Arc::new(Readable { rows, columns: some_or_none(columns, table), table: table.name().into() }),
+        }
+    }
+
+    /// An error without the values that it tells of, where they may be of rows that the current user must not read.
+    pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {
+        if error.detail.is_none() || !["23505", "23503"].contains(&error.sqlstate) {
+            return error;
+        }
+        let Some(view) = self.shared.view() else { return error };
+        if view.access.is_superuser() {
+            return error;
+        }
+        let constraint = error.name.as_deref().unwrap_or_default();
+        let concerns = |table: &&Arc<Table>| {
+            let definition = &table.definition;
+            let key = definition.keys.iter().any(|key| key.name == constraint);
+            key || definition.foreign_keys.iter().any(|key| key.name == constraint)
+        };
+        let parents = |table: &Arc<Table>| {
+            let keys = table.definition.foreign_keys.iter().filter(|key| key.name == constraint);
+            let parents = keys.filter_map(|key| view.catalog.table(&key.parent_schema, &key.parent_table).ok());
+            parents.cloned().collect::<Vec<_>>()
+        };
+        let tables: Vec<Arc<Table>> = view.catalog.tables().filter(concerns).cloned().collect();
+        let mut all = tables.iter().cloned().chain(tables.iter().flat_map(parents));
+        let may_read = all.all(|table| readable(&view.access, &table) == Columns::All);
+        SqlError { detail: error.detail.filter(|_| may_read), ..error }
+    }
+}
+
+/// [`Columns::None`] as columns of which none may be read, so that those behind them can be.
+fn some_or_none(columns: Columns, table: &Table) -> Columns {
+    match columns {
+        Columns::None => Columns::Some(vec![false; table.definition.columns.len()].into()),
+        columns => columns,
+    }
+}
+
+/// The columns of a table that is the target of a change: none of its own need be readable to find rows by nothing.
+pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
+    some_or_none(readable(access, table), table)
+}
