@@ -23,7 +23,7 @@ pub struct ServeArguments {
     /// Listens also on addresses that other machines reach, although somebody there could read without a password, or what passes between.
     #[arg(long)]
     allow_remote: bool,
-    /// Who may connect to --pg: a file with a line "user:password" for each. Without it, everybody may.
+    /// Passwords for --pg besides those of roles: a file with a line "user:password" for each. Without any password, everybody may connect.
     #[arg(long, value_name = "FILE")]
     passwords: Option<PathBuf>,
     /// A certificate (PEM) with which --pg encrypts; from then on clients must use TLS.
@@ -39,6 +39,9 @@ pub struct ServeArguments {
     /// arguments of a process; the environment variable SERAC_TOKEN says the same and is seen by nobody else.
     #[arg(long)]
     token: Option<String>,
+    /// The role as which clients of Flight read; without it, the bootstrap role, which may read everything.
+    #[arg(long, value_name = "ROLE")]
+    flight_role: Option<String>,
     /// Connections at a time, for each service.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     max_connections: usize,
@@ -96,6 +99,7 @@ impl ServeArguments {
             .map(|token| Token::new(token).ok_or("a token consists of visible ASCII characters, and of one at least"));
         Ok(FlightOptions {
             token: token.transpose()?,
+            role: self.flight_role.clone(),
             lease: Duration::from_secs(self.lease),
             max_connections: self.max_connections,
             max_streams: self.max_streams,

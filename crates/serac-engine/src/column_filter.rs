@@ -49,6 +49,10 @@ fn first<T: ArrowPrimitiveType>(constant: &ArrayRef) -> T::Native {
 }
 
 impl BoundFilter {
+    /// The position of the column.
+    pub(crate) fn column(&self) -> usize {
+        self.column.id.0 as usize
+    }
     /// # Errors
     /// [`EngineError::InvalidDefinition`] if the column is not there, or the constant is not one value of its type.
     pub(crate) fn new(table: &Table, filter: &ColumnFilter) -> Result<Self> {

@@ -2,6 +2,7 @@
 
 use crate::column_filter::{BoundFilter, ColumnFilter};
 use crate::error::{EngineError, Result};
+use crate::roles::{Access, Privilege};
 use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
@@ -132,6 +133,16 @@ impl ArrowScan {
         self.reform(|at, column_type| {
             form.data_type(column_type).filter(|_| wanted(at)).map(|data_type| (column_form, data_type))
         })
+    }
+
+    /// Refuses a scan that reads what a role may not read.
+    ///
+    /// # Errors
+    /// [`EngineError::Denied`].
+    pub fn check_access(&self, access: &Access) -> Result<()> {
+        let filtered = self.filter.iter().map(BoundFilter::column);
+        let columns: Vec<usize> = self.columns.iter().map(|column| column.id.0 as usize).chain(filtered).collect();
+        access.check_columns(&self.table.definition, Privilege::Select, &columns)
     }
 
     /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.

@@ -478,3 +478,43 @@ async fn connections_above_the_limit_are_closed_until_others_end() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_reads_what_it_may() {
+    let db = database();
+    execute(&db, "CREATE ROLE reader; CREATE TABLE open (n BIGINT, m BIGINT); CREATE TABLE closed (n BIGINT)").await;
+    execute(&db, "INSERT INTO open VALUES (1, 2); INSERT INTO closed VALUES (3); GRANT SELECT (n) ON open TO reader")
+        .await;
+    let served = serve(&db, FlightOptions { role: Some("reader".into()), ..FlightOptions::default() }).await;
+    let mut client = served.client().await;
+    let denied = [
+        FlightDescriptor::new_path(vec!["closed".into()]),
+        FlightDescriptor::new_path(vec!["open".into()]),
+        command(r#"{"table": "open", "columns": ["n"], "filter": [["m", "=", 2]]}"#),
+        command(r#"{"table": "open", "columns": ["m"], "snapshot": "latest"}"#),
+    ];
+    for descriptor in denied {
+        let error = client.get_flight_info(descriptor.clone()).await.unwrap_err();
+        assert_eq!(status(error).code(), Code::PermissionDenied, "{descriptor}");
+        let error = client.get_schema(descriptor.clone()).await.unwrap_err();
+        assert_eq!(status(error).code(), Code::PermissionDenied, "{descriptor}");
+    }
+    for snapshot in ["held", "latest"] {
+        let command = command(&format!(r#"{{"table": "open", "columns": ["n"], "snapshot": "{snapshot}"}}"#));
+        let info = client.get_flight_info(command).await.unwrap();
+        assert_eq!(fetch(&mut client, &info).await[0].num_rows(), 1);
+        // What the ticket was given for counts no more.
+        execute(&db, "REVOKE SELECT (n) ON open FROM reader").await;
+        let error = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.map(|_| ()).unwrap_err();
+        assert_eq!(status(error).code(), Code::PermissionDenied, "{snapshot}");
+        let flights: Vec<_> = client.list_flights(vec![]).await.unwrap().try_collect().await.unwrap();
+        assert!(flights.is_empty());
+        execute(&db, "GRANT SELECT ON open TO reader").await;
+        let flights: Vec<_> = client.list_flights(vec![]).await.unwrap().try_collect().await.unwrap();
+        assert_eq!(flights.len(), 1);
+    }
+    // As soon as there is a password, nobody comes in without showing something.
+    execute(&db, "ALTER ROLE reader PASSWORD 'secret'").await;
+    let error = client.get_flight_info(FlightDescriptor::new_path(vec!["open".into()])).await.unwrap_err();
+    assert_eq!(status(error).code(), Code::Unauthenticated);
+}

@@ -255,7 +255,47 @@ def passwords():
     raises(psycopg.OperationalError, lambda: connect(password=""))
 
 
-for check in [passwords] if CHECKS == "passwords" else [types, transactions, statements, names, concurrency]:
+def roles():
+    # As long as there are no roles of the database's own, every name is the bootstrap role.
+    with connect(user="anybody") as c:
+        c.autocommit = True
+        assert c.execute("SELECT current_user, session_user").fetchone() == ("anybody", "anybody")
+        for statement in (
+            "CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)",
+            "INSERT INTO t VALUES (1, 'one')",
+            "CREATE ROLE reader LOGIN",
+            "GRANT SELECT ON t TO reader",
+        ):
+            c.execute(statement)
+        # From now on names are roles.
+        assert 'role "eve" does not exist' in str(raises(psycopg.OperationalError, lambda: connect(user="eve")))
+        with connect(user="reader") as r:
+            r.autocommit = True
+            assert r.execute("SELECT current_user").fetchone() == ("reader",)
+            assert r.info.parameter_status("is_superuser") == "off"
+            for _ in range(6):
+                assert r.execute("SELECT v FROM t WHERE k = %s", (1,)).fetchone() == ("one",)
+            error = raises(psycopg.errors.InsufficientPrivilege, lambda: r.execute("DELETE FROM t"))
+            assert error.diag.message_primary == "permission denied for table t", error
+            raises(psycopg.errors.InsufficientPrivilege, lambda: r.execute("COPY t TO '/tmp/never_written.csv'"))
+            with r.cursor().copy("COPY t TO STDOUT") as copy:
+                assert list(copy.rows()) == [("1", "one")]
+            c.execute("REVOKE SELECT ON t FROM reader")
+            raises(psycopg.errors.InsufficientPrivilege, lambda: r.execute("SELECT v FROM t WHERE k = %s", (1,)))
+            raises(psycopg.errors.InsufficientPrivilege, lambda: list(r.cursor().copy("COPY t TO STDOUT").__enter__()))
+        c.execute("ALTER ROLE reader PASSWORD 'it''s secret'")
+    # From now on everybody must show a password.
+    for options in ({"user": "reader"}, {"user": "serac"}, {"user": "reader", "password": "wrong"}):
+        raises(psycopg.OperationalError, lambda: connect(**options))
+    with connect(user="reader", password="it's secret") as r:
+        r.autocommit = True
+        r.execute("ALTER ROLE reader PASSWORD 'other'")
+        raises(psycopg.errors.InsufficientPrivilege, lambda: r.execute("ALTER ROLE reader SUPERUSER"))
+    raises(psycopg.OperationalError, lambda: connect(user="reader", password="it's secret"))
+    connect(user="reader", password="other").close()
+
+
+for check in {"passwords": [passwords], "roles": [roles]}.get(CHECKS, [types, transactions, statements, names, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

@@ -64,6 +64,13 @@ async fn passwords_are_asked_for() {
     served.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_of_the_database_log_in() {
+    let served = Served::new(PgOptions::default()).await;
+    python("roles", served.address).await;
+    served.end().await;
+}
+
 /// The first message of a session.
 fn startup() -> Vec<u8> {
     let mut body = 196_608i32.to_be_bytes().to_vec();

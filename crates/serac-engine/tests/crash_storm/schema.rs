@@ -6,6 +6,7 @@
 use serac_engine::definition::{
     ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
 };
+use serac_engine::roles::Object;
 use serac_engine::{Database, Result, Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
 use std::collections::BTreeMap;
@@ -147,7 +148,7 @@ pub fn count(txn: &Transaction, table: &Table) -> usize {
         .sum()
 }
 
-/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch tables have, and sequences.
+/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch tables have, who owns them, sequences, roles and grants.
 pub fn describe(txn: &Transaction) -> String {
     let mut out = String::new();
     for table in txn.catalog().tables() {
@@ -167,7 +168,15 @@ pub fn describe(txn: &Transaction) -> String {
         if definition.name.starts_with(SCRATCH) {
             write!(out, " of {} rows", count(txn, table)).expect("a string takes all");
         }
-        out.push_str("; ");
+        let security = &txn.catalog().security;
+        let owner = security.owner(&Object::relation(SCHEMA, table.name()));
+        write!(out, " of {}; ", security.name_of(owner)).expect("a string takes all");
+    }
+    for role in txn.catalog().security.roles() {
+        write!(out, "{} {:?} {:?}; ", role.name, role.connection_limit, role.member_of).expect("a string takes all");
+    }
+    for grant in txn.catalog().security.all_grants() {
+        write!(out, "{grant:?}; ").expect("a string takes all");
     }
     let schema = txn.catalog().schema(SCHEMA).expect("it is always there");
     out + &schema.sequences.keys().cloned().collect::<Vec<_>>().join(" ")

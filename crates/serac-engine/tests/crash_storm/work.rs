@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::BitmapDefinition;
+use serac_engine::roles::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
 use serac_engine::{Database, EngineError, Result, Table, Transaction};
 use serac_storage::{ColumnType, RowId, StorageOptions, Value};
 use std::io::Write;
@@ -229,7 +230,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
     let scratch: Vec<Arc<Table>> =
         txn.catalog().tables().filter(|table| table.name().starts_with(SCRATCH)).cloned().collect();
     let of_notes = |table: &&Arc<Table>| !table.definition.foreign_keys.is_empty();
-    let action = rng.random_range(0..11);
+    let action = rng.random_range(0..14);
     if scratch.len() < 3 || (action == 0 && scratch.len() < 12) {
         return create_scratch(txn, name, rng);
     }
@@ -287,6 +288,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
                 None => txn.create_sequence(SCHEMA, sequence(&format!("seq{name}")))?,
             }
         }
+        11.. => change_roles(txn, &table, name, rng)?,
         // Rows of a scratch table change together with definitions.
         _ if own => {
             let rows: Vec<_> = scan(txn, &table).into_keys().collect();
@@ -302,6 +304,37 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
         _ => {}
     }
     Ok(())
+}
+
+/// Roles come and go, get privileges on tables and columns, and own tables.
+fn change_roles(txn: &mut Transaction, table: &Table, name: u32, rng: &mut StdRng) -> Result<()> {
+    let security = txn.catalog().security.clone();
+    let roles: Vec<_> = security.roles().filter(|role| !role.superuser).collect();
+    let (Some(role), true) = (roles.choose(rng), roles.len() > 2) else {
+        let options =
+            RoleOptions { login: Some(rng.random()), connection_limit: Some(Some(name)), ..Default::default() };
+        return txn.create_role(&format!("role{name}"), &options).map(|_| ());
+    };
+    let object = Object::relation(SCHEMA, table.name());
+    let column = rng.random::<bool>().then(|| table.definition.columns[0].name.as_str());
+    let privileges = Privileges::of(&[Privilege::Select, Privilege::Update]);
+    let terms = Terms { object: &object, column, privileges, grantees: &[role.id] };
+    match rng.random_range(0..6) {
+        0 => {
+            for owned in security.owned_by(role.id) {
+                txn.set_owner(owned, RoleId::BOOTSTRAP)?;
+            }
+            txn.drop_privileges_of(role.id)?;
+            txn.drop_role(&role.name)
+        }
+        1 => txn.set_owner(&object, role.id),
+        2 => txn.revoke(&terms, false, true),
+        3 => match txn.grant_role(&role.name, &roles.choose(rng).expect("three").name, rng.random()) {
+            Err(EngineError::InvalidGrant(_)) => Ok(()),
+            result => result,
+        },
+        _ => txn.grant(&terms, rng.random()),
+    }
 }
 
 /// A table, and one of notes that refer to its rows; filled row by row or in bulk.

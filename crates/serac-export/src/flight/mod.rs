@@ -36,8 +36,10 @@ use tonic::Status;
 /// Limits of a Flight server.
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
-    /// What every call must show; anybody may call if there is none.
+    /// What every call must show. Without it anybody may call, as long as no role has a password; nobody from then on.
     pub token: Option<Token>,
+    /// The role as which callers read; the bootstrap role, which may read everything, if none is named.
+    pub role: Option<String>,
     /// Connections at a time; what comes above that is closed at once.
     pub max_connections: usize,
     /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal. While it is held, versions that it sees are kept.
@@ -58,6 +60,7 @@ impl Default for FlightOptions {
     fn default() -> Self {
         Self {
             token: None,
+            role: None,
             max_connections: 1024,
             lease: Duration::from_secs(60),
             max_leases: 64,
@@ -73,6 +76,7 @@ impl Default for FlightOptions {
 fn status_of(error: &EngineError) -> Status {
     let message = error.to_string();
     match error {
+        EngineError::Denied(_) => Status::permission_denied(message),
         EngineError::Missing { .. } => Status::not_found(message),
         EngineError::InvalidDefinition(_) => Status::invalid_argument(message),
         EngineError::Unsupported(_) => Status::unimplemented(message),

@@ -1,10 +1,10 @@
 //! The Flight calls.
 
-use super::FlightOptions;
 use super::lease::Leases;
 use super::request::{ScanRequest, SnapshotUse};
 use super::stream::{BlockStream, Body};
 use super::ticket::{Ticket, What};
+use super::{FlightOptions, status_of};
 use arrow_array::RecordBatchReader;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
@@ -17,6 +17,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hyper::body::Incoming;
 use prost::Message;
+use serac_engine::roles::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -64,6 +65,35 @@ impl Flights {
         &self.leases
     }
 
+    /// What callers may do.
+    fn access(&self, txn: &Transaction) -> Result<Access, Status> {
+        let role = match &self.options.role {
+            Some(name) => txn.catalog().security.role_named(name).map_err(|error| status_of(&error))?.id,
+            None => RoleId::BOOTSTRAP,
+        };
+        Ok(txn.access(role))
+    }
+    /// Refuses a scan of what callers may not read.
+    fn check(&self, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
+        scan.check_access(&self.access(txn)?).map_err(|error| status_of(&error))
+    }
+    /// The scan that a request asks for, if callers may read all of it.
+    fn scan_in(&self, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
+        let scan = request.scan(txn)?;
+        self.check(txn, &scan)?;
+        Ok(scan)
+    }
+    /// Whether a call with these headers may be answered.
+    fn authenticate(&self, headers: &http::HeaderMap) -> Result<(), Status> {
+        match &self.options.token {
+            Some(token) => token.check(headers),
+            None if self.database.catalog().security.has_passwords() => Err(Status::unauthenticated(
+                "roles have passwords here, and the server was started without a token for Flight",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Ranges of blocks, at least one.
     fn ranges(&self, scan: &ArrowScan, endpoints: Option<u32>) -> Vec<std::ops::Range<u32>> {
         let blocks = scan.blocks().end;
@@ -97,12 +127,16 @@ impl Flights {
         Ok(info)
     }
 
-    /// The scan of a ticket.
+    /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket was given.
     async fn scan(&self, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
-            What::Lease(id) => self.leases.scan(id)?,
-            What::Request(request) => request.scan(&begin_durable(&self.database).await?)?,
+            What::Lease(id) => {
+                let scan = self.leases.scan(id)?;
+                self.check(&self.database.begin(), &scan)?;
+                scan
+            }
+            What::Request(request) => self.scan_in(&begin_durable(&self.database).await?, &request)?,
         };
         Ok(match ticket.blocks {
             Some(blocks) => scan.within(blocks),
@@ -120,9 +154,7 @@ impl Flights {
 
     /// Answers any call: a DoGet with the blocks' own memory, the others through the service below.
     pub(super) async fn answer(self, request: http::Request<Incoming>) -> http::Response<Body> {
-        if let Some(token) = &self.options.token
-            && let Err(status) = token.check(request.headers())
-        {
+        if let Err(status) = self.authenticate(request.headers()) {
             return status.into_http();
         }
         if request.uri().path() != DO_GET {
@@ -171,7 +203,12 @@ impl FlightService for Flights {
             let request =
                 ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(&definition.schema, &definition.name) };
             let path = vec![definition.schema.clone(), definition.name.clone()];
-            let info = self.info(&request, request.scan(&txn)?, false)?;
+            let scan = request.scan(&txn)?;
+            // What callers may not read is not there for them.
+            if self.check(&txn, &scan).is_err() {
+                continue;
+            }
+            let info = self.info(&request, scan, false)?;
             flights.push(Ok(info.with_descriptor(FlightDescriptor::new_path(path))));
         }
         Ok(Response::new(futures::stream::iter(flights).boxed()))
@@ -182,12 +219,12 @@ impl FlightService for Flights {
         let request = ScanRequest::from_descriptor(&descriptor)?;
         let held = request.snapshot == SnapshotUse::Held;
         let txn = if held { begin_durable(&self.database).await? } else { self.database.begin() };
-        let info = self.info(&request, request.scan(&txn)?, held)?;
+        let info = self.info(&request, self.scan_in(&txn, &request)?, held)?;
         Ok(Response::new(info.with_descriptor(descriptor)))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let scan = ScanRequest::from_descriptor(request.get_ref())?.scan(&self.database.begin())?;
+        let scan = self.scan_in(&self.database.begin(), &ScanRequest::from_descriptor(request.get_ref())?)?;
         let schema = scan.schema();
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
         result.map(Response::new).map_err(|error: arrow_schema::ArrowError| Status::internal(error.to_string()))

@@ -10,4 +10,5 @@ mod isolation;
 mod limits;
 mod lookup;
 mod point;
+mod roles;
 mod temporary;
