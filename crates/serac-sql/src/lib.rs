@@ -26,6 +26,7 @@ mod session;
 mod settings;
 mod transactions;
 mod types;
+mod uuids;
 pub mod wire;
 
 pub use copy::{CopyProgress, StreamedCopy};

@@ -18,13 +18,15 @@ use crate::query::{Output, QueryRuntime};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown};
 use crate::transactions::{Isolation, Mark, Modes, Running};
+use crate::uuids::{UuidComparisons, UuidTypes};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -227,6 +229,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
+    let has_uuids = sql.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"uuid"));
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
@@ -243,6 +246,9 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
                 }
                 ControlFlow::<()>::Continue(())
             });
+        }
+        if has_uuids {
+            crate::uuids::read_casts(&mut statement);
         }
         statements.push(statement);
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
@@ -295,10 +301,14 @@ impl Session {
         // Joins are ordered once filters have reached the tables, and before projections come between them.
         let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
         rules.insert(projections, Arc::new(JoinOrder));
+        // Types are coerced by the analyzer's own rules.
+        let mut analyzer = Analyzer::new().rules;
+        analyzer.insert(0, Arc::new(UuidTypes));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(db.runtime.clone())
             .with_default_features()
+            .with_analyzer_rules(analyzer)
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rule(Arc::new(BitmapJoin))
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
@@ -308,9 +318,11 @@ impl Session {
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
-        for function in functions(&shared).into_iter().chain(crate::identity::functions(&shared)) {
+        let own = functions(&shared).into_iter().chain(crate::identity::functions(&shared));
+        for function in own.chain(crate::uuids::functions()) {
             ctx.register_udf(function);
         }
+        ctx.state_ref().write().register_expr_planner(Arc::new(UuidComparisons)).expect("planners are taken");
         let _ = shared.state.set(ctx.state_weak_ref());
         Self {
             expressions: Arc::new(SessionExpressions(shared.clone())),

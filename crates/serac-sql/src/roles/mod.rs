@@ -202,8 +202,9 @@ impl Session {
         if error.detail.is_none() || !["23505", "23503"].contains(&error.sqlstate) {
             return error;
         }
-        let Some(view) = self.shared.view() else { return error };
-        if view.access.is_superuser() {
+        let Some(running) = &self.running else { return error };
+        let (access, catalog) = (running.txn.access(self.current_role()), running.txn.catalog());
+        if access.is_superuser() {
             return error;
         }
         let constraint = error.name.as_deref().unwrap_or_default();
@@ -214,12 +215,12 @@ impl Session {
         };
         let parents = |table: &Arc<Table>| {
             let keys = table.definition.foreign_keys.iter().filter(|key| key.name == constraint);
-            let parents = keys.filter_map(|key| view.catalog.table(&key.parent_schema, &key.parent_table).ok());
+            let parents = keys.filter_map(|key| catalog.table(&key.parent_schema, &key.parent_table).ok());
             parents.cloned().collect::<Vec<_>>()
         };
-        let tables: Vec<Arc<Table>> = view.catalog.tables().filter(concerns).cloned().collect();
+        let tables: Vec<Arc<Table>> = catalog.tables().filter(concerns).cloned().collect();
         let mut all = tables.iter().cloned().chain(tables.iter().flat_map(parents));
-        let may_read = all.all(|table| readable(&view.access, &table) == Columns::All);
+        let may_read = all.all(|table| readable(&access, &table) == Columns::All);
         SqlError { detail: error.detail.filter(|_| may_read), ..error }
     }
 }

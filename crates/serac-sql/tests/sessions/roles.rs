@@ -86,6 +86,30 @@ async fn a_revoke_is_felt_at_the_next_statement_on_every_path() {
     }
 }
 
+/// The details of these errors name values; a role that may change but not read must not get them, on neither path.
+#[tokio::test]
+async fn errors_tell_no_values_that_may_not_be_read() {
+    let db = sql(Database::in_memory().unwrap());
+    let mut owner = Session::new(&db);
+    run(&mut owner, "CREATE ROLE r; CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (4711, 'a')")
+        .await;
+    run(&mut owner, "CREATE TABLE c (k BIGINT REFERENCES t (k)); GRANT INSERT ON t, c TO r").await;
+    let mut session = Session::new(&db);
+    run(&mut session, "SET ROLE r").await;
+    for (statement, sqlstate) in
+        [("INSERT INTO t VALUES (4711, 'b')", "23505"), ("INSERT INTO c VALUES (4712)", "23503")]
+    {
+        for round in 0..4 {
+            let before = session.point_executions();
+            let error = session.execute(statement).await.unwrap_err();
+            assert_eq!((error.sqlstate, &error.detail), (sqlstate, &None), "round {round}");
+            assert_eq!(session.point_executions(), before, "what fails is not counted");
+            let error = owner.execute(statement).await.unwrap_err();
+            assert!(error.detail.is_some_and(|detail| detail.contains("471")));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_plan_of_one_role_is_not_anothers() {
     let db = sql(Database::in_memory().unwrap());
