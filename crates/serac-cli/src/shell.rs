@@ -378,7 +378,12 @@ impl Shell {
                         (_, true) => "UNIQUE",
                         _ => "index",
                     };
-                    text.push_str(&format!("  \"{}\" {kind} ({})\n", key.name, names(&key.columns, definition)));
+                    let include = match &key.include[..] {
+                        [] => String::new(),
+                        include => format!(" INCLUDE ({})", names(include, definition)),
+                    };
+                    let columns = names(&key.columns, definition);
+                    text.push_str(&format!("  \"{}\" {kind} ({columns}){include}\n", key.name));
                 }
                 for bitmap in &definition.bitmaps {
                     let column = &definition.columns[bitmap.column].name;

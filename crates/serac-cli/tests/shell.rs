@@ -48,13 +48,13 @@ fn a_database_is_there_again_and_open_only_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let path = path.to_str().unwrap();
-    let script = "CREATE TABLE t (id SERIAL PRIMARY KEY, v TEXT); INSERT INTO t (v) VALUES ('x'), ('y');";
+    let script = "CREATE TABLE t (id SERIAL PRIMARY KEY, v TEXT); INSERT INTO t (v) VALUES ('x'), ('y'); CREATE INDEX i ON t (v) INCLUDE (id);";
     let output = serac(&[path], script);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let output = serac(&[path, "--mode", "csv", "-c", "SELECT * FROM t ORDER BY id;", "-c", "\\d t"], "");
     let shown = text(&output.stdout);
     assert!(shown.starts_with("id,v\n1,x\n2,y\n"), "{shown}");
-    assert!(shown.contains("PRIMARY KEY (id)"), "{shown}");
+    assert!(shown.contains("PRIMARY KEY (id)") && shown.contains("index (v) INCLUDE (id)"), "{shown}");
 
     let mut holder = Command::new(env!("CARGO_BIN_EXE_serac"))
         .args([path, "--mode", "csv"])

@@ -368,11 +368,14 @@ impl Transaction {
         }
         let mut definition = table.definition.clone();
         definition.columns.remove(at);
-        definition.keys.retain(|k| !k.columns.contains(&at));
+        definition.keys.retain(|k| !k.columns.contains(&at) && !k.include.contains(&at));
         definition.bitmaps.retain(|b| b.column != at);
         definition.foreign_keys.retain(|k| !k.columns.contains(&at));
         let shift = |columns: &mut Vec<usize>| columns.iter_mut().for_each(|c| *c -= usize::from(*c > at));
-        definition.keys.iter_mut().for_each(|k| shift(&mut k.columns));
+        for key in &mut definition.keys {
+            shift(&mut key.columns);
+            shift(&mut key.include);
+        }
         definition.bitmaps.iter_mut().for_each(|b| b.column -= usize::from(b.column > at));
         definition.foreign_keys.iter_mut().for_each(|k| shift(&mut k.columns));
         self.rewrite(&table, definition, |old| {

@@ -85,6 +85,9 @@ pub struct KeyDefinition {
     /// The columns' orders; those that are missing are the default.
     #[serde(default)]
     pub orders: Vec<ColumnOrder>,
+    /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
+    #[serde(default)]
+    pub include: Vec<usize>,
 }
 
 impl KeyDefinition {

@@ -263,8 +263,8 @@ impl Session {
         if !["btree", "bitmap"].contains(&method.as_str()) {
             return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
         }
-        if index.predicate.is_some() || !index.include.is_empty() {
-            return Err(SqlError::unsupported("a partial or covering index"));
+        if index.predicate.is_some() {
+            return Err(SqlError::unsupported("a partial index"));
         }
         let has_order = |options: &OrderByOptions| options.asc.is_some() || options.nulls_first.is_some();
         if method == "bitmap" && index.columns.iter().any(|column| has_order(&column.column.options)) {
@@ -277,6 +277,10 @@ impl Session {
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
         let names = index_columns(&index.columns)?;
         let columns = columns_of(&definition, names.iter().cloned())?;
+        let include = columns_of(&definition, index.include.iter().map(fold))?;
+        if method == "bitmap" && !include.is_empty() {
+            return Err(SqlError::new("0A000", "access method \"bitmap\" does not support included columns"));
+        }
         let name = match &index.name {
             Some(name) => resolve(name)?.1,
             None => format!("{table}_{}_idx", names.join("_")),
@@ -286,7 +290,7 @@ impl Session {
         };
         let created = match columns[..] {
             _ if method == "btree" => {
-                let key = KeyDefinition { name, columns, unique: index.unique, orders, ..Default::default() };
+                let key = KeyDefinition { name, columns, unique: index.unique, orders, include, ..Default::default() };
                 self.txn_for(&schema)?.create_index(&schema, &table, key)
             }
             _ if index.unique => return lacks("unique"),
