@@ -286,34 +286,46 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
-    fn rewrite(
-        &mut self,
-        table: &Arc<Table>,
-        mut definition: TableDefinition,
-        convert: impl Fn(&RecordBatch) -> Result<Vec<ArrayRef>>,
-    ) -> Result<()> {
+    /// Puts new data without rows in the place of a table's, under `definition`.
+    pub(crate) fn replace_data(&mut self, table: &Arc<Table>, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.lock_rows_for_ddl(table)?;
         self.drop_data_later(table.definition.id);
         definition.id = TableId(self.next_id());
-        let schema = definition.storage_schema();
-        let arrow = schema.arrow();
-        let data = self.db.storage.create_table(definition.id, &definition.name, schema)?;
+        let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.drop_data_on_abort(definition.id);
         let new = Arc::new(Table::new(definition, data, self.db.storage.manager()));
         new.fill_bitmaps(self.snapshot())?;
         self.put_table(new.clone())?;
+        Ok(new)
+    }
+    /// The visible rows of a block.
+    fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<RecordBatch>> {
+        let Some(mut reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { return Ok(None) };
+        let visible = reader.visible().clone();
         let columns: Vec<ScanColumn> =
             (0..table.definition.columns.len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
-        let old_schema = table.data.schema().arrow();
+        let arrays = reader.columns(&columns, &visible)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
+        let batch = RecordBatch::try_new_with_options(table.data.schema().arrow(), arrays, &options);
+        Ok(Some(batch.map_err(StorageError::from)?))
+    }
+    /// All visible rows, a batch for each block.
+    pub(crate) fn all_rows(&self, table: &Table) -> Result<Vec<RecordBatch>> {
+        (0..table.data.block_count()).filter_map(|no| self.rows_of_block(table, no).transpose()).collect()
+    }
+
+    /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
+    fn rewrite(
+        &mut self,
+        table: &Arc<Table>,
+        definition: TableDefinition,
+        convert: impl Fn(&RecordBatch) -> Result<Vec<ArrayRef>>,
+    ) -> Result<()> {
+        let new = self.replace_data(table, definition)?;
+        let arrow = new.data.schema().arrow();
         for no in 0..table.data.block_count() {
-            let snapshot = self.snapshot().clone();
-            let Some(mut reader) = table.data.read_block(&snapshot, BlockNo(no)) else { continue };
-            let visible = reader.visible().clone();
-            let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
-            let arrays = reader.columns(&columns, &visible)?;
-            let old =
-                RecordBatch::try_new_with_options(old_schema.clone(), arrays, &options).map_err(StorageError::from)?;
+            let Some(old) = self.rows_of_block(table, no)? else { continue };
+            let options = RecordBatchOptions::new().with_row_count(Some(old.num_rows()));
             let batch = RecordBatch::try_new_with_options(arrow.clone(), convert(&old)?, &options)
                 .map_err(StorageError::from)?;
             self.insert_batch(&new, &batch)?;
@@ -377,6 +389,10 @@ impl Transaction {
             shift(&mut key.include);
         }
         definition.bitmaps.iter_mut().for_each(|b| b.column -= usize::from(b.column > at));
+        if definition.cluster.iter().any(|(column, _)| *column == at) {
+            definition.cluster.clear();
+        }
+        definition.cluster.iter_mut().for_each(|(column, _)| *column -= usize::from(*column > at));
         definition.foreign_keys.iter_mut().for_each(|k| shift(&mut k.columns));
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
@@ -409,15 +425,8 @@ impl Transaction {
                 dependent: format!("a foreign key of table \"{}\"", child.name()),
             });
         }
-        self.lock_rows_for_ddl(&table)?;
-        self.drop_data_later(table.definition.id);
-        let mut definition = table.definition.clone();
-        definition.id = TableId(self.next_id());
-        let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
-        self.drop_data_on_abort(definition.id);
-        let table = Table::new(definition, data, self.db.storage.manager());
-        table.fill_bitmaps(self.snapshot())?;
-        self.put_table(Arc::new(table))
+        let definition = table.definition.clone();
+        self.replace_data(&table, definition).map(|_| ())
     }
 
     /// CREATE [OR REPLACE] VIEW.

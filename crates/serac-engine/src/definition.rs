@@ -191,6 +191,9 @@ pub struct TableDefinition {
     /// In which format cold blocks freeze.
     #[serde(default)]
     pub freeze_format: FreezeFormat,
+    /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
+    #[serde(default)]
+    pub cluster: Vec<(usize, ColumnOrder)>,
 }
 
 impl TableDefinition {
@@ -206,6 +209,7 @@ impl TableDefinition {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             freeze_format: FreezeFormat::default(),
+            cluster: Vec::new(),
         }
     }
     /// What the storage needs to know.

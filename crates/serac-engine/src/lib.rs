@@ -6,6 +6,7 @@
 mod access;
 pub mod bitmap;
 pub mod catalog;
+mod cluster;
 mod column_filter;
 mod constraint_ddl;
 mod database;
@@ -32,6 +33,7 @@ mod write;
 
 pub use access::{IndexAccess, KeyRange};
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
+pub use cluster::sorted;
 pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};

@@ -189,7 +189,7 @@ impl Session {
         let (mut affected, mut result) = (0, Vec::new());
         match insert.on {
             None => {
-                for batch in rows {
+                for batch in self.clustered(&table, rows)? {
                     self.check_rows(&table, &batch)?;
                     self.txn_of(&table)?.insert_batch(&table, &batch)?;
                     affected += batch.num_rows();

@@ -72,10 +72,15 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
         let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
         return call(if vacuum { VACUUM } else { ANALYZE }, &tables.join(", "));
     }
-    match crate::roles::statement(parser)? {
-        Some(statement) => Ok(statement),
-        None => parser.parse_statement(),
+    if let Some(statement) = crate::roles::statement(parser)? {
+        return Ok(statement);
     }
+    if let Some(statement) = crate::ddl::cluster_statement(parser)? {
+        return Ok(statement);
+    }
+    let mut statement = parser.parse_statement()?;
+    crate::ddl::cluster_clause(parser, &mut statement)?;
+    Ok(statement)
 }
 
 impl Session {

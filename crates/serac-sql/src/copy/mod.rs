@@ -11,12 +11,14 @@ mod text;
 
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
 use futures::StreamExt;
 use options::Options;
 pub(crate) use options::{Format, all_options};
 use parking_lot::Mutex;
+use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use sink::Sink;
 use source::{Input, Source};
@@ -24,6 +26,9 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows of a clustered table that are put in order at a time.
+const CLUSTERED_ROWS: usize = 1 << 20;
 
 /// How far a COPY is, to be read from any thread.
 #[derive(Debug, Default)]
@@ -188,7 +193,7 @@ impl Session {
         let progress = self.copy_progress();
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
-        let mut rows = 0u64;
+        let (mut rows, mut run, mut run_rows) = (0u64, Vec::new(), 0);
         while let Some(batch) = source.next().await.map_err(|e| at_row(e, name, rows))? {
             if batch.num_columns() != targets.len() {
                 return Err(SqlError::new(
@@ -198,12 +203,26 @@ impl Session {
             }
             let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, name, rows))?;
             self.check_rows(&table, &complete).map_err(|e| at_row(e, name, rows))?;
-            self.txn_of(&table)?.insert_batch(&table, &complete)?;
             rows += batch.num_rows() as u64;
+            run_rows += batch.num_rows();
+            run.push(complete);
+            if table.definition.cluster.is_empty() || run_rows >= CLUSTERED_ROWS {
+                self.insert_run(&table, std::mem::take(&mut run))?;
+                run_rows = 0;
+            }
             progress.rows.store(rows, Ordering::Relaxed);
             tokio::task::yield_now().await; // cancellation is seen between batches
         }
+        self.insert_run(&table, run)?;
         Ok(rows)
+    }
+
+    /// Appends rows, in the order of the table's key if it has one.
+    fn insert_run(&mut self, table: &Arc<Table>, run: Vec<RecordBatch>) -> Result<()> {
+        for batch in self.clustered(table, run)? {
+            self.txn_of(table)?.insert_batch(table, &batch)?;
+        }
+        Ok(())
     }
 
     async fn copy_to(

@@ -2,8 +2,10 @@
 
 mod alter;
 mod builder;
+mod cluster;
 
 pub(crate) use builder::parse_expression;
+pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
 
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
@@ -47,6 +49,9 @@ impl Session {
 
     async fn define_now(&mut self, statement: Statement) -> Result<StatementResult> {
         if let Some(result) = self.define_roles(&statement)? {
+            return Ok(result);
+        }
+        if let Some(result) = self.cluster(&statement)? {
             return Ok(result);
         }
         match statement {
@@ -192,6 +197,9 @@ impl Session {
                 Some(self.collect(frame).await?)
             }
         };
+        if let Some(by) = &create.cluster_by {
+            builder.definition.cluster = cluster::cluster_key(&builder.definition, by)?;
+        }
         for sequence in builder.sequences {
             self.txn_for(&schema)?.create_sequence(&schema, sequence)?;
         }
@@ -205,8 +213,9 @@ impl Session {
         let Some(batches) = source else { return done("CREATE TABLE") };
         let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
         let mut rows = 0;
-        for batch in batches {
-            let batch = self.complete_rows(&table, &targets, &batch)?;
+        let complete = batches.iter().map(|batch| self.complete_rows(&table, &targets, batch));
+        let complete = complete.collect::<Result<Vec<_>>>()?;
+        for batch in self.clustered(&table, complete)? {
             self.txn_of(&table)?.insert_batch(&table, &batch)?;
             rows += batch.num_rows() as u64;
         }

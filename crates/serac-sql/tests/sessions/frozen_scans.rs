@@ -172,3 +172,50 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
         }
     }
 }
+
+/// In a table that lies in the order of a key, a range of the key is in few blocks, and the scan skips the others.
+#[tokio::test]
+async fn ranges_of_a_clustered_table_are_in_few_blocks() {
+    let fill = "INSERT INTO t SELECT i * 7919 % 200000, i % 5, 'something that makes rows a little longer ' || i FROM generate_series(1, 200000) AS g (i)";
+    // What is done besides, and whether the rows lie in order then.
+    let ways = [
+        ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT)", "", false),
+        ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT) CLUSTER BY (k)", "", true),
+        ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT) CLUSTER BY (n, k)", "", false),
+        ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT)", "CREATE INDEX i ON t (k DESC); CLUSTER t USING i", true),
+        (
+            "CREATE TABLE t (k BIGINT PRIMARY KEY, n BIGINT, pad TEXT)",
+            "CLUSTER t USING t_pkey; UPDATE t SET k = 200000 - k; CLUSTER t",
+            true,
+        ),
+    ];
+    for (create, after, in_order) in ways {
+        let (_database, mut session) = session();
+        session.execute(&format!("{create}; {fill}; {after}; FREEZE TABLE t")).await.unwrap();
+        let blocks = batches(&mut session, "SELECT block FROM serac_blocks WHERE rows > 0").await;
+        let blocks: usize = blocks.iter().map(RecordBatch::num_rows).sum();
+        assert!(blocks > 4, "{blocks}");
+        let range = "SELECT pad FROM t WHERE k BETWEEN 70000 AND 70999";
+        let found = batches(&mut session, range).await;
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 1_000, "{create}; {after}");
+        let plan = text(&mut session, &format!("EXPLAIN ANALYZE {range}")).await;
+        let skipped = plan.split("blocks_skipped=").nth(1).unwrap_or_else(|| panic!("{plan}"));
+        let skipped: usize = skipped.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+        if in_order {
+            assert!(blocks - skipped <= 2, "{create}; {after}: {skipped} of {blocks} blocks are skipped\n{plan}");
+        } else {
+            assert_eq!(skipped, 0, "{create}; {after}");
+        }
+    }
+    let (_database, mut session) = session();
+    for (statement, sqlstate) in [
+        ("CREATE TABLE t (k BIGINT) CLUSTER BY (nothing)", "42703"),
+        ("CREATE TABLE t (k BIGINT); CLUSTER t", "42704"),
+        ("CLUSTER t USING nothing", "42704"),
+        ("CLUSTER nothing", "42P01"),
+        ("CREATE ROLE r; SET ROLE r; CLUSTER t", "42704"),
+        ("RESET ROLE; CREATE INDEX i ON t (k); SET ROLE r; CLUSTER t USING i", "42501"),
+    ] {
+        assert_eq!(session.execute(statement).await.unwrap_err().sqlstate, sqlstate, "{statement}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `CLUSTER t [USING i]`, and `CREATE TABLE … CLUSTER BY (…)`, of which the parser does not know.
+
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, fold};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, Value, WrappedCollection,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use serac_engine::definition::{ColumnOrder, TableDefinition};
+use serac_engine::{EngineError, Table};
+
+/// What the parser gives the statement as: a function that no user has.
+const CLUSTER: &str = "serac cluster";
+
+fn is_cluster(parser: &Parser<'_>) -> bool {
+    matches!(&parser.peek_token_ref().token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("cluster"))
+}
+
+/// CLUSTER, if it comes next.
+pub(crate) fn statement(parser: &mut Parser<'_>) -> std::result::Result<Option<Statement>, ParserError> {
+    if !is_cluster(parser) {
+        return Ok(None);
+    }
+    parser.next_token();
+    let table = parser.parse_object_name(false)?.to_string();
+    let index =
+        if parser.parse_keyword(Keyword::USING) { parser.parse_identifier()?.to_string() } else { String::new() };
+    let quoted = |text: &str| text.replace('\'', "''");
+    let text = format!("CALL \"{CLUSTER}\"('{}', '{}')", quoted(&table), quoted(&index));
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement().map(Some)
+}
+
+/// CLUSTER BY after CREATE TABLE.
+pub(crate) fn clause(parser: &mut Parser<'_>, statement: &mut Statement) -> std::result::Result<(), ParserError> {
+    let Statement::CreateTable(create) = statement else { return Ok(()) };
+    if is_cluster(parser) {
+        parser.next_token();
+        parser.expect_keyword(Keyword::BY)?;
+        parser.expect_token(&Token::LParen)?;
+        let columns: Vec<Ident> = parser.parse_comma_separated(Parser::parse_identifier)?;
+        parser.expect_token(&Token::RParen)?;
+        create.cluster_by = Some(WrappedCollection::Parentheses(columns.into_iter().map(Expr::Identifier).collect()));
+    }
+    Ok(())
+}
+
+/// The key of CLUSTER BY.
+pub(super) fn cluster_key(
+    definition: &TableDefinition,
+    by: &WrappedCollection<Vec<Expr>>,
+) -> Result<Vec<(usize, ColumnOrder)>> {
+    let (WrappedCollection::Parentheses(columns) | WrappedCollection::NoWrapping(columns)) = by;
+    let column = |expr: &Expr| match expr {
+        Expr::Identifier(name) => {
+            let name = fold(name);
+            let at = definition.column(&name);
+            let at =
+                at.ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" does not exist")).named(name))?;
+            Ok((at, ColumnOrder::default()))
+        }
+        other => Err(SqlError::unsupported(format!("CLUSTER BY the expression {other}"))),
+    };
+    columns.iter().map(column).collect()
+}
+
+impl Session {
+    /// Runs CLUSTER; none if the statement is another.
+    pub(super) fn cluster(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
+        let Statement::Call(function) = statement else { return Ok(None) };
+        if function.name.0.first().and_then(|part| part.as_ident()).is_none_or(|ident| ident.value != CLUSTER) {
+            return Ok(None);
+        }
+        let FunctionArguments::List(arguments) = &function.args else { return Ok(None) };
+        let text = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
+                Value::SingleQuotedString(text) => Some(text.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let arguments: Vec<String> = arguments.args.iter().filter_map(text).collect();
+        let [table, index] = &arguments[..] else { return Ok(None) };
+        let parser = |text: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
+        let (schema, name) = self.locate(&parser(table)?.parse_object_name(false)?)?;
+        let definition = self.txn_for(&schema)?.catalog().table(&schema, &name)?.definition.clone();
+        let key = if index.is_empty() {
+            definition.cluster.clone()
+        } else {
+            let index = fold(&parser(index)?.parse_identifier()?);
+            let key = definition.keys.iter().find(|key| key.name == index);
+            let key = key.ok_or_else(|| SqlError::from(EngineError::Missing { kind: "index", name: index.clone() }))?;
+            key.columns.iter().enumerate().map(|(i, &column)| (column, key.order(i))).collect()
+        };
+        if key.is_empty() {
+            let message = format!("there is no previously clustered index for table \"{name}\"");
+            return Err(SqlError::new("42704", message).named(name));
+        }
+        self.txn_for(&schema)?.cluster(&schema, &name, key)?;
+        Ok(Some(StatementResult::command("CLUSTER")))
+    }
+
+    /// Rows that are to be inserted, in the order of the table's key, if it has one.
+    pub(crate) fn clustered(&self, table: &Table, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        match &table.definition.cluster[..] {
+            [] => Ok(rows),
+            key => Ok(serac_engine::sorted(&rows, key)?),
+        }
+    }
+}
