@@ -73,24 +73,20 @@ pub(crate) fn check_scan(
     projection: Option<&Vec<usize>>,
     filters: &[Expr],
 ) -> Result<(), DataFusionError> {
-    let refused = || Err(DataFusionError::External(Box::new(denied(table))));
-    let may = |column: usize| match readable {
-        Columns::All => true,
-        Columns::Some(allowed) => allowed.get(column).copied().unwrap_or(true),
-        Columns::None => false,
-    };
-    match readable {
+    let allowed = match readable {
         Columns::All => return Ok(()),
-        _ if projection.is_none() => {
-            if !(0..schema.fields().len()).all(may) {
-                return refused();
-            }
-        }
-        _ => {}
+        // Not even how many rows there are.
+        Columns::None => return Err(DataFusionError::External(Box::new(denied(table)))),
+        Columns::Some(allowed) => allowed,
+    };
+    let mut read = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+    for column in filters.iter().flat_map(Expr::column_refs) {
+        read.push(schema.index_of(&column.name)?);
     }
-    let in_filters = filters.iter().flat_map(Expr::column_refs).map(|column| schema.index_of(&column.name));
-    let in_filters = in_filters.collect::<Result<Vec<_>, _>>()?;
-    if projection.into_iter().flatten().copied().chain(in_filters).all(may) { Ok(()) } else { refused() }
+    if read.into_iter().all(|column| allowed.get(column).copied().unwrap_or(true)) {
+        return Ok(());
+    }
+    Err(DataFusionError::External(Box::new(denied(table))))
 }
 
 /// Rows that a statement has in memory of a table, of which it may read some columns alone.
