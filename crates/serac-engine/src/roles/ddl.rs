@@ -183,12 +183,11 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Denied`].
     pub fn alter_role(&mut self, name: &str, options: &RoleOptions) -> Result<()> {
         let role = self.role_named(name)?;
-        if role.superuser || options.superuser.is_some() {
-            let own_password = role.id == self.role && options.is_password_alone();
-            if !own_password {
-                self.acting().check_superuser("alter superuser roles or change superuser attribute")?;
-            }
-        } else if !self.may_manage(&role) && !(role.id == self.role && options.is_password_alone()) {
+        let own_password = role.id == self.role && options.is_password_alone();
+        if (role.superuser || options.superuser.is_some()) && !own_password {
+            self.acting().check_superuser("alter superuser roles or change superuser attribute")?;
+        }
+        if !own_password && !self.may_manage(&role) {
             return denied("permission denied to alter role");
         }
         if role.id == RoleId::BOOTSTRAP && (options.superuser == Some(false) || options.login == Some(false)) {
