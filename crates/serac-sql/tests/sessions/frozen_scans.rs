@@ -204,7 +204,7 @@ async fn ranges_of_a_clustered_table_are_in_few_blocks() {
         if in_order {
             assert!(blocks - skipped <= 2, "{create}; {after}: {skipped} of {blocks} blocks are skipped\n{plan}");
         } else {
-            assert_eq!(skipped, 0, "{create}; {after}");
+            assert!(skipped * 2 < blocks, "{create}; {after}: {skipped} of {blocks} blocks are skipped");
         }
     }
     let (_database, mut session) = session();
