@@ -250,6 +250,10 @@ impl BitmapReader {
     pub fn select(&self, predicate: Predicate<'_>) -> Selected {
         self.index.entries.select(predicate, &self.snapshot, self.own.as_deref())
     }
+    /// See [`Cubit::effort`].
+    pub fn effort(&self, predicate: Predicate<'_>, vector: f64, row: f64) -> f64 {
+        self.index.entries.effort(predicate, &self.snapshot, vector, row)
+    }
     /// See [`Cubit::count`].
     pub fn count(&self, predicate: Predicate<'_>) -> u64 {
         self.index.entries.count(predicate, &self.snapshot, self.own.as_deref())

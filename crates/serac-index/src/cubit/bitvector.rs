@@ -239,7 +239,7 @@ impl Bitvector {
     }
     /// Rows in any, in a range of blocks.
     pub fn or_within(vectors: &[&Self], blocks: Range<u32>) -> Self {
-        let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term { vector, without: &[] }).collect();
+        let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term::new(vector, &[])).collect();
         Self::unite(&terms, &[], blocks)
     }
 
@@ -247,27 +247,34 @@ impl Bitvector {
     /// that stays in the first-level cache.
     pub(crate) fn unite(terms: &[Term<'_>], changes: &[(u64, bool)], blocks: Range<u32>) -> Self {
         let (mut result, mut scratch, mut slots) = (Self::default(), Words::default(), Vec::new());
+        let mut rest = Words::default();
         let changed_chunks = changes.last().map_or(0, |last| (last.0 >> 16) as usize / BLOCKS_PER_CHUNK + 1);
         let end = terms.iter().map(|term| term.vector.chunks.len()).max().unwrap_or(0).max(changed_chunks);
         result.chunks.resize(end.min((blocks.end as usize).div_ceil(BLOCKS_PER_CHUNK)), None);
-        let mut parts: Vec<(&Arc<Chunk>, &[u64])> = Vec::with_capacity(terms.len());
+        /// A term in a chunk.
+        struct Part<'a> {
+            chunk: &'a Arc<Chunk>,
+            without: &'a [u64],
+            except: &'a [&'a Bitvector],
+        }
+        let mut parts: Vec<Part<'_>> = Vec::with_capacity(terms.len());
         for at in blocks.start as usize / BLOCKS_PER_CHUNK..result.chunks.len() {
             let first = at * BLOCKS_PER_CHUNK;
             let rows = (first as u64) << 16..((first + BLOCKS_PER_CHUNK) as u64) << 16;
             parts.clear();
             parts.extend(terms.iter().filter_map(|term| {
                 let chunk = term.vector.chunks.get(at)?.as_ref()?;
-                Some((chunk, within(term.without, &rows, |row| *row)))
+                Some(Part { chunk, without: within(term.without, &rows, |row| *row), except: &term.except })
             }));
             let changes = within(changes, &rows, |change| change.0);
             let whole = blocks.start as usize <= first && first + BLOCKS_PER_CHUNK <= blocks.end as usize;
-            if let ([(only, [])], [], true) = (&parts[..], changes, whole) {
-                result.cardinality += only.cardinality as u64;
-                result.chunks[at] = Some((*only).clone());
+            if let ([Part { chunk, without: [], except: [] }], [], true) = (&parts[..], changes, whole) {
+                result.cardinality += chunk.cardinality as u64;
+                result.chunks[at] = Some((*chunk).clone());
                 continue;
             }
             let mut chunk = Chunk::default();
-            let mut present = parts.iter().fold(0, |all, (chunk, _)| all | chunk.present);
+            let mut present = parts.iter().fold(0, |all, part| all | part.chunk.present);
             changes.iter().for_each(|(row, _)| present |= 1 << ((row >> 16) as usize % BLOCKS_PER_CHUNK));
             while present != 0 {
                 let block = present.trailing_zeros() as usize;
@@ -278,18 +285,25 @@ impl Bitvector {
                 let rows = ((first + block) as u64) << 16..((first + block + 1) as u64) << 16;
                 slots.clear();
                 slots.extend(within(changes, &rows, |change| change.0).iter().map(|(row, bit)| (*row as u16, *bit)));
-                let mut containers = parts
-                    .iter()
-                    .filter_map(|(chunk, without)| Some((chunk.get(block)?, within(without, &rows, |row| *row))));
+                let mut containers = parts.iter().filter_map(|part| {
+                    Some((part.chunk.get(block)?, within(part.without, &rows, |row| *row), part.except))
+                });
                 let container = match (containers.next(), containers.next()) {
                     (None, _) => Container::with_changes(None, &slots, &mut scratch),
-                    (Some((only, [])), None) if slots.is_empty() => Some(only.clone()),
-                    (Some((only, [])), None) => Container::with_changes(Some(only), &slots, &mut scratch),
+                    (Some((only, [], [])), None) if slots.is_empty() => Some(only.clone()),
+                    (Some((only, [], [])), None) => Container::with_changes(Some(only), &slots, &mut scratch),
                     (first, second) => {
-                        for (container, without) in first.into_iter().chain(second).chain(containers) {
+                        for (container, without, except) in first.into_iter().chain(second).chain(containers) {
                             let gone = without.iter().map(|row| *row as u16).filter(|slot| !scratch.has(*slot));
                             let gone: Vec<u16> = gone.collect();
-                            container.or_into(&mut scratch);
+                            if except.is_empty() {
+                                container.or_into(&mut scratch);
+                            } else {
+                                container.or_into(&mut rest);
+                                let except = except.iter().filter_map(|except| except.block(BlockNo((at * BLOCKS_PER_CHUNK + block) as u32)));
+                                except.for_each(|container| container.and_not_into(&mut rest));
+                                scratch.take_from(&mut rest);
+                            }
                             gone.into_iter().for_each(|slot| scratch.clear(slot));
                         }
                         for &(slot, bit) in &slots {
@@ -306,11 +320,24 @@ impl Bitvector {
     }
 }
 
-/// An operand of [`Bitvector::unite`]: the rows of a vector but for some, ascending and in compact form.
+/// An operand of [`Bitvector::unite`]: the rows of a vector that are in none of some others, but for some more, which are ascending and in compact form.
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
-    pub(crate) vector: &'a Bitvector,
-    pub(crate) without: &'a [u64],
+    vector: &'a Bitvector,
+    except: Vec<&'a Bitvector>,
+    without: &'a [u64],
+}
+
+impl<'a> Term<'a> {
+    pub(crate) fn new(vector: &'a Bitvector, without: &'a [u64]) -> Self {
+        Self { vector, except: Vec::new(), without }
+    }
+    pub(crate) fn except(self, except: Vec<&'a Bitvector>) -> Self {
+        Self { except, ..self }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vector.is_empty()
+    }
 }
 
 /// The part of an ascending list whose rows are in a range.
@@ -388,7 +415,10 @@ mod tests {
             check(&scatter.finish(), &(&a | &b));
             // (a without some of its rows, and b) in some blocks, with some changes on top.
             let without: Vec<u64> = a.iter().copied().step_by(3).collect();
-            let terms = [Term { vector: &x, without: &without }, Term { vector: &y, without: &[] }];
+            let terms = [Term::new(&x, &without), Term::new(&y, &[])];
+            let every = x.or(&y);
+            check(&Bitvector::unite(&[Term::new(&every, &without).except(vec![&y])], &[], 0..u32::MAX), &a.iter().copied().filter(|row| !b.contains(row) && without.binary_search(row).is_err()).collect());
+            check(&Bitvector::unite(&[Term::new(&z, &[]), Term::new(&every, &[]).except(vec![&x, &z])], &[], 0..u32::MAX), &(&c | &(&b - &a)));
             let changes: BTreeMap<u64, bool> = c.iter().map(|row| (*row, row % 3 > 0)).chain(b.iter().step_by(7).map(|row| (*row, false))).collect();
             for (terms, more) in [(&terms[..1], &BTreeSet::new()), (&terms[..], &b)] {
                 let mut expected: BTreeSet<u64> = a.iter().copied().filter(|row| without.binary_search(row).is_err()).chain(more.iter().copied()).collect();

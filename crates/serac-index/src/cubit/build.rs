@@ -143,7 +143,10 @@ impl Cubit {
     /// If the index has been loaded before.
     pub fn load(&self, rows: Builder, ts: Timestamp) {
         assert!(self.is_building(), "an index is loaded once");
-        self.directory.load(rows.into_leaves(), ts.0, &crossbeam_epoch::pin());
+        let leaves = rows.into_leaves();
+        // Relaxed: an estimate.
+        self.counters.values.store(leaves.iter().map(|(_, leaf)| leaf.len() as u64).sum(), Ordering::Relaxed);
+        self.directory.load(leaves, ts.0, &crossbeam_epoch::pin());
         // Release: pairs with the Acquire in `valid_from`; who may ask or merge sees the leaves.
         self.valid_from.store(ts.0, Ordering::Release);
     }

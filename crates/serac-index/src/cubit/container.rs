@@ -78,6 +78,13 @@ impl Words {
             words[b] |= high;
         }
     }
+    /// Sets the bits of another bitmap, and clears that.
+    pub(crate) fn take_from(&mut self, other: &mut Self) {
+        let used = other.used;
+        kernels::or(self.room(used), other.used());
+        other.words[..used].fill(0);
+        other.used = 0;
+    }
     /// The bits, 64 slots to a word, up to the last that is set.
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -193,7 +200,8 @@ impl Container {
             Form::Runs(runs) => runs.iter().for_each(|&(first, last)| into.set_run(first, last)),
         }
     }
-    fn and_not_into(&self, into: &mut Words) {
+    /// Takes the slots out of a bitmap.
+    pub(crate) fn and_not_into(&self, into: &mut Words) {
         match &self.form {
             Form::Bitmap(words) => kernels::and_not(into.room(0), words),
             _ => self.for_each(|slot| into.clear(slot)),

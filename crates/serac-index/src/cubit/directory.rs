@@ -199,6 +199,10 @@ impl Directory {
         assert!(loaded, "nobody merges before the index is loaded");
     }
 
+    /// Bins besides the first.
+    pub(crate) fn len(&self) -> usize {
+        self.bins.len()
+    }
     pub(crate) fn add(&self, bin: &Arc<Bin>, guard: &Guard) {
         if let Some(low) = &bin.low {
             self.bins.get_or_insert_with(low.clone(), || bin.clone(), guard).release(guard);

@@ -30,7 +30,9 @@ const UNION_ROWS: u64 = 16_384;
 /// large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
-/// When it has more, this share of them goes into its vector with those that are too many.
+/// A union is asked for some of its values if no more listed rows are left out.
+const MOST_LEFT_OUT: usize = 4096;
+/// When it has more late rows, this share of them goes into its vector with those that are too many.
 const SETTLED_SHARE: usize = 16;
 
 /// The rows of one value.
@@ -292,6 +294,23 @@ impl Leaf {
     }
     pub(crate) fn get(&self, key: &Key) -> Option<Vector<'_>> {
         self.find(key).ok().map(|at| self.vector(at))
+    }
+    /// The bitvector of a value, if it has one.
+    pub(crate) fn dense(&self, at: usize) -> Option<&Bitvector> {
+        let dense = self.dense.binary_search_by_key(&(at as u32), |dense| dense.0).ok()?;
+        Some(&self.dense[dense].1)
+    }
+    /// The other values, if the union without them is less work than these values one by one: those with bitvectors, and the ascending rows of the rest.
+    pub(crate) fn left_out(&self, places: &Range<usize>) -> Option<(Vec<usize>, Vec<u64>)> {
+        self.union()?;
+        let (before, behind) = (self.listed(0..places.start), self.listed(places.end..self.len()));
+        if 2 * places.len() <= self.len() || before.len() + behind.len() > MOST_LEFT_OUT {
+            return None;
+        }
+        let others = (0..places.start).chain(places.end..self.len());
+        let mut rows: Vec<u64> = before.iter().chain(behind).map(|&row| u64::from(row)).collect();
+        rows.sort_unstable();
+        Some((others.filter(|&place| self.dense(place).is_some()).collect(), rows))
     }
     /// The places of the values between two bounds.
     pub(crate) fn places(&self, low: Bound<&Key>, high: Bound<&Key>) -> Range<usize> {

@@ -16,7 +16,7 @@
 
 use super::bulk::Bulk;
 use super::delta::{Fate, Ule};
-use super::directory::Bin;
+use super::directory::{Bin, Chain};
 use super::key::Key;
 use super::log::{Anchor, Node};
 use super::version::{Bit, Change};
@@ -291,11 +291,16 @@ impl Cubit {
             }
             let (merged, bins) = chain.merged(covered, &plan.bulks, low, plan.ts, &plan.starts);
             let has_old_versions = merged.versions.len() > 1;
+            let values = |chain: &Chain| chain.newest().leaf.len() as u64;
+            let more = values(&merged) + bins.iter().map(|bin| values(bin.load(guard).1)).sum::<u64>();
+            let more = more.wrapping_sub(values(chain));
             #[cfg(test)]
             super::tests::stall(super::tests::Place::BeforeSwing);
             let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
             if bin.swing(shared, merged, guard) {
                 bins.iter().for_each(|bin| self.directory.add(bin, guard));
+                // Relaxed: an estimate, which goes down by wrapping around.
+                self.counters.values.fetch_add(more, Ordering::Relaxed);
                 if has_old_versions {
                     bins.iter().chain([bin]).for_each(|bin| self.list(bin));
                 }

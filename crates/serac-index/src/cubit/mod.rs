@@ -137,6 +137,8 @@ struct Counters {
     merges: AtomicU64,
     rounds: AtomicU64,
     helps: AtomicU64,
+    /// Values in the newest leaves.
+    values: AtomicU64,
 }
 
 /// A bitmap index. See the module.

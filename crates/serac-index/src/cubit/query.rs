@@ -97,15 +97,21 @@ impl Cubit {
         let mut changes: Vec<(u64, bool)> = Vec::new();
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
-            if let Some(union) = leaf.union().filter(|_| part.is_whole()) {
+            if let (Some(union), Some((others, mut without))) = (leaf.union(), leaf.left_out(&part.places)) {
                 // Of a row that goes from one value to another the set counts, and pending bits are newer than late ones.
                 let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
                 pending.sort_unstable();
-                let mut rows = [&union.late[..], &pending].concat();
+                // A row that is late to the union may be a value's that is left out.
+                let is_left_out = |row: u64| {
+                    without.binary_search(&row).is_ok() || others.iter().any(|&at| leaf.vector(at).contains(row))
+                };
+                let late = union.late.iter().copied().filter(|&(row, bit)| !(bit && is_left_out(row)));
+                let mut rows: Vec<(u64, bool)> = late.chain(pending).collect();
                 rows.sort_by_key(|row| row.0);
                 let rows = last_of_rows(&rows);
-                let without = rows.iter().filter(|(_, bit)| !bit).map(|(row, _)| *row).collect();
-                selected.push_union(leaf, without);
+                without.extend(rows.iter().filter(|(_, bit)| !bit).map(|(row, _)| *row));
+                without.sort_unstable();
+                selected.push_union(leaf, others, without);
                 changes.extend(rows.into_iter().filter(|(_, bit)| *bit));
                 return;
             }
@@ -121,6 +127,26 @@ impl Cubit {
         changes.sort_by_key(|change| change.0);
         view.note_read(Timestamp(reader.newest.get()));
         selected.finish(last_of_rows(&changes))
+    }
+
+    /// About how long it takes to make the predicate's bitvector, if a value's, or a leaf's, takes `row` for each of its rows, or `vector` at the most.
+    pub fn effort(&self, predicate: Predicate<'_>, view: &impl ReadView, vector: f64, row: f64) -> f64 {
+        let guard = &crossbeam_epoch::pin();
+        let of = |rows: u64| (rows as f64 * row).min(vector);
+        let mut effort = 0.0;
+        self.reader(view, None, guard).for_each_part(predicate, |_, part| {
+            let leaf = &part.version.leaf;
+            let of_values = |places: &mut dyn Iterator<Item = usize>| -> f64 {
+                places.map(|place| of(leaf.vector(place).cardinality())).sum()
+            };
+            effort += match leaf.left_out(&part.places) {
+                Some((others, rows)) => {
+                    of(leaf.row_count()) + of_values(&mut others.into_iter()) + rows.len() as f64 * row
+                }
+                None => of_values(&mut part.places.clone()),
+            };
+        });
+        effort
     }
 
     /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.

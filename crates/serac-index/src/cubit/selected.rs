@@ -34,8 +34,10 @@ pub struct Selected {
 struct Operand {
     /// Among the leaves.
     leaf: usize,
-    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union of all.
+    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union of all, …
     places: Option<Range<usize>>,
+    /// … but for these, which have bitvectors.
+    except: Vec<usize>,
     /// Ascending rows that are not taken.
     without: Vec<u64>,
 }
@@ -51,26 +53,26 @@ impl Selected {
         }
         self.leaves.len() - 1
     }
-    /// Adds the union of a leaf that has one, but for some ascending rows.
-    pub(crate) fn push_union(&mut self, leaf: &Arc<Leaf>, without: Vec<u64>) {
+    /// Adds the union of a leaf that has one, but for some values with bitvectors and some ascending rows.
+    pub(crate) fn push_union(&mut self, leaf: &Arc<Leaf>, except: Vec<usize>, without: Vec<u64>) {
         let leaf = self.leaf(leaf);
-        self.operands.push(Operand { leaf, places: None, without });
+        self.operands.push(Operand { leaf, places: None, except, without });
     }
     /// Adds a value of a leaf, but for some ascending rows.
     pub(crate) fn push_value(&mut self, leaf: &Arc<Leaf>, place: usize, without: Vec<u64>) {
         let is_short = matches!(leaf.vector(place), Vector::Sparse(list) if list.len() < LONG_LIST);
         let leaf = self.leaf(leaf);
         if !is_short {
-            self.operands.push(Operand { leaf, places: Some(place..place + 1), without });
+            self.operands.push(Operand { leaf, places: Some(place..place + 1), except: Vec::new(), without });
             return;
         }
-        if let Some(Operand { leaf: of, places: Some(places), without: none }) = self.short.last_mut()
+        if let Some(Operand { leaf: of, places: Some(places), without: none, .. }) = self.short.last_mut()
             && (*of, places.end, none.is_empty(), without.is_empty()) == (leaf, place, true, true)
         {
             places.end += 1;
             return;
         }
-        self.short.push(Operand { leaf, places: Some(place..place + 1), without });
+        self.short.push(Operand { leaf, places: Some(place..place + 1), except: Vec::new(), without });
     }
     /// What has been added, and the ascending rows with the bits that they get at last.
     pub(crate) fn finish(self, changes: Vec<(u64, bool)>) -> Self {
@@ -81,7 +83,7 @@ impl Selected {
     fn unite_short(&self, part: usize) -> Bitvector {
         let parts = self.short.len().div_ceil(LISTS_PER_PART).min(MOST_PARTS);
         let cut = |part: usize| self.short.len() * part / parts;
-        let lists = self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without }| {
+        let lists = self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without, .. }| {
             Some(taken(self.leaves[*leaf].listed(places.clone()?), without))
         });
         from_sparse(&lists.collect::<Vec<_>>())
@@ -91,18 +93,21 @@ impl Selected {
     pub fn rows(&self, blocks: Range<u32>) -> Bitvector {
         let rows = u64::from(blocks.start) << 16..u64::from(blocks.end) << 16;
         let (mut terms, mut long): (Vec<Term<'_>>, Vec<Cow<'_, [u32]>>) = (Vec::new(), Vec::new());
-        for Operand { leaf, places, without } in &self.operands {
+        for Operand { leaf, places, except, without } in &self.operands {
             let leaf = &self.leaves[*leaf];
             match places.as_ref().map(|places| leaf.vector(places.start)) {
-                None => terms.extend(leaf.union().map(|union| Term { vector: &union.vector, without })),
-                Some(Vector::Dense(vector)) => terms.push(Term { vector, without }),
+                None => {
+                    let except = except.iter().filter_map(|&place| leaf.dense(place)).collect();
+                    terms.extend(leaf.union().map(|union| Term::new(&union.vector, without).except(except)));
+                }
+                Some(Vector::Dense(vector)) => terms.push(Term::new(vector, without)),
                 Some(Vector::Sparse(list)) => long.push(taken(within(list, &rows, |row| u64::from(*row)), without)),
             }
         }
         let long = from_sparse(&long);
         let others = self.united.all(|part| self.unite_short(part)).chain([&long]);
-        terms.extend(others.map(|vector| Term { vector, without: &[] }));
-        terms.retain(|term| !term.vector.is_empty());
+        terms.extend(others.map(|vector| Term::new(vector, &[])));
+        terms.retain(|term| !term.is_empty());
         Bitvector::unite(&terms, within(&self.changes, &rows, |change| change.0), blocks)
     }
 }

@@ -241,7 +241,7 @@ proptest! {
     #[test]
     fn every_snapshot_has_its_answers(seed in any::<u64>(), threshold in 1u64..200, dense in any::<bool>(), built in any::<bool>()) {
         // Few values of many rows have bitvectors and unions; many values split leaves.
-        let (values, rows) = if dense { (4, 30_000) } else { (1500, 4000) };
+        let (values, rows) = if dense { (5, 40_000) } else { (1500, 4000) };
         serial(seed, threshold, values, rows, built, key);
     }
     #[test]
@@ -456,6 +456,9 @@ fn memory_is_bounded_under_a_long_reader() {
     index.merge();
     let statistics = index.statistics();
     assert_eq!(statistics.versions, statistics.leaves, "{statistics:?}");
+    let guard = &crossbeam_epoch::pin();
+    let in_leaves = index.directory.chains_from(None, guard).map(|chain| chain.newest().leaf.len() as u64);
+    assert_eq!(index.value_count(), in_leaves.sum::<u64>(), "values are counted as leaves change and split");
 }
 
 #[test]
@@ -472,6 +475,7 @@ fn values_with_few_rows_cost_little() {
     let index = builder.finish(manager.now(), manager.clone(), Options::default());
     let statistics = index.statistics();
     assert_eq!((statistics.values, statistics.rows), (values, rows));
+    assert_eq!(index.value_count(), values);
     assert!(statistics.bytes <= 24 * values + 4 * rows, "{statistics:?}");
 }
 

@@ -40,8 +40,10 @@ const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
 const WORD_NS: f64 = 0.5;
 const CONTAINER_NS: f64 = 20.0;
-/// One slot in so many, from which on a container is a bitmap.
-const SLOTS_PER_ROW_OF_BITMAP: f64 = 16.0;
+/// Where no more than one row in so many is left, its value lies in a cache line of its own, …
+const ROWS_PER_GATHERED: f64 = 8.0;
+/// … which is what testing it costs at the least.
+const GATHER_NS: f64 = 6.0;
 /// And to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
 
@@ -70,6 +72,11 @@ fn is_float(reader: &BitmapReader) -> bool {
 
 /// The bitmap indexes of a table, in a snapshot.
 pub(super) type Indexes = Arc<[BitmapReader]>;
+
+/// The index that tells with the least effort how many rows there are: all know.
+pub(super) fn least(indexes: &[BitmapReader]) -> Option<&BitmapReader> {
+    indexes.iter().min_by_key(|index| index.index().entries.leaf_count())
+}
 
 /// A table as conditions are made for it.
 pub(super) struct Indexed<'a> {
@@ -208,15 +215,11 @@ impl Condition {
             |parts: &[Self]| -> Vec<(f64, f64)> { parts.iter().map(|p| p.estimate(indexes, total, blocks)).collect() };
         match self {
             Self::Values(index, set) => {
-                let rows = set.count(&indexes[*index]) as f64;
-                // As if all values had as many rows.
-                let values = indexes[*index].index().entries.value_count().max(1) as f64;
-                let row_ns = if values <= SLOTS_PER_ROW_OF_BITMAP {
-                    (CONTAINER_NS * blocks + WORD_NS * total / 64.0) * values / total.max(1.0)
-                } else {
-                    BITVECTOR_NS
-                };
-                (rows, rows.min(total - rows) * row_ns.min(BITVECTOR_NS))
+                let index = &indexes[*index];
+                let rows = set.count(index) as f64;
+                let vector_ns = CONTAINER_NS * blocks + WORD_NS * total / 64.0;
+                let effort = |set: &ValueSet| set.effort(index, vector_ns, BITVECTOR_NS);
+                (rows, if rows * 2.0 > total { effort(&set.complement()) } else { effort(set) })
             }
             Self::All(all) => {
                 parts(all).into_iter().fold((total, 0.0), |(rows, work), (r, w)| (rows * r / total.max(1.0), work + w))
@@ -381,7 +384,7 @@ impl BitmapFilter {
         if parts.is_empty() {
             return None;
         }
-        let total = indexes[0].row_count();
+        let total = least(indexes).expect("there is a condition").row_count();
         let (all, blocks) = (total as f64, f64::from(table.blocks));
         let mut parts: Vec<(Part, f64, f64)> = parts
             .into_iter()
@@ -394,7 +397,9 @@ impl BitmapFilter {
         let (mut taken, mut left) = (Vec::new(), all);
         let mut answered = Vec::new();
         for (part, rows, work) in parts {
-            if work < left * part.scan_ns {
+            let gathered = left * ROWS_PER_GATHERED < all;
+            let scan_ns = if gathered { part.scan_ns.max(GATHER_NS) } else { part.scan_ns };
+            if work < left * scan_ns {
                 left *= rows / all;
                 answered.extend(part.conjuncts);
                 taken.push(part.condition);

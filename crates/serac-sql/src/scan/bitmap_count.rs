@@ -3,7 +3,7 @@
 //! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan below it, where the filter is one that
 //! bitmap indexes answer and no other column is needed.
 
-use super::bitmap::BitmapFilter;
+use super::bitmap::{BitmapFilter, least};
 use super::exec::SeracScanExec;
 use super::group_columns::GroupColumn;
 use super::plan::{properties, replace_nodes};
@@ -226,7 +226,7 @@ fn counts_rows(aggregate: &AggregateFunctionExpr, schema: &SchemaRef) -> bool {
 fn counted(aggregate: &AggregateExec) -> Option<CubitCountExec> {
     let first = matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single);
     let scan = SeracScanExec::find(aggregate.input())?;
-    let any = scan.indexes().first()?.clone();
+    let any = least(scan.indexes())?.clone();
     let plain = aggregate.filter_expr().iter().all(Option::is_none) && aggregate.limit_options().is_none();
     let counts = aggregate.aggr_expr().iter().all(|aggregate| counts_rows(aggregate, &scan.schema()));
     let by = aggregate.group_expr();

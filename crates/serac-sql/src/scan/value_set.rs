@@ -161,6 +161,12 @@ impl ValueSet {
         self.for_each_predicate(|predicate| count += index.count(predicate));
         count
     }
+    /// See [`serac_index::cubit::Cubit::effort`].
+    pub(super) fn effort(&self, index: &BitmapReader, vector: f64, row: f64) -> f64 {
+        let mut effort = 0.0;
+        self.for_each_predicate(|predicate| effort += index.effort(predicate, vector, row));
+        effort
+    }
     /// The rows that have one of the values.
     pub(super) fn select(&self, index: &BitmapReader) -> Vec<Selected> {
         let mut parts = Vec::new();

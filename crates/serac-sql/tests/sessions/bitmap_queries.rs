@@ -259,7 +259,7 @@ async fn plans_say_what_the_indexes_do() {
         (
             "SELECT x FROM t WHERE d BETWEEN '2020-01-11' AND '2020-01-20' AND c IN (1, 2) AND x % 2 = 0",
             "CubitScanExec: table=t, columns=[x]",
-            "t_d: 1 range of 10 values, about 1000 of 100000 rows",
+            "(t_d: 1 range of 10 values AND t_c: 2 values), about 200 of 100000 rows",
         ),
         (
             "SELECT x FROM t WHERE d BETWEEN '2020-01-11' AND '2022-09-20' AND c = 4",
