@@ -300,7 +300,9 @@ impl Bitvector {
                                 container.or_into(&mut scratch);
                             } else {
                                 container.or_into(&mut rest);
-                                let except = except.iter().filter_map(|except| except.block(BlockNo((at * BLOCKS_PER_CHUNK + block) as u32)));
+                                let except = except
+                                    .iter()
+                                    .filter_map(|except| except.block(BlockNo((at * BLOCKS_PER_CHUNK + block) as u32)));
                                 except.for_each(|container| container.and_not_into(&mut rest));
                                 scratch.take_from(&mut rest);
                             }

@@ -83,9 +83,10 @@ impl Selected {
     fn unite_short(&self, part: usize) -> Bitvector {
         let parts = self.short.len().div_ceil(LISTS_PER_PART).min(MOST_PARTS);
         let cut = |part: usize| self.short.len() * part / parts;
-        let lists = self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without, .. }| {
-            Some(taken(self.leaves[*leaf].listed(places.clone()?), without))
-        });
+        let lists =
+            self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without, .. }| {
+                Some(taken(self.leaves[*leaf].listed(places.clone()?), without))
+            });
         from_sparse(&lists.collect::<Vec<_>>())
     }
 
