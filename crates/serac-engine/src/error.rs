@@ -1,6 +1,7 @@
 //! The one error type of the engine, with SQLSTATEs and messages in PostgreSQL's manner.
 
-use serac_storage::StorageError;
+use serac_storage::{Blocker, StorageError};
+use std::sync::Arc;
 
 /// What can go wrong in the engine.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,9 @@ pub enum EngineError {
     /// A concurrent transaction got in the way; trying again may succeed.
     #[error("could not serialize access: {0}")]
     Conflict(String),
+    /// As [`Conflict`](Self::Conflict), with a transaction that is still running.
+    #[error("could not serialize access: {0}")]
+    Blocked(String, Arc<Blocker>),
     /// Something is used by a concurrent transaction.
     #[error("{0}")]
     InUse(String),
@@ -134,6 +138,7 @@ impl EngineError {
         match self {
             Self::Storage(error) => match error {
                 StorageError::WriteConflict { .. } => "40001",
+                StorageError::Deadlock => "40P01",
                 StorageError::Limit(_) => "54000",
                 StorageError::InvalidInput(_) => "22000",
                 StorageError::Locked { .. } => "55006",
@@ -142,7 +147,7 @@ impl EngineError {
                 StorageError::DiskFull => "53100",
                 StorageError::Arrow(_) => "XX000",
             },
-            Self::Conflict(_) => "40001",
+            Self::Conflict(_) | Self::Blocked(..) => "40001",
             Self::InUse(_) => "55006",
             Self::Missing { kind, .. } => match *kind {
                 "column" => "42703",
@@ -179,6 +184,15 @@ impl EngineError {
     /// Whether a concurrent transaction got in the way, so that the same transaction may succeed with a new snapshot.
     pub fn is_conflict(&self) -> bool {
         self.sqlstate() == "40001"
+    }
+
+    /// The running transaction that is in the way, if it is that: see [`crate::Transaction::wait_for`].
+    pub fn blocker(&self) -> Option<&Arc<Blocker>> {
+        match self {
+            Self::Storage(StorageError::WriteConflict { blocker, .. }) => blocker.as_ref(),
+            Self::Blocked(_, blocker) => Some(blocker),
+            _ => None,
+        }
     }
 
     /// The column, relation or constraint that the error is about.

@@ -9,10 +9,10 @@
 use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
 use crate::referential_action::PendingAction;
-use crate::table::{NewestHolder, Table};
+use crate::table::{NewestHolder, ParentPins, Pinned, Table};
 use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
-use serac_storage::{RowId, Value};
+use serac_storage::{Blocker, RowId, Value};
 use std::sync::Arc;
 
 /// A check that waits for the end of the statement.
@@ -85,12 +85,17 @@ impl Transaction {
         }
         if gone {
             let start = self.snapshot().start().0;
-            let own = u32::from(self.own_pins.contains(&(parent.data.id(), row)));
-            if parent.parent_pins.is_pinned(row, own, start) {
-                return Err(EngineError::Conflict(format!(
-                    "a concurrent transaction references a row of \"{}\"",
-                    parent.name()
-                )));
+            let number = self.number();
+            let message = || format!("a concurrent transaction references a row of \"{}\"", parent.name());
+            match parent.parent_pins.of(row, number, start) {
+                Pinned::Free => {}
+                Pinned::Since => return Err(EngineError::Conflict(message())),
+                Pinned::By(holder) => {
+                    let pins = parent.parent_pins.clone();
+                    let holds = move || pins.is_pinned_by(row, holder);
+                    let blocker = Blocker::new(self.snapshot(), holder, (parent.data.id(), row), holds);
+                    return Err(EngineError::Blocked(message(), blocker));
+                }
             }
         }
         Ok(())
@@ -101,15 +106,14 @@ impl Transaction {
         if !self.own_pins.insert((parent.data.id(), row)) {
             return;
         }
-        parent.parent_pins.pins.lock().entry(row).or_default().0 += 1;
-        let unpin = move |pins: &Arc<crate::table::ParentPins>, newest: Option<u64>| {
+        let number = self.number();
+        parent.parent_pins.pins.lock().entry(row).or_default().running.push(number);
+        let unpin = move |pins: &Arc<ParentPins>, newest: Option<u64>| {
             let mut pins = pins.pins.lock();
             let Some(pin) = pins.get_mut(&row) else { return };
-            match newest {
-                Some(newest) => *pin = (pin.0 - 1, pin.1.max(newest)),
-                None => pin.0 -= 1,
-            }
-            if *pin == (0, 0) {
+            pin.running.retain(|running| *running != number);
+            pin.newest = pin.newest.max(newest.unwrap_or(0));
+            if pin.running.is_empty() && pin.newest == 0 {
                 pins.remove(&row);
             }
         };
@@ -120,7 +124,7 @@ impl Transaction {
         let pins = parent.parent_pins.clone();
         self.storage().on_obsolete(Box::new(move || {
             // No snapshot is older than the commit any more; a newer one cleans up after itself.
-            pins.pins.lock().retain(|other, pin| *other != row || pin.0 > 0);
+            pins.pins.lock().retain(|other, pin| *other != row || !pin.running.is_empty());
         }));
     }
 
@@ -218,10 +222,11 @@ impl Transaction {
         match index.newest_holder(&table.data, self.snapshot(), wanted, None)? {
             NewestHolder::Nobody => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
-            NewestHolder::Open => Err(EngineError::Conflict(format!(
-                "a concurrent transaction has written a row of \"{}\" with the same key",
-                table.name()
-            ))),
+            NewestHolder::Open(blocker) => {
+                let name = table.name();
+                let message = format!("a concurrent transaction has written a row of \"{name}\" with the same key");
+                Err(EngineError::Blocked(message, blocker))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::bitmap::BitmapChanges;
 use crate::database::DatabaseInner;
-use crate::table::{Table, TableIndex};
+use crate::table::{Pinned, Table, TableIndex};
 use crate::write::remove_if_unused;
 use parking_lot::Mutex;
 use serac_index::cubit::Key;
@@ -87,7 +87,7 @@ impl FollowMoves for IndexMoves {
     }
 
     fn may_leave(&mut self, txn: &Transaction, row: RowId) -> bool {
-        !self.table.parent_pins.is_pinned(row, 0, txn.snapshot().start().0)
+        self.table.parent_pins.of(row, txn.number(), txn.snapshot().start().0) == Pinned::Free
     }
 
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]) {

@@ -10,7 +10,7 @@ use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key::{self, Encoding};
 use serac_storage::transaction::TransactionManager;
-use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
+use serac_storage::{Blocker, BlockNo, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -96,19 +96,19 @@ impl TableIndex {
     /// When a row lies in a damaged file.
     pub(crate) fn newest_holder(
         &self,
-        data: &DataTable,
+        data: &Arc<DataTable>,
         snapshot: &Snapshot,
         wanted: &[u8],
         except: Option<RowId>,
     ) -> Result<NewestHolder> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
         let mut seen: Vec<RowId> = except.into_iter().collect();
-        let mut open = false;
+        let mut open = None;
         loop {
             let mut rows = self.entries.rows(wanted);
             rows.retain(|row| !seen.contains(row));
             if rows.is_empty() {
-                return Ok(if open { NewestHolder::Open } else { NewestHolder::Nobody });
+                return Ok(open.map_or(NewestHolder::Nobody, NewestHolder::Open));
             }
             for &row in &rows {
                 match data.read_latest(snapshot, row, &columns, &mut buffer)? {
@@ -116,7 +116,7 @@ impl TableIndex {
                         return Ok(NewestHolder::Row(row));
                     }
                     LatestState::Absent | LatestState::Present => {}
-                    LatestState::WrittenByOther => open = true,
+                    LatestState::WrittenByOther(holder) => open = Some(data.blocker(snapshot, row, holder)),
                 }
             }
             seen.append(&mut rows);
@@ -143,20 +143,49 @@ pub(crate) enum NewestHolder {
     Nobody,
     Row(RowId),
     /// Nobody so far, but a running transaction has written a row that has or had the key.
-    Open,
+    Open(Arc<Blocker>),
 }
 
 /// Which parent rows are referenced by children whose transactions a snapshot may not see (see [`crate::foreign_key`]).
 #[derive(Debug, Default)]
 pub struct ParentPins {
-    /// By parent row: transactions that are adding a child, and the newest commit that added one.
-    pub(crate) pins: Mutex<HashMap<RowId, (u32, u64)>>,
+    /// By parent row.
+    pub(crate) pins: Mutex<HashMap<RowId, Pin>>,
+}
+
+/// The pins of one row.
+#[derive(Debug, Default)]
+pub(crate) struct Pin {
+    /// The numbers of transactions that are adding a child.
+    pub(crate) running: Vec<u64>,
+    /// The newest commit that added one.
+    pub(crate) newest: u64,
+}
+
+/// Whether, and by whom, a row is pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pinned {
+    Free,
+    /// By a running transaction.
+    By(u64),
+    /// By one that a snapshot does not see.
+    Since,
 }
 
 impl ParentPins {
-    /// Whether a child of `row` was added by a running transaction (beyond `own` ones), or by one that a snapshot of `start` does not see.
-    pub(crate) fn is_pinned(&self, row: RowId, own: u32, start: u64) -> bool {
-        self.pins.lock().get(&row).is_some_and(|&(running, newest)| running > own || newest > start)
+    /// Whether a child of `row` was added by a running transaction other than `own`, or by one that a snapshot of `start` does not see.
+    pub(crate) fn of(&self, row: RowId, own: u64, start: u64) -> Pinned {
+        let pins = self.pins.lock();
+        let Some(pin) = pins.get(&row) else { return Pinned::Free };
+        match pin.running.iter().find(|running| **running != own) {
+            Some(running) => Pinned::By(*running),
+            None if pin.newest > start => Pinned::Since,
+            None => Pinned::Free,
+        }
+    }
+    /// Whether a running transaction is adding a child of `row`.
+    pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
+        self.pins.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
     }
 }
 

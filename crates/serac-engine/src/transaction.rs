@@ -12,7 +12,7 @@ use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
 use crate::roles::RoleId;
 use crate::table::Table;
-use serac_storage::{CommitTicket, RowBuffer, RowId, Snapshot, TableId};
+use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Turn};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,6 +89,9 @@ impl Transaction {
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
         self.txn.as_mut().expect("the transaction is running")
     }
+    pub(crate) fn number(&self) -> u64 {
+        self.txn.as_ref().expect("the transaction is running").number()
+    }
     /// What the transaction sees.
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
@@ -125,6 +128,18 @@ impl Transaction {
         if !self.catalog_changed {
             self.catalog = self.db.catalog_at(self.snapshot().start());
         }
+    }
+
+    /// Begins to wait for a transaction that was in the way of a statement, which has been undone meanwhile: see [`serac_storage::Transaction::wait_for`].
+    ///
+    /// # Errors
+    /// When that transaction waits for this one.
+    pub fn wait_for(&mut self, blocker: &Blocker) -> Result<Option<Turn>> {
+        Ok(self.storage().wait_for(blocker)?)
+    }
+    /// Hands on what a statement has waited for and not taken. At its end.
+    pub fn pass_on(&mut self) {
+        self.storage().pass_on();
     }
 
     // ---- savepoints and the end
@@ -212,15 +227,22 @@ impl Transaction {
     pub fn rollback(self) {}
     /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks: what they keep others from doing from now on, the new
     /// snapshot has. So DDL gets through beside writers: its first attempt may find rows that its snapshot does not see, the next one cannot.
+    /// One that has written nothing keeps its place among those who wait.
     pub fn restart(&mut self) {
-        self.txn.take();
+        let kept = self.txn.take().filter(|txn| !txn.has_writes());
         self.entries.roll_back(0);
         self.pending.clear();
         self.actions.clear();
         self.own_pins.clear();
         self.bitmaps.lock().clear();
         self.set_serializable(self.reads.is_some());
-        let txn = self.db.storage.begin();
+        let txn = match kept {
+            Some(mut txn) => {
+                txn.refresh_snapshot();
+                txn
+            }
+            None => self.db.storage.begin(),
+        };
         self.catalog = self.db.catalog_at(txn.snapshot().start());
         self.catalog_changed = false;
         self.txn = Some(txn);

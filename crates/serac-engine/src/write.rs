@@ -313,6 +313,11 @@ impl Transaction {
         Ok(table.data.lock_row(self.storage(), row)?)
     }
 
+    /// Whether another running transaction has written or claimed a row.
+    pub fn is_held_by_other(&self, table: &Table, row: RowId) -> bool {
+        table.data.writer(row).is_some_and(|writer| writer != self.number())
+    }
+
     // ---- index entries
 
     /// Says whether the row's unique keys are to be checked: whether another row has or had one.
@@ -365,10 +370,11 @@ impl Transaction {
         match index.newest_holder(&table.data, self.snapshot(), wanted, except)? {
             NewestHolder::Nobody => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
-            NewestHolder::Open => Err(EngineError::Conflict(format!(
-                "a concurrent transaction has written the same key of \"{}\"",
-                index.definition.name
-            ))),
+            NewestHolder::Open(blocker) => {
+                let name = &index.definition.name;
+                let message = format!("a concurrent transaction has written the same key of \"{name}\"");
+                Err(EngineError::Blocked(message, blocker))
+            }
         }
     }
 

@@ -5,7 +5,6 @@
 
 use crate::error::{Result, SqlError};
 use crate::expressions;
-use crate::query::Output;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
@@ -16,7 +15,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, GroupByExpr, Insert, LockType, NonBlock,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert,
     OnConflict, OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject,
     TableWithJoins, Update, UpdateTableFromKind,
 };
@@ -378,7 +377,7 @@ impl Session {
     }
 
     /// Row ids (each once) and new values, in the types of the columns.
-    async fn collect_changes(
+    pub(crate) async fn collect_changes(
         &self,
         table: &Table,
         columns: &[usize],
@@ -432,7 +431,7 @@ impl Session {
         Ok(())
     }
 
-    fn rows_now(&self, table: &Table, rows: &[RowId]) -> Result<RecordBatch> {
+    pub(crate) fn rows_now(&self, table: &Table, rows: &[RowId]) -> Result<RecordBatch> {
         let snapshot = self.snapshot_of(table);
         Ok(fetch_rows(table, &snapshot, rows)?)
     }
@@ -446,48 +445,6 @@ impl Session {
             }
             _ => Err(SqlError::unsupported("changing anything but a single table")),
         }
-    }
-
-    // ---- SELECT … FOR UPDATE
-
-    /// Claims the rows that a query on one table gives, and gives them. Its order and limit say which rows these are.
-    pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
-        let locks = std::mem::take(&mut query.locks);
-        for lock in &locks {
-            if lock.lock_type != LockType::Update {
-                return Err(SqlError::unsupported("FOR SHARE"));
-            }
-            if lock.nonblock == Some(NonBlock::SkipLocked) {
-                return Err(SqlError::unsupported("SKIP LOCKED"));
-            }
-        }
-        let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");
-        let SetExpr::Select(select) = query.body.as_ref() else { return Err(unsupported()) };
-        let [from] = &select.from[..] else { return Err(unsupported()) };
-        let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
-        if query.with.is_some() || grouped || select.distinct.is_some() || select.having.is_some() {
-            return Err(unsupported());
-        }
-        let (table, alias) = self.target(from)?;
-        self.check_privilege(&table, Privilege::Update, &[])?;
-        self.check_privilege(&table, Privilege::Select, &[])?;
-        self.lend_target(&table);
-        let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
-        // Without a limit the order does not matter.
-        let order = match (&query.limit_clause, &query.order_by) {
-            (Some(limit), Some(order)) => format!(" {order}{limit}"),
-            (Some(limit), None) => limit.to_string(),
-            (None, _) => String::new(),
-        };
-        let alias = quote(&alias);
-        let find = format!("SELECT {alias}.{ROW_ID_COLUMN} FROM {TARGET} AS {alias}{filter}{order}");
-        let frame = self.frame_of(&find).await?;
-        let (ids, _) = self.collect_changes(&table, &[], frame).await?;
-        let txn = self.txn_of(&table)?;
-        for id in ids {
-            txn.lock_row(&table, RowId::from_u64(id))?;
-        }
-        self.query(Statement::Query(Box::new(query))).await
     }
 
     // ---- DELETE

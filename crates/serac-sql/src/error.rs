@@ -6,8 +6,9 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use serac_engine::EngineError;
-use serac_storage::StorageError;
+use serac_storage::{Blocker, StorageError};
 use std::fmt;
+use std::sync::Arc;
 
 /// An error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct SqlError {
     pub name: Option<String>,
     /// Where in the text: line and column, from 1.
     pub position: Option<(u64, u64)>,
+    /// The running transaction that is in the way, of a conflict.
+    pub(crate) blocker: Option<Arc<Blocker>>,
 }
 
 /// Result of a statement.
@@ -30,7 +33,7 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 impl SqlError {
     /// An error without detail.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, name: None, position: None }
+        Self { sqlstate, message: message.into(), detail: None, name: None, position: None, blocker: None }
     }
     /// The error of an unknown column of a relation.
     pub(crate) fn no_column(column: &str, relation: &str) -> Self {
@@ -65,6 +68,7 @@ impl From<&EngineError> for SqlError {
         Self {
             detail: error.detail().map(Into::into),
             name: error.name().map(Into::into),
+            blocker: error.blocker().cloned(),
             ..Self::new(error.sqlstate(), error.to_string())
         }
     }
@@ -138,7 +142,9 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
         error.into()
     } else if let Some(error) = error.downcast_ref::<StorageError>() {
         match error {
-            StorageError::WriteConflict { .. } => SqlError::new("40001", error.to_string()),
+            StorageError::WriteConflict { blocker, .. } => {
+                SqlError { blocker: blocker.clone(), ..SqlError::new("40001", error.to_string()) }
+            }
             StorageError::Corrupt { .. } => SqlError::new("XX001", error.to_string()),
             _ => SqlError::new("XX000", error.to_string()),
         }

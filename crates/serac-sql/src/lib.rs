@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod catalog;
+mod conflicts;
 mod copy;
 mod ddl;
 mod describe;
@@ -19,6 +20,7 @@ mod point;
 mod query;
 mod result_names;
 mod roles;
+mod row_locks;
 mod row_stream;
 mod same_names;
 pub mod scan;

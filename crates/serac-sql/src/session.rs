@@ -5,6 +5,7 @@
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
+use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
@@ -15,6 +16,7 @@ use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
+use crate::row_locks::{claims, row_locks};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown};
 use crate::transactions::{Isolation, Mark, Modes, Running};
@@ -156,10 +158,14 @@ pub struct Session {
     pub(crate) default_modes: Modes,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: u64,
-    cancel: CancelHandle,
+    pub(crate) cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
+    /// How long a statement waits for a transaction in its way.
+    pub(crate) lock_timeout: Option<Duration>,
+    /// Whether it does so at all levels of isolation.
+    pub(crate) waits_at_any_level: bool,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: HashMap<&'static str, String>,
     /// Of a role that has connected.
@@ -225,7 +231,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(copy_switches(tokens));
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(row_locks(copy_switches(tokens)));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
@@ -338,6 +344,8 @@ impl Session {
             cancel: CancelHandle::default(),
             statement_timeout: None,
             postgresql_names: false,
+            lock_timeout: None,
+            waits_at_any_level: false,
             client_settings: HashMap::new(),
             login: None,
         }
@@ -347,11 +355,12 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
-    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, its text format in COPY … FROM STDIN and TO STDOUT, and its names
-    /// of the columns of results.
+    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED, waiting for transactions in the way at every level, its text format in
+    /// COPY … FROM STDIN and TO STDOUT, and its names of the columns of results.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.default_modes.isolation = Isolation::ReadCommitted;
+        self.waits_at_any_level = true;
         self.postgresql_names = true;
     }
     /// Says, once, who the session is.
@@ -376,7 +385,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
-        if let Some(outcome) = self.execute_text(sql)? {
+        if let Some(outcome) = self.execute_text(sql).await? {
             return Ok(vec![outcome.acknowledged().await?]);
         }
         let mut results = Vec::new();
@@ -394,15 +403,16 @@ impl Session {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
-        if let Some(outcome) = self.execute_named(&statement)? {
+        if let Some(outcome) = self.execute_named(&statement).await? {
             return outcome.acknowledged().await;
         }
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = Limits::new(&self.cancel, self.statement_timeout);
-        let mut retries = None;
+        let claims = claims(&statement);
+        let mut conflicts = Conflicts::default();
         let result = loop {
-            let again = self.may_begin_again().then(|| statement.clone());
+            let again = self.may_wait(&statement).then(|| statement.clone());
             let run = async {
                 match self.run(statement).await? {
                     Output::Done(result) => Ok(result),
@@ -411,28 +421,17 @@ impl Session {
                     }
                 }
             };
-            let result = limits.keep(run).await;
-            let pause = result.as_ref().err().and_then(|error| self.retry(&savepoint, error, &mut retries));
-            match (pause, again) {
-                (Some(pause), Some(again)) => {
-                    let wait = limits.keep(async {
-                        tokio::time::sleep(pause).await;
-                        Ok(())
-                    });
-                    if let Err(error) = wait.await {
-                        break Err(error);
+            match (limits.keep(run).await, again) {
+                (Err(error), Some(again)) => {
+                    match self.make_way(error, claims, &savepoint, &mut conflicts, &mut limits).await {
+                        Ok(()) => statement = again,
+                        Err(error) => break Err(error),
                     }
-                    self.begin_again();
-                    statement = again;
                 }
-                _ => break result,
+                (result, _) => break result,
             }
         };
         self.finish_statement(result, savepoint).await
-    }
-    /// Whether the statement is to be begun again when it meets a conflict.
-    fn may_begin_again(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
     }
 
     /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
@@ -443,7 +442,7 @@ impl Session {
         if let Some(result) = self.control(&statement).await {
             return result.map(|result| StatementStream::done(self, result));
         }
-        if let Some(outcome) = self.execute_named(&statement)? {
+        if let Some(outcome) = self.execute_named(&statement).await? {
             let result = outcome.acknowledged().await?;
             return Ok(StatementStream::done(self, result));
         }
@@ -583,13 +582,13 @@ impl Session {
     }
 
     /// EXECUTE of a statement of the point path; none for others.
-    fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
+    async fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
         let Statement::Execute { name: Some(name), parameters, .. } = statement else { return Ok(None) };
         // It is out of the way while the session runs it.
         let Some((name, mut prepared)) = self.prepared.remove_entry(&name.to_string().to_lowercase()) else {
             return Ok(None);
         };
-        let result = self.execute_point(&mut prepared, parameters);
+        let result = self.execute_point(&mut prepared, parameters).await;
         self.prepared.insert(name, prepared);
         result.map_err(SqlError::unplaced)
     }

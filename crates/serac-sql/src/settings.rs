@@ -23,7 +23,7 @@ const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
     ClientSetting { name, usual, accepts: &[] }
 }
 
-const CLIENT_SETTINGS: [ClientSetting; 13] = [
+const CLIENT_SETTINGS: [ClientSetting; 12] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY", "ISO, DMY", "ISO, YMD"]),
     fixed("intervalstyle", "postgres", &["postgres"]),
@@ -35,10 +35,26 @@ const CLIENT_SETTINGS: [ClientSetting; 13] = [
     noted("application_name", ""),
     noted("client_min_messages", "notice"),
     noted("extra_float_digits", "1"),
-    noted("lock_timeout", "0"),
     noted("check_function_bodies", "on"),
 ];
 
+/// A time as settings have it: milliseconds unless a unit is given. Zero is none.
+fn time_of(text: &str) -> Option<Option<Duration>> {
+    let text = text.trim().to_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let millis = match text[digits..].trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let millis = text[..digits].parse::<u64>().ok()?.checked_mul(millis)?;
+    Some((millis > 0).then(|| Duration::from_millis(millis)))
+}
+fn shown(time: Option<Duration>) -> String {
+    time.map_or("0".into(), |time| format!("{}ms", time.as_millis()))
+}
 fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
@@ -62,7 +78,8 @@ impl Session {
             "threads" => self.ctx.state().config().target_partitions().to_string(),
             "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
             "enable_point_path" => on_or_off(!self.point.is_off),
-            "statement_timeout" => self.statement_timeout.map_or("0".into(), |t| format!("{}ms", t.as_millis())),
+            "statement_timeout" => shown(self.statement_timeout),
+            "lock_timeout" => shown(self.lock_timeout),
             other => {
                 let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == other)?;
                 self.client_settings.get(known.name).map_or(known.usual, String::as_str).to_owned()
@@ -90,16 +107,10 @@ impl Session {
         if let Set::SingleAssignment { variable, values, .. } = &set {
             let name = variable.to_string().to_lowercase();
             let value = values.first().map(|v| v.to_string().trim_matches('\'').to_owned()).unwrap_or_default();
-            let number = || {
-                value
-                    .trim_end_matches("ms")
-                    .parse::<u64>()
-                    .map_err(|_| SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\"")))
-            };
-            let level = || {
-                let message = || format!("invalid value for parameter \"{name}\": \"{value}\"");
-                Isolation::of_name(&value).ok_or_else(|| SqlError::new("22023", message()))
-            };
+            let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
+            let number = || value.parse::<u64>().map_err(|_| invalid());
+            let time = || time_of(&value).ok_or_else(invalid);
+            let level = || Isolation::of_name(&value).ok_or_else(invalid);
             let switch = || match value.to_lowercase().as_str() {
                 "on" | "true" | "1" | "yes" => Ok(true),
                 "off" | "false" | "0" | "no" => Ok(false),
@@ -119,7 +130,11 @@ impl Session {
                     return Ok(StatementResult::command("SET"));
                 }
                 "statement_timeout" => {
-                    self.statement_timeout = Some(number()?).filter(|ms| *ms > 0).map(Duration::from_millis);
+                    self.statement_timeout = time()?;
+                    return Ok(StatementResult::command("SET"));
+                }
+                "lock_timeout" => {
+                    self.lock_timeout = time()?;
                     return Ok(StatementResult::command("SET"));
                 }
                 "enable_bitmap_index" => {

@@ -4,8 +4,7 @@
 //! back and commit together; as nobody else sees temporary tables, their commit cannot fail once the other has succeeded.
 //!
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
-//! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). A READ COMMITTED statement that meets a conflict is undone and begun again with a new
-//! snapshot, for as long as [`PATIENCE`] lasts: so it waits for a concurrent writer to end, and then goes on from what that has left.
+//! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
@@ -18,7 +17,6 @@ use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A place to roll back to, in both transactions.
 #[derive(Clone, Debug)]
@@ -26,9 +24,6 @@ pub(crate) struct Mark {
     main: Savepoint,
     temporary: Option<Box<Savepoint>>,
 }
-
-/// How long a READ COMMITTED statement that meets conflicts is begun again.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a transaction sees of others, and they of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,13 +82,6 @@ impl Modes {
     }
 }
 
-/// How often a statement has been begun again.
-#[derive(Debug)]
-pub(crate) struct Retries {
-    deadline: Instant,
-    pause: Duration,
-}
-
 /// The running transaction.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -127,10 +115,17 @@ impl Running {
         }
     }
     /// Gives the transaction a snapshot of the present.
-    fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.txn.refresh();
         if let Some(temporary) = &mut self.temporary {
             temporary.refresh();
+        }
+    }
+    /// Undoes everything, and begins again with a snapshot of the present.
+    pub(crate) fn restart(&mut self) {
+        self.txn.restart();
+        if let Some(temporary) = &mut self.temporary {
+            temporary.restart();
         }
     }
     pub(crate) fn check_statement_end(&mut self) -> Result<()> {
@@ -169,10 +164,7 @@ impl Session {
     /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.
     pub(crate) fn restart(&mut self) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| !running.explicit) else { return false };
-        running.txn.restart();
-        if let Some(temporary) = &mut running.temporary {
-            temporary.restart();
-        }
+        running.restart();
         self.shared.lent.write().clear();
         self.refresh_view();
         true
@@ -225,41 +217,6 @@ impl Session {
     pub(crate) fn begin_statement(&mut self) {
         self.begin(false, self.default_modes);
     }
-    /// Makes a READ COMMITTED statement that has met a conflict ready to be begun again, by undoing what it has done; how long to wait before. None
-    /// if it is not to be begun again.
-    pub(crate) fn retry(
-        &mut self,
-        savepoint: &Option<Mark>,
-        error: &SqlError,
-        retries: &mut Option<Retries>,
-    ) -> Option<Duration> {
-        let running = self.running.as_mut()?;
-        if error.sqlstate != "40001" || running.modes.isolation != Isolation::ReadCommitted {
-            return None;
-        }
-        let retries = retries
-            .get_or_insert_with(|| Retries { deadline: Instant::now() + PATIENCE, pause: Duration::from_micros(50) });
-        if Instant::now() >= retries.deadline {
-            return None;
-        }
-        match savepoint {
-            Some(savepoint) => running.rollback_to(savepoint),
-            None => {
-                self.restart();
-            }
-        }
-        self.shared.lent.write().clear();
-        let pause = retries.pause;
-        retries.pause = (pause * 2).min(Duration::from_millis(10));
-        Some(pause)
-    }
-    /// Gives a statement that is begun again a snapshot of the present.
-    pub(crate) fn begin_again(&mut self) {
-        if let Some(running) = &mut self.running {
-            running.refresh();
-        }
-        self.refresh_view();
-    }
     /// Ends a statement: commits its own transaction, whose promise it returns, or undoes what a failed one has done.
     pub(crate) fn close_statement<T>(
         &mut self,
@@ -268,11 +225,20 @@ impl Session {
     ) -> Result<(T, Option<CommitTicket>)> {
         let result = result.map_err(|error| self.without_secrets(error));
         match (result, savepoint) {
-            (Ok(result), Some(_)) => Ok((result, None)),
+            (Ok(result), Some(_)) => {
+                self.running.as_mut().expect("it runs on").txn.pass_on();
+                Ok((result, None))
+            }
             (Ok(result), None) => Ok((result, self.commit_now()?)),
             (Err(error), Some(savepoint)) => {
                 let running = self.running.as_mut().expect("it runs on");
-                running.rollback_to(&savepoint);
+                if running.savepoints.is_empty() {
+                    // Nothing leads back into the transaction: nobody need wait for what it has done.
+                    running.restart();
+                } else {
+                    running.rollback_to(&savepoint);
+                }
+                running.txn.pass_on();
                 running.failed = true;
                 Err(error)
             }

@@ -8,7 +8,7 @@
 //! 4. change the values, validity and allocation bits in place (relaxed atomic stores)
 //! ```
 //! A writer may install over a head only if its snapshot sees it (or if there is none): a head that is uncommitted or was committed
-//! after the snapshot began is a write-write conflict. Before the install the block's counter of versioned slots is raised.
+//! after the snapshot began is a write-write conflict. One that was rolled back is none: it says nothing, so the next older one decides. Before the install the block's counter of versioned slots is raised.
 //!
 //! # Reading
 //! ```text
@@ -42,7 +42,7 @@ use crate::block_table::BlockTable;
 use crate::error::{Result, StorageError};
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::heap::count_live;
-use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId};
+use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 use crate::layout::BlockLayout;
 use crate::racy::prefetch;
 use crate::row_buffer::RowBuffer;
@@ -51,6 +51,7 @@ use crate::transaction::{Snapshot, Transaction};
 use crate::types::TableSchema;
 use crate::undo::{BeforeCell, UndoKind, UndoRecord};
 use crate::value::Value;
+use crate::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::Mutex;
@@ -71,8 +72,8 @@ pub enum LatestState {
     Absent,
     /// There is a row, committed or written by the asking transaction; the buffer holds it.
     Present,
-    /// Another running transaction has written the row: its fate is open.
-    WrittenByOther,
+    /// Another running transaction, with this number, has written the row: its fate is open.
+    WrittenByOther(u64),
 }
 
 /// Figures of one table.
@@ -237,8 +238,24 @@ impl DataTable {
         metrics
     }
 
-    fn conflict(&self, row: RowId) -> StorageError {
-        StorageError::WriteConflict { table: self.name.clone(), row }
+    fn conflict(self: &Arc<Self>, row: RowId, snapshot: &Snapshot, theirs: Timestamp) -> StorageError {
+        let blocker = theirs.running().map(|holder| self.blocker(snapshot, row, holder));
+        StorageError::WriteConflict { table: self.name.clone(), row, blocker }
+    }
+    /// What to wait for when another running transaction has written `row`.
+    pub fn blocker(self: &Arc<Self>, snapshot: &Snapshot, row: RowId, holder: u64) -> Arc<Blocker> {
+        let table = self.clone();
+        Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
+    }
+    /// The number of the running transaction that has written the newest version of `row`; none if there is no such.
+    pub fn writer(&self, row: RowId) -> Option<u64> {
+        let guard = epoch::pin();
+        let block = self.locate(row, &guard)?.hot()?;
+        // SAFETY: pinned. Acquire: as in `install`.
+        unsafe { block.version_head(row.slot()).load(Ordering::Acquire).as_ref() }
+            .or_else(|| unsafe { block.append_marker().load(Ordering::Acquire).as_ref() })?
+            .timestamp()
+            .running()
     }
     /// The block of a row, for reading.
     #[inline]
@@ -394,14 +411,19 @@ impl DataTable {
             // Acquire: pairs with the installing compare-and-swap of the last writer.
             let seen = head.load(Ordering::Acquire);
             // SAFETY: pinned since before the load.
-            let newest =
+            let mut newest =
                 unsafe { seen.as_ref() }.or_else(|| unsafe { block.append_marker().load(Ordering::Acquire).as_ref() });
-            if let Some(newest) = newest {
-                let timestamp = newest.timestamp();
-                if !txn.snapshot().sees(timestamp) {
-                    return Err(self.conflict(row));
+            while let Some(record) = newest {
+                let timestamp = record.timestamp();
+                if txn.snapshot().sees(timestamp) {
+                    txn.snapshot().note_read(timestamp);
+                    break;
                 }
-                txn.snapshot().note_read(timestamp);
+                if !timestamp.is_committed() || !record.is_aborted() {
+                    return Err(self.conflict(row, txn.snapshot(), timestamp));
+                }
+                // SAFETY: as above.
+                newest = unsafe { record.next().as_ref() };
             }
             if !block.is_present(row.slot()) {
                 // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at the head by now.
@@ -420,6 +442,9 @@ impl DataTable {
             // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure: reloaded above.
             if head.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 fence(Ordering::Release); // step 3
+                if txn.promised == Some((self.id, row)) {
+                    txn.promised = None;
+                }
                 return Ok(());
             }
             if seen.is_null() {
@@ -580,8 +605,8 @@ impl DataTable {
             let newest = unsafe { seen.as_ref() }.or(unsafe { marker.as_ref() });
             if let Some(record) = newest {
                 let timestamp = record.timestamp();
-                if !timestamp.is_committed() && !snapshot.owns(timestamp) {
-                    return Ok(LatestState::WrittenByOther);
+                if let Some(other) = timestamp.running().filter(|_| !snapshot.owns(timestamp)) {
+                    return Ok(LatestState::WrittenByOther(other));
                 }
                 snapshot.note_read(timestamp);
             }

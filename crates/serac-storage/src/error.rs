@@ -1,7 +1,9 @@
 //! The one error type of the storage.
 
 use crate::ids::RowId;
+use crate::waits::Blocker;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What can go wrong in the storage.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +15,12 @@ pub enum StorageError {
         table: String,
         /// The row.
         row: RowId,
+        /// The transaction, if it is still running.
+        blocker: Option<Arc<Blocker>>,
     },
+    /// The transaction that is in the way waits for this one. SQLSTATE 40P01.
+    #[error("deadlock detected")]
+    Deadlock,
     /// A limit of the storage was reached. SQLSTATE 54000.
     #[error("limit reached: {0}")]
     Limit(String),

@@ -84,6 +84,11 @@ impl Timestamp {
     pub const fn uncommitted(txn_no: u64) -> Self {
         Self(txn_no | Self::UNCOMMITTED_BIT)
     }
+    /// The number of the running transaction whose versions carry this timestamp; none if it has ended.
+    #[inline]
+    pub const fn running(self) -> Option<u64> {
+        if self.is_committed() { None } else { Some(self.0 & !Self::UNCOMMITTED_BIT) }
+    }
     /// Whether the version that carries this timestamp has been committed.
     #[inline]
     pub const fn is_committed(self) -> bool {

@@ -9,6 +9,7 @@
 //! | [`layout`], [`block`], `block_memory`, [`heap`], [`block_table`] | PAX blocks of 1 MiB, varlen views and heap chunks (§3.2, §4.1) |
 //! | [`undo`] | before-images in segments that never move (§3.1) |
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
+//! | [`waits`] | who waits for whose end, and in which order; deadlocks |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
 //! | [`compact`] | rows of cold blocks move together (§4.3) |
 //! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
@@ -46,6 +47,7 @@ pub mod types;
 pub mod undo;
 mod vacuum;
 pub mod value;
+pub mod waits;
 pub mod wal;
 
 pub use compact::selection::CompactionGroups;
@@ -59,4 +61,5 @@ pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};
 pub use transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use types::{ColumnSchema, ColumnType, TableSchema};
 pub use value::{FromValue, Value};
+pub use waits::{Blocker, Turn};
 pub use wal::Durability;

@@ -24,6 +24,8 @@
 //! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A read-only transaction waits only for
 //! the newest commit it actually read from a version chain: the collector never unlinks what may not be acknowledged yet, so for rows without versions
 //! there is nothing to wait for.
+//!
+//! **Who waits for a commit** ([`crate::waits`]) goes on once the clock is published, not when the log is durable: its own commit comes later in the log, and is acknowledged later.
 
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
@@ -31,6 +33,7 @@ use crate::gc::GarbageCollector;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
 use crate::undo::{BeforeCell, UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::waits::{Target, Waits};
 use crate::wal::{Durability, LogManager};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -82,6 +85,7 @@ pub struct TransactionManager {
     commit_latch: Mutex<Ended>,
     log: Option<Arc<LogManager>>,
     gc: GarbageCollector,
+    waits: Waits,
 }
 
 impl TransactionManager {
@@ -93,6 +97,7 @@ impl TransactionManager {
             commit_latch: Mutex::default(),
             log,
             gc: GarbageCollector::default(),
+            waits: Waits::default(),
         })
     }
 
@@ -118,6 +123,7 @@ impl TransactionManager {
             redo: RedoBuffer::new(self.log.is_some()),
             hooks: Vec::new(),
             append_head: None,
+            promised: None,
             finished: false,
         }
     }
@@ -159,6 +165,10 @@ impl TransactionManager {
     /// The collector.
     pub fn gc(&self) -> &GarbageCollector {
         &self.gc
+    }
+    /// Who waits for whom.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
     }
     /// Undo segments.
     pub fn undo_pool(&self) -> &UndoPool {
@@ -211,6 +221,9 @@ impl Snapshot {
     pub fn start(&self) -> Timestamp {
         self.0.start
     }
+    pub(crate) fn manager(&self) -> &Arc<TransactionManager> {
+        &self.0.manager
+    }
     /// Whether a version with this timestamp is seen.
     #[inline]
     pub fn sees(&self, timestamp: Timestamp) -> bool {
@@ -257,6 +270,8 @@ pub struct Transaction {
     hooks: Vec<Hook>,
     /// The block that this transaction's bulk append is filling.
     append_head: Option<(TableId, BlockNo)>,
+    /// What the transaction has waited for last, until it has taken it or passed it on.
+    pub(crate) promised: Option<Target>,
     finished: bool,
 }
 
@@ -267,6 +282,10 @@ impl std::fmt::Debug for Transaction {
 }
 
 impl Transaction {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.txn_no
+    }
     /// What the transaction sees.
     #[inline]
     pub fn snapshot(&self) -> &Snapshot {
@@ -407,6 +426,7 @@ impl Transaction {
         let log = manager.log.clone();
         if !self.has_writes() {
             self.finished = true;
+            self.end_waits(false);
             let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
             return Ok(CommitTicket { timestamp: newest_read, log });
         }
@@ -443,6 +463,7 @@ impl Transaction {
             timestamp
         };
         self.finished = true;
+        self.end_waits(self.undo.is_some());
         if let Some(undo) = self.undo.take() {
             manager.gc.submit(undo);
         }
@@ -466,12 +487,13 @@ impl Transaction {
             return;
         }
         self.undo_from(0);
+        let wrote = self.undo.is_some();
         if let Some(undo) = self.undo.take() {
             let manager = &*self.snapshot.0.manager;
             {
                 let mut latch = manager.commit_latch.lock();
                 let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
-                undo.stamp(Timestamp(timestamp));
+                undo.stamp_aborted(Timestamp(timestamp));
                 if let Some(log) = &manager.log {
                     log.skip(Some(self.txn_no), Timestamp(timestamp));
                 }
@@ -484,6 +506,14 @@ impl Transaction {
             if let Hook::Abort(action) = hook {
                 action();
             }
+        }
+        self.end_waits(wrote);
+    }
+
+    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held something.
+    fn end_waits(&self, wrote: bool) {
+        if wrote || self.promised.is_some() {
+            self.snapshot.0.manager.waits.ended(self.txn_no);
         }
     }
 }

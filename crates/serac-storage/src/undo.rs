@@ -115,6 +115,11 @@ impl UndoRecord {
         }
         timestamp
     }
+    /// Whether the transaction that made the record, whose timestamp the caller has found to be final, was rolled back.
+    pub(crate) fn is_aborted(&self) -> bool {
+        // SAFETY: the context outlives its records. Relaxed: set before the stamp, which the caller has seen.
+        unsafe { &*self.context }.aborted.load(Ordering::Relaxed)
+    }
     /// What the record undoes.
     #[inline]
     pub fn kind(&self) -> UndoKind {
@@ -270,6 +275,8 @@ pub struct UndoContext {
     cell: AtomicU64,
     linked: AtomicUsize,
     retired: AtomicBool,
+    /// Whether the transaction was rolled back. Set before the stamp.
+    aborted: AtomicBool,
     segments: Vec<Segment>,
     records: usize,
     tables: Vec<Arc<DataTable>>,
@@ -292,6 +299,7 @@ impl UndoContext {
                 cell: AtomicU64::new(0),
                 linked: AtomicUsize::new(0),
                 retired: AtomicBool::new(false),
+                aborted: AtomicBool::new(false),
                 segments: vec![Segment::new(FIRST_SEGMENT_BYTES)],
                 records: 0,
                 tables: Vec::new(),
@@ -301,6 +309,7 @@ impl UndoContext {
         *context.cell.get_mut() = Timestamp::uncommitted(txn_no).0;
         *context.linked.get_mut() = 1;
         *context.retired.get_mut() = false;
+        *context.aborted.get_mut() = false;
         context.segments[0].used = 0;
         context.records = 0;
         context.unobserved = false;
@@ -313,6 +322,12 @@ impl UndoContext {
     /// Whether the access observer overlooks the transaction.
     pub(crate) fn is_unobserved(&self) -> bool {
         self.unobserved
+    }
+    /// As [`stamp`](Self::stamp), of a transaction that was rolled back.
+    pub(crate) fn stamp_aborted(&self, timestamp: Timestamp) {
+        // Relaxed: ordered by the stamp.
+        self.aborted.store(true, Ordering::Relaxed);
+        self.stamp(timestamp);
     }
     /// Stamps all versions of the transaction at once.
     pub(crate) fn stamp(&self, timestamp: Timestamp) {

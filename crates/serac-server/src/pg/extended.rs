@@ -25,13 +25,7 @@ use serac_storage::{ColumnType, Value};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-
-/// How often a statement that meets a conflict under READ COMMITTED is begun again here, and how often of that without a pause; then the session's own patience
-/// begins.
-const CONFLICT_WAITS: u32 = 500;
-const SHORT_WAITS: u32 = 50;
 
 /// A statement that a client has prepared.
 pub(super) struct Prepared {
@@ -248,20 +242,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
-        let mut waits = 0;
-        loop {
-            if self.execute_point(name, &prepared, limit).await? {
-                return Ok(());
-            }
-            if !self.session.has_conflicted() || waits == CONFLICT_WAITS {
-                break;
-            }
-            // Whoever has changed the row is mostly about to commit. Others go on meanwhile, and he may be one of them.
-            waits += 1;
-            match waits {
-                ..SHORT_WAITS => tokio::task::yield_now().await,
-                _ => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
+        if self.execute_point(name, &prepared, limit).await? {
+            return Ok(());
         }
         Box::pin(self.execute_other(name, &prepared, limit)).await
     }
@@ -273,38 +255,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
     ) -> Result<bool, WireError> {
-        let portal = self.portals.get(name).expect("it was found");
-        let ran = {
+        let Self { wire, session, cancel, portals, rows, .. } = &mut *self;
+        let portal = portals.get(name).expect("it was found");
+        // The statement is the session's while it runs.
+        let (mut statement, values) = {
             let mut prepared = prepared.lock();
-            let Prepared { statement: Some(statement), oids, .. } = &mut *prepared else { return Ok(false) };
-            let Some(types) = statement.parameter_types() else { return Ok(false) };
+            let Some(types) = prepared.statement.as_ref().and_then(|statement| statement.parameter_types()) else {
+                return Ok(false);
+            };
             if types.len() != portal.parameters.len() {
                 let (given, wanted) = (portal.parameters.len(), types.len());
                 let message =
                     format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
                 return Err(protocol(message));
             }
-            let Some(values) = portal.values(types, oids)? else { return Ok(false) };
-            let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
-            match self.session.start_prepared(statement, &values, &mut self.rows)? {
-                Some(ran) => ran,
-                None => return Ok(false),
-            }
+            let Some(values) = portal.values(types, &prepared.oids)? else { return Ok(false) };
+            (prepared.statement.take().expect("it has types"), values)
         };
+        let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
+        let ran = wire.attend(cancel, session.start_prepared(&mut statement, &values, rows)).await;
+        prepared.lock().statement = Some(statement);
+        let Some(ran) = ran? else { return Ok(false) };
         let affected = ran.affected;
         if !ran.is_durable() {
             // What others have been told meanwhile need not wait with this.
-            self.wire.flush().await?;
+            wire.flush().await?;
             ran.durable().await?;
         }
         let prepared = prepared.lock();
         let statement = prepared.statement.as_ref().expect("it has run");
         let tag = serac_sql::row_tag(statement.statement());
-        let out = &mut self.wire.out;
+        let out = &mut wire.out;
         match statement.schema() {
             None => command_complete(out, &complete_tag(tag, affected)),
-            Some(_) if limit.is_some_and(|limit| limit < self.rows.len()) => {
-                let batch = statement.batch(&self.rows)?;
+            Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
+                let batch = statement.batch(rows)?;
                 drop(prepared);
                 let rest = Rest { batches: [batch].into(), taken: 0, tag };
                 self.portal(name)?.rest = Some(rest);
@@ -312,8 +297,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Some(_) => {
                 let types = statement.column_types();
-                (0..self.rows.len()).for_each(|row| put_point_row(out, &self.rows, row, types, &portal.formats));
-                command_complete(out, &complete_tag(tag, self.rows.len() as u64));
+                (0..rows.len()).for_each(|row| put_point_row(out, rows, row, types, &portal.formats));
+                command_complete(out, &complete_tag(tag, rows.len() as u64));
             }
         }
         Ok(true)

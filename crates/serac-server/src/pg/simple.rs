@@ -13,7 +13,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A script, of the simple protocol. Several statements are one transaction, unless they say otherwise.
     pub(super) async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
         self.end_implicit().await?;
-        if let Some(result) = self.session.execute_known(sql).await? {
+        let Self { wire, session, cancel, .. } = &mut *self;
+        if let Some(result) = wire.attend(cancel, session.execute_known(sql)).await? {
             return self.put_result(result);
         }
         let statements = parse(sql)?;

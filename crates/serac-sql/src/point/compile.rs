@@ -10,6 +10,7 @@ use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
 use crate::result_names;
+use crate::row_locks::OnHeld;
 use crate::same_names;
 use crate::session::{Session, fold, quote};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -22,7 +23,7 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, LockType, OnConflictAction,
+    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction,
     OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
 };
 use futures::FutureExt;
@@ -176,24 +177,17 @@ impl Compilation<'_> {
 
     fn select(&mut self, query: &AstQuery) -> Option<Plan> {
         let mut query = query.clone();
-        let lock = match &query.locks[..] {
-            [] => false,
-            [lock] if lock.lock_type == LockType::Update && lock.of.is_none() => {
-                !matches!(lock.nonblock, Some(datafusion::sql::sqlparser::ast::NonBlock::SkipLocked))
-            }
-            _ => return None,
-        };
-        if !query.locks.is_empty() && !lock {
+        if query.locks.iter().any(|lock| lock.of.is_some()) {
             return None;
         }
-        query.locks.clear();
+        let lock = OnHeld::of(&std::mem::take(&mut query.locks));
         let plan = self.planned(query)?;
         let types = self.parameters.types()?;
         let plan = self.analysed(plan, &types)?;
         let mut shape = Shape::of(&plan)?;
         let schema = same_names::shown(plan.schema().as_arrow());
         let table = shape.table.clone()?;
-        if lock && (shape.aggregates.is_some() || !self.session.may_with_all(&table, &[Privilege::Update])) {
+        if lock.is_some() && (shape.aggregates.is_some() || !self.session.may_with_all(&table, &[Privilege::Update])) {
             return None;
         }
         let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), &types, false).ok()?;

@@ -4,6 +4,7 @@ use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_num
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
+use crate::row_locks::OnHeld;
 use serac_engine::values::OwnedValue;
 use serac_engine::{ColumnUpdate, EngineError, Table, Transaction};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
@@ -37,13 +38,21 @@ impl Plan {
         rows.clear(self.types.len());
         match &self.action {
             Action::Select { query, lock } => {
-                if !query.run(txn, parameters, scratch, rows)? {
-                    return Ok(None);
-                }
-                if *lock {
-                    for &row in &scratch.ids {
-                        txn.lock_row(&self.table, row)?;
+                let skip_held = *lock == Some(OnHeld::Skip);
+                loop {
+                    rows.clear(self.types.len());
+                    if !query.run(txn, parameters, scratch, rows, skip_held.then_some(&*self.table))? {
+                        return Ok(None);
                     }
+                    let Some(lock) = lock else { break };
+                    let mut claimed = true;
+                    for &row in &scratch.ids {
+                        claimed &= lock.claim(txn, &self.table, row)?;
+                    }
+                    if claimed {
+                        break;
+                    }
+                    // Somebody has come first. The query looks for others; its own claims are no hindrance.
                 }
                 Ok(Some(rows.len() as u64))
             }
@@ -328,8 +337,15 @@ impl Query {
         Ok(number(expr.evaluate(&parameters_only(parameters))?.value()).and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// The rows of the query; false if there are too many to look at. Their ids are collected.
-    fn run(&self, txn: &Transaction, parameters: &[Value<'_>], scratch: &mut Scratch, rows: &mut Rows) -> Result<bool> {
+    /// The rows of the query; false if there are too many to look at. Their ids are collected. `skip_held`: rows of the table that others hold are left out.
+    fn run(
+        &self,
+        txn: &Transaction,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+        skip_held: Option<&Table>,
+    ) -> Result<bool> {
         let bounds = (Self::bound(&self.skip, parameters, 0)?, Self::bound(&self.fetch, parameters, usize::MAX)?);
         let (Some(skip), Some(fetch)) = bounds else { return Ok(false) };
         let Scratch { buffer, ids, .. } = scratch;
@@ -361,6 +377,9 @@ impl Query {
         }
         let mut skipped = 0;
         let all = self.find.for_each(txn, parameters, buffer, |id, row| {
+            if skip_held.is_some_and(|table| txn.is_held_by_other(table, id)) {
+                return Ok(ControlFlow::Continue(()));
+            }
             if ordered && skipped < skip {
                 skipped += 1;
                 return Ok(ControlFlow::Continue(()));

@@ -30,8 +30,12 @@ mod texts;
 
 pub use rows::Rows;
 
+use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
+use crate::limits::Limits;
+use crate::row_locks::claims;
 use crate::session::{Session, StatementResult, parse};
+use crate::transactions::Mark;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
@@ -50,8 +54,6 @@ pub(crate) struct PointState {
     pub(crate) texts: Texts,
     /// Statements that may not come here.
     pub(crate) is_off: bool,
-    /// The statement that has run last met a conflict at which READ COMMITTED begins it again.
-    conflicted: bool,
     /// Statements that have run here.
     executions: u64,
     scratch: execute::Scratch,
@@ -150,7 +152,21 @@ enum Given<'a> {
     Exact(&'a Exact<'a>),
 }
 
-type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + 'a;
+/// How a statement has begun.
+enum Start {
+    Ran(Started),
+    /// It is not for the point path.
+    Other,
+    Conflict(Box<Conflict>),
+}
+
+/// A statement that has met a conflict, and is open still.
+struct Conflict {
+    error: SqlError,
+    savepoint: Option<Mark>,
+}
+
+type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + Sync + 'a;
 
 /// The result of a statement, which may be shown once its commit is durable.
 pub(crate) struct Outcome {
@@ -233,7 +249,7 @@ impl Session {
     }
 
     /// Runs a prepared statement of the point path with parameters of its types, in the calling thread. `rows` become its result. The number of rows that it
-    /// found or changed; none if the statement, or this execution of it, is not for the point path and has to be run by
+    /// found or changed; none if the statement, or this execution of it, is not for the point path or has to wait for another transaction, and is to be run by
     /// [`execute_prepared`](Self::execute_prepared). Its own transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
@@ -244,31 +260,40 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
-        let Some(ran) = self.run_point(prepared, Given::Values(parameters), rows)? else { return Ok(None) };
-        if let Some(ticket) = ran.ticket {
-            ticket.wait()?;
+        match self.start_point(prepared, &Given::Values(parameters), rows)? {
+            Start::Ran(ran) => {
+                if let Some(ticket) = ran.ticket {
+                    ticket.wait()?;
+                }
+                Ok(Some(ran.affected))
+            }
+            Start::Other => Ok(None),
+            Start::Conflict(conflict) => {
+                let Conflict { error, savepoint } = *conflict;
+                if !self.may_wait(prepared.statement()) {
+                    return Err(self.close_statement::<()>(Err(error), savepoint).expect_err("it has failed"));
+                }
+                match &savepoint {
+                    Some(savepoint) => self.running.as_mut().expect("it runs on").rollback_to(savepoint),
+                    None => drop(self.end()),
+                }
+                Ok(None)
+            }
         }
-        Ok(Some(ran.affected))
     }
 
-    /// As [`run_prepared`](Self::run_prepared), without waiting for the commit: what the statement gives must not be shown before it is
-    /// [durable](Started::durable).
+    /// As [`run_prepared`](Self::run_prepared), but it waits for transactions in the way, and does not wait for the commit: what the statement gives must not be shown before
+    /// it is [durable](Started::durable).
     ///
     /// # Errors
     /// As there.
-    pub fn start_prepared(
+    pub async fn start_prepared(
         &mut self,
         prepared: &mut Prepared,
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        self.run_point(prepared, Given::Values(parameters), rows)
-    }
-
-    /// Whether the statement that was [started](Self::start_prepared) last, and has done nothing, was for the point path but met a conflict: under READ
-    /// COMMITTED it can be started again in a while.
-    pub fn has_conflicted(&mut self) -> bool {
-        std::mem::take(&mut self.point.conflicted)
+        self.run_point(prepared, Given::Values(parameters), rows).await
     }
 
     /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
@@ -276,7 +301,7 @@ impl Session {
     /// # Errors
     /// What is wrong with it; it has then done nothing.
     pub async fn execute_known(&mut self, sql: &str) -> Result<Option<StatementResult>> {
-        match self.execute_text(sql)? {
+        match self.execute_text(sql).await? {
             Some(outcome) => outcome.acknowledged().await.map(Some),
             None => Ok(None),
         }
@@ -308,7 +333,7 @@ impl Session {
             (types.len() == parameters.len()).then_some(())?;
             parameters.iter().zip(types).map(|(scalar, column_type)| of_scalar(scalar, *column_type)).collect()
         };
-        if let Some(outcome) = self.try_point(prepared, &exact)? {
+        if let Some(outcome) = self.try_point(prepared, &exact).await? {
             return outcome.acknowledged().await;
         }
         let statement = bound(prepared, parameters)?;
@@ -316,18 +341,22 @@ impl Session {
     }
 
     /// EXECUTE on the point path, if the statement and these arguments are for it.
-    pub(crate) fn execute_point(&mut self, prepared: &mut Prepared, arguments: &[AstExpr]) -> Result<Option<Outcome>> {
+    pub(crate) async fn execute_point(
+        &mut self,
+        prepared: &mut Prepared,
+        arguments: &[AstExpr],
+    ) -> Result<Option<Outcome>> {
         let exact = |types: &[ColumnType]| -> Option<Vec<OwnedValue>> {
             (types.len() == arguments.len()).then_some(())?;
             arguments.iter().zip(types).map(|(argument, t)| constant(argument)?.value_of(*t)).collect()
         };
-        self.try_point(prepared, &exact)
+        self.try_point(prepared, &exact).await
     }
 
     /// Runs a statement on the point path if it is for it, with the parameters that `exact` gives for their types.
-    fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<Outcome>> {
+    async fn try_point(&mut self, prepared: &mut Prepared, exact: &Exact<'_>) -> Result<Option<Outcome>> {
         let mut rows = std::mem::take(&mut self.point.rows);
-        let ran = self.run_point(prepared, Given::Exact(exact), &mut rows);
+        let ran = self.run_point(prepared, Given::Exact(exact), &mut rows).await;
         let outcome = match ran {
             Ok(Some(ran)) => {
                 let plan = prepared.plan().expect("it has run");
@@ -361,53 +390,88 @@ impl Session {
         };
     }
 
-    /// Runs a statement on the point path; none if it is not for it.
-    fn run_point(
+    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not for it.
+    async fn run_point(
         &mut self,
         prepared: &mut Prepared,
         parameters: Given<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
+        match self.start_point(prepared, &parameters, rows)? {
+            Start::Ran(ran) => Ok(Some(ran)),
+            Start::Other => Ok(None),
+            // In a box, as it is seldom: what a future may hold is moved each time.
+            Start::Conflict(conflict) => Box::pin(self.run_after(*conflict, prepared, &parameters, rows)).await,
+        }
+    }
+
+    /// Begins a statement and runs it, if it is for the point path.
+    fn start_point(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Start> {
         if self.is_other(prepared) {
-            return Ok(None);
+            return Ok(Start::Other);
         }
         let savepoint = self.open_statement()?;
-        self.know(prepared);
-        let plan = prepared.plan().cloned();
-        let exact = match (&parameters, &plan) {
-            (Given::Exact(exact), Some(plan)) => exact(&plan.parameters),
-            _ => Some(Vec::new()),
-        };
-        let (Some(plan), Some(exact)) = (plan, exact) else {
-            if savepoint.is_none() {
-                self.end();
+        match self.run_once(prepared, parameters, rows) {
+            Err(error) if error.sqlstate == "40001" => Ok(Start::Conflict(Box::new(Conflict { error, savepoint }))),
+            result => Ok(self.close_point(result, savepoint)?.map_or(Start::Other, Start::Ran)),
+        }
+    }
+
+    /// Runs a statement again that has met a conflict, when that is out of the way.
+    async fn run_after(
+        &mut self,
+        conflict: Conflict,
+        prepared: &mut Prepared,
+        parameters: &Given<'_>,
+        rows: &mut Rows,
+    ) -> Result<Option<Started>> {
+        let Conflict { mut error, savepoint } = conflict;
+        let claims = claims(prepared.statement());
+        let (mut conflicts, mut limits) =
+            (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
+        let result = loop {
+            if let Err(error) = self.make_way(error, claims, &savepoint, &mut conflicts, &mut limits).await {
+                break Err(error);
             }
+            match self.run_once(prepared, parameters, rows) {
+                Err(again) if again.sqlstate == "40001" => error = again,
+                result => break result,
+            }
+        };
+        self.close_point(result, savepoint)
+    }
+
+    fn close_point(&mut self, result: Result<Option<u64>>, savepoint: Option<Mark>) -> Result<Option<Started>> {
+        if savepoint.is_none() && matches!(result, Ok(None)) {
+            self.end();
             return Ok(None);
+        }
+        let (affected, ticket) = self.close_statement(result, savepoint)?;
+        self.point.executions += u64::from(affected.is_some());
+        Ok(affected.map(|affected| Started { affected, ticket }))
+    }
+
+    /// Runs a statement in the transaction as it is; none if it is not for the point path.
+    fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+        self.know(prepared);
+        let Some(plan) = prepared.plan().cloned() else { return Ok(None) };
+        let exact = match parameters {
+            Given::Exact(exact) => match exact(&plan.parameters) {
+                Some(exact) => exact,
+                None => return Ok(None),
+            },
+            Given::Values(_) => Vec::new(),
         };
         let exact: Vec<Value<'_>> = exact.iter().map(OwnedValue::as_value).collect();
         let parameters = match parameters {
             Given::Values(values) => values,
-            Given::Exact(_) => &exact,
+            Given::Exact(_) => &exact[..],
         };
         let mut scratch = std::mem::take(&mut self.point.scratch);
         let run = std::panic::AssertUnwindSafe(|| self.run_plan(&plan, parameters, &mut scratch, rows));
         let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
         self.point.scratch = scratch;
-        let result = match result {
-            // Somebody begins the statement again, and waits before.
-            Err(error) if self.retry(&savepoint, &error, &mut None).is_some() => {
-                self.point.conflicted = true;
-                Ok(None)
-            }
-            result => result,
-        };
-        match self.close_statement(result, savepoint)? {
-            (Some(affected), ticket) => {
-                self.point.executions += 1;
-                Ok(Some(Started { affected, ticket }))
-            }
-            (None, _) => Ok(None),
-        }
+        result
     }
 
     fn run_plan(
@@ -431,7 +495,7 @@ impl Session {
             self.refresh_view();
         }
         let running = self.running.as_mut().expect("a statement is open");
-        let writes = !matches!(plan.action, Action::Select { lock: false, .. });
+        let writes = !matches!(plan.action, Action::Select { lock: None, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };
         let affected = plan.run(txn, parameters, scratch, rows)?;
         if writes && affected.is_some() {

@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
+use crate::row_locks::OnHeld;
 use datafusion::arrow::datatypes::SchemaRef;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
 use serac_storage::ColumnType;
@@ -24,7 +25,7 @@ pub(crate) struct Plan {
 /// What a statement does.
 #[derive(Debug)]
 pub(super) enum Action {
-    Select { query: Query, lock: bool },
+    Select { query: Query, lock: Option<OnHeld> },
     Insert(Insert),
     Update { find: Find, set: Vec<Assignment>, columns: Vec<usize>, update: ColumnUpdate, after: After },
     Delete { find: Find, after: After },

@@ -248,7 +248,7 @@ fn may_be_point(sql: &str) -> bool {
 
 impl Session {
     /// Runs a text on the point path if it is for it and its like has been seen before.
-    pub(crate) fn execute_text(&mut self, sql: &str) -> Result<Option<Outcome>> {
+    pub(crate) async fn execute_text(&mut self, sql: &str) -> Result<Option<Outcome>> {
         if self.point.is_off || sql.len() > MOST_BYTES || !may_be_point(sql) {
             return Ok(None);
         }
@@ -278,7 +278,7 @@ impl Session {
         let entry = entries.swap_remove(at);
         let (key, constants) = (std::mem::take(key), std::mem::take(constants));
         let mut prepared = entry.prepared.clone();
-        let result = self.try_point(&mut prepared, &|types| entry.values(sql, &constants, types));
+        let result = self.try_point(&mut prepared, &|types| entry.values(sql, &constants, types)).await;
         let texts = &mut self.point.texts;
         texts.keys.entry(key).or_default().push(Entry { prepared, ..entry });
         texts.constants = constants;

@@ -12,3 +12,4 @@ mod lookup;
 mod point;
 mod roles;
 mod temporary;
+mod waits;

@@ -1,0 +1,106 @@
+//! Statements that meet what a running transaction holds, or what one has changed since their snapshot.
+//!
+//! A READ COMMITTED statement is undone, waits until the transaction in its way has ended (`serac_storage::waits`), and is begun again on a new snapshot: so it goes on from what that
+//! one has left. At the other levels, what another has changed since the snapshot is an error in any case, so waiting helps only if that is rolled back. Claims
+//! (SELECT … FOR UPDATE) wait all the same, and so does everything in sessions of [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others
+//! learn of the conflict at once.
+
+use crate::error::{Result, SqlError};
+use crate::limits::Limits;
+use crate::row_locks::claims;
+use crate::session::Session;
+use crate::transactions::{Isolation, Mark};
+use datafusion::sql::sqlparser::ast::Statement;
+use serac_engine::EngineError;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a READ COMMITTED statement is begun again that meets newer changes each time, and nobody to wait for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often without a pause.
+const QUICK_TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The conflicts of a statement since it has last waited for somebody.
+#[derive(Debug, Default)]
+pub(crate) struct Conflicts {
+    tries: u32,
+    until: Option<Instant>,
+}
+
+impl Conflicts {
+    /// Gives others time; false if there has been enough of it.
+    async fn pause(&mut self) -> bool {
+        self.tries += 1;
+        if self.tries <= QUICK_TRIES {
+            tokio::task::yield_now().await;
+            return true;
+        }
+        tokio::time::sleep(PAUSE).await;
+        Instant::now() < *self.until.get_or_insert_with(|| Instant::now() + PATIENCE)
+    }
+}
+
+impl Session {
+    /// Whether a statement may be begun again when it meets a conflict.
+    pub(crate) fn may_wait(&self, statement: &Statement) -> bool {
+        claims(statement) || self.waits_at_any_level || self.is_read_committed()
+    }
+    fn is_read_committed(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
+    }
+
+    /// Undoes a statement that has met a conflict, and waits until it can be begun again, as the session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
+    ///
+    /// # Errors
+    /// The conflict, if waiting does not help; 40P01 if it would never end, 55P03 if it takes too long, and what ends statements from outside.
+    pub(crate) async fn make_way(
+        &mut self,
+        error: SqlError,
+        claims: bool,
+        savepoint: &Option<Mark>,
+        conflicts: &mut Conflicts,
+        limits: &mut Limits,
+    ) -> Result<()> {
+        let read_committed = self.is_read_committed();
+        let waits = claims || self.waits_at_any_level;
+        let timeout = self.lock_timeout;
+        let Some(running) = &mut self.running else { return Err(error) };
+        if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
+            return Err(error);
+        }
+        match savepoint {
+            Some(savepoint) => running.rollback_to(savepoint),
+            None => running.restart(),
+        }
+        let turn = match &error.blocker {
+            Some(blocker) => running.txn.wait_for(blocker).map_err(|refused| deadlock(refused, &error))?,
+            None => None,
+        };
+        self.shared.lent.write().clear();
+        let wait = async {
+            match (turn, timeout) {
+                (Some(turn), None) => turn.await,
+                (Some(turn), Some(timeout)) => {
+                    let in_time = tokio::time::timeout(timeout, turn).await;
+                    in_time.map_err(|_| SqlError::new("55P03", "canceling statement due to lock timeout"))?;
+                }
+                (None, _) => return if conflicts.pause().await { Ok(false) } else { Err(error) },
+            }
+            Ok(true)
+        };
+        if limits.keep(wait).await? {
+            *conflicts = Conflicts::default();
+        }
+        if read_committed || savepoint.is_none() {
+            self.running.as_mut().expect("it runs").refresh();
+        }
+        self.refresh_view();
+        Ok(())
+    }
+}
+
+/// Says at what the deadlock was met.
+fn deadlock(refused: EngineError, conflict: &SqlError) -> SqlError {
+    SqlError { detail: Some(conflict.message.clone()), ..refused.into() }
+}
