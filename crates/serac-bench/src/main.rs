@@ -16,6 +16,7 @@ mod gather;
 mod micro;
 mod ordered;
 mod peer;
+mod pgbench;
 mod point;
 mod postgres;
 mod refresh;
@@ -89,6 +90,8 @@ enum Benchmark {
     },
     /// Statements on single rows by key: prepared, as text, and without the point path, beside SQLite and DuckDB.
     Point(point::PointArguments),
+    /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL 15.
+    Pgbench(pgbench::PgbenchArguments),
     /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
     TpccSql(tpcc_sql::TpccSqlArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
@@ -153,6 +156,7 @@ fn main() -> Result<(), String> {
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),
+        Benchmark::Pgbench(arguments) => pgbench::run(&arguments, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),

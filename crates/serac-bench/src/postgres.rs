@@ -1,9 +1,10 @@
-//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket only, and `pgbench` as its client.
+//! PostgreSQL 15 as a peer: a temporary cluster in a given folder, reached over a Unix socket or the loopback interface, and `pgbench` as its client.
 //!
 //! PostgreSQL refuses to run as root. A benchmark that runs as root starts it as the user `postgres`, or `nobody` where there is none.
 
 use crate::setup::text;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -129,13 +130,32 @@ impl Cluster {
         command
     }
 
-    /// Starts the server: everything as PostgreSQL has it by default, every commit synced.
+    /// A client program, told where a server listens on TCP.
+    pub fn client_at(&self, program: &str, address: SocketAddr) -> Command {
+        let mut command = self.command(program);
+        command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", DATABASE_USER]);
+        command
+    }
+
+    /// Starts the server on a Unix socket: everything as PostgreSQL has it by default, every commit synced.
     pub fn start(&self) -> Result<Server<'_>, String> {
+        let server = self.start_with(&["listen_addresses=", "port=5432"])?;
+        let mut psql = self.client("psql");
+        psql.args(["-q", "-d", "postgres", "-c", "CREATE TABLE IF NOT EXISTS t (a BIGINT)"]);
+        succeeded("psql", psql.output().map_err(text)?)?;
+        Ok(server)
+    }
+    /// As [`start`](Self::start), with other settings, on an address of the loopback interface.
+    pub fn start_at(&self, address: SocketAddr, settings: &[&str]) -> Result<Server<'_>, String> {
+        let (listen, port) = (format!("listen_addresses={}", address.ip()), format!("port={}", address.port()));
+        self.start_with(&[&[listen.as_str(), port.as_str()], settings].concat())
+    }
+    fn start_with(&self, settings: &[&str]) -> Result<Server<'_>, String> {
         let log = fs::File::create(self.sockets.join("log")).map_err(text)?;
         let mut command = self.command("postgres");
         command.arg("-D").arg(&self.data);
         let sockets = format!("unix_socket_directories={}", self.sockets.display());
-        for setting in ["listen_addresses=", "port=5432", "fsync=on", "synchronous_commit=on", &sockets] {
+        for setting in ["fsync=on", "synchronous_commit=on", &sockets].iter().chain(settings) {
             command.args(["-c", setting]);
         }
         command.stdout(log.try_clone().map_err(text)?).stderr(log);
@@ -147,11 +167,9 @@ impl Cluster {
                 _ => Err(std::io::Error::last_os_error()),
             });
         }
-        let mut server = Server { cluster: self, process: command.spawn().map_err(text)? };
+        let port = settings.iter().find_map(|setting| setting.strip_prefix("port=")).unwrap_or("5432").to_owned();
+        let mut server = Server { cluster: self, process: command.spawn().map_err(text)?, port };
         server.wait_until_ready()?;
-        let mut psql = self.client("psql");
-        psql.args(["-q", "-d", "postgres", "-c", "CREATE TABLE IF NOT EXISTS t (a BIGINT)"]);
-        succeeded("psql", psql.output().map_err(text)?)?;
         Ok(server)
     }
 }
@@ -164,7 +182,7 @@ impl Drop for Cluster {
 }
 
 /// The output of a program that ended well, or what it said.
-fn succeeded(program: &str, output: Output) -> Result<String, String> {
+pub fn succeeded(program: &str, output: Output) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -176,13 +194,14 @@ fn succeeded(program: &str, output: Output) -> Result<String, String> {
 pub struct Server<'a> {
     cluster: &'a Cluster,
     process: Child,
+    port: String,
 }
 
 impl Server<'_> {
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if self.cluster.client("pg_isready").arg("-q").status().map_err(text)?.success() {
+            if self.cluster.client("pg_isready").args(["-q", "-p", &self.port]).status().map_err(text)?.success() {
                 return Ok(());
             }
             let ended = self.process.try_wait().map_err(text)?;

@@ -5,6 +5,7 @@
 //! version is written and removed when no version of the row that a snapshot can reach has the key any more.
 
 pub mod key;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod tree;

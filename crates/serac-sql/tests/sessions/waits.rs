@@ -159,7 +159,7 @@ async fn waiting_ends_when_it_is_told_to() {
         let first = waits(first, update).await;
         let second = waits(session(&db, way, begin).await, update).await;
         cancel.cancel();
-        let (mut first, result) = first.await.unwrap();
+        let (first, result) = first.await.unwrap();
         assert_eq!(result, Err("57014"));
         assert_eq!(first.transaction_status(), TransactionStatus::Failed);
         // A session that goes away in the middle gives its place up, too.

@@ -1,0 +1,177 @@
+//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over TCP on the loopback interface, on the same cores as pgbench.
+//!
+//! After the runs, what the transactions have moved must add up: the balances of accounts, tellers and branches and the deltas of the history have one sum.
+
+use crate::postgres::{Cluster, Installation, succeeded};
+use crate::report::{Report, median};
+use crate::setup::{Folder, text};
+use clap::Args;
+use serde_json::json;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub struct PgbenchArguments {
+    /// Scale factor: so many branches, ten times as many tellers, 100,000 times as many accounts.
+    #[arg(long, default_value_t = 10)]
+    scale: u32,
+    /// Seconds per run.
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// Runs of each, of which the median is shown.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Clients.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 32])]
+    clients: Vec<u32>,
+    /// The `serac` binary; by default the one beside this one.
+    #[arg(long)]
+    serac: Option<PathBuf>,
+}
+
+/// Starting may take this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers), \
+    (SELECT sum(bbalance) FROM pgbench_branches), (SELECT coalesce(sum(delta), 0) FROM pgbench_history)";
+
+/// A running `serac serve`. It is stopped when this goes.
+struct Serac(Child);
+
+impl Serac {
+    fn start(binary: &PathBuf, database: &PathBuf, address: SocketAddr) -> Result<Self, String> {
+        let mut command = Command::new(binary);
+        command.arg("serve").arg(database).args(["--pg", &address.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
+        let mut serac = Self(process);
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if serac.0.try_wait().map_err(text)?.is_some() || Instant::now() > deadline {
+                return Err(format!("{} serve does not start", binary.display()));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(serac)
+    }
+}
+
+impl Drop for Serac {
+    fn drop(&mut self) {
+        // SAFETY: the process is this one's child and has not been waited for, so the number is still its own.
+        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It is ours, and has had its time.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_address() -> Result<SocketAddr, String> {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(text)
+}
+
+/// A server under test.
+struct Subject<'a> {
+    cluster: &'a Cluster,
+    address: SocketAddr,
+}
+
+struct Run {
+    per_second: f64,
+    latency_ms: f64,
+    failed: u64,
+}
+
+impl Subject<'_> {
+    fn client(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        let mut command = self.cluster.client_at(program, self.address);
+        succeeded(program, command.args(arguments).output().map_err(text)?)
+    }
+    fn run(&self, clients: u32, select_only: bool, seconds: u32) -> Result<Run, String> {
+        let (clients, jobs, seconds) =
+            (format!("--client={clients}"), format!("--jobs={}", clients.min(2)), format!("--time={seconds}"));
+        let mut arguments = vec!["--no-vacuum", "--protocol=prepared", &clients, &jobs, &seconds];
+        if select_only {
+            arguments.push("--select-only");
+        }
+        arguments.push("postgres");
+        let output = self.client("pgbench", &arguments)?;
+        let after = |label: &str| {
+            let value = output.lines().find_map(|line| line.strip_prefix(label)).unwrap_or_default();
+            value.split_whitespace().next().and_then(|number| number.parse::<f64>().ok())
+        };
+        let rate = || format!("pgbench gave no rate: {output}");
+        Ok(Run {
+            per_second: after("tps = ").ok_or_else(rate)?,
+            latency_ms: after("latency average = ").ok_or_else(rate)?,
+            failed: after("number of failed transactions: ").ok_or_else(rate)? as u64,
+        })
+    }
+    /// The sum of what was moved, if it is the same everywhere.
+    fn sum(&self) -> Result<String, String> {
+        let output = self.client("psql", &["-A", "-t", "-c", SUMS, "postgres"])?;
+        let sums: Vec<&str> = output.trim().split('|').collect();
+        match sums[..] {
+            [accounts, tellers, branches, history] if [accounts, tellers, branches] == [history; 3] => Ok(history.into()),
+            _ => Err(format!("what was moved does not add up: {}", sums.join(", "))),
+        }
+    }
+}
+
+/// Runs the measurement.
+pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), String> {
+    let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
+    let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("serac"));
+    let binary = arguments.serac.clone().or_else(beside).ok_or("there is no serac binary: use --serac")?;
+    let folder = Folder::new("pgbench");
+    std::fs::create_dir_all(&folder.0).map_err(text)?;
+    let cluster = Cluster::create(installation, &folder.0)?;
+    let (ours, theirs) = (free_address()?, free_address()?);
+    let _postgres = cluster.start_at(theirs, &["shared_buffers=1GB"])?;
+    let _serac = Serac::start(&binary, &folder.0.join("serac"), ours)?;
+    let subjects = [ours, theirs].map(|address| Subject { cluster: &cluster, address });
+    let scale = format!("--scale={}", arguments.scale);
+    for subject in &subjects {
+        subject.client("pgbench", &["--initialize", "--quiet", &scale, "postgres"])?;
+    }
+    for select_only in [true, false] {
+        for &clients in &arguments.clients {
+            let mut runs: [Vec<Run>; 2] = Default::default();
+            for _ in 0..arguments.rounds.max(1) {
+                for (subject, runs) in subjects.iter().zip(&mut runs) {
+                    runs.push(subject.run(clients, select_only, arguments.seconds)?);
+                }
+            }
+            let middle = |of: fn(&Run) -> f64| runs.each_ref().map(|runs| median(runs.iter().map(of).collect()));
+            let (rates, latencies) = (middle(|run| run.per_second), middle(|run| run.latency_ms));
+            let failed = runs.each_ref().map(|runs| runs.iter().map(|run| run.failed).sum::<u64>());
+            report.row(&[
+                ("script", json!(if select_only { "select only" } else { "TPC-B-like" })),
+                ("clients", json!(clients)),
+                ("serac tps", json!(rates[0])),
+                ("postgres tps", json!(rates[1])),
+                ("ratio", json!(rates[0] / rates[1])),
+                ("serac ms", json!(latencies[0])),
+                ("postgres ms", json!(latencies[1])),
+                ("serac failed", json!(failed[0])),
+                ("postgres failed", json!(failed[1])),
+            ]);
+        }
+    }
+    let sums = [subjects[0].sum()?, subjects[1].sum()?];
+    report.note(format!(
+        "{}, scale {}, {} runs of {} s each; balances and deltas have one sum on each side ({} and {})",
+        cluster.version(),
+        arguments.scale,
+        arguments.rounds,
+        arguments.seconds,
+        sums[0],
+        sums[1]
+    ));
+    Ok(())
+}
