@@ -8,7 +8,7 @@ use crate::setup::{Folder, text};
 use clap::Args;
 use serde_json::json;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT
 struct Serac(Child);
 
 impl Serac {
-    fn start(binary: &PathBuf, database: &PathBuf, address: SocketAddr) -> Result<Self, String> {
+    fn start(binary: &Path, database: &Path, address: SocketAddr) -> Result<Self, String> {
         let mut command = Command::new(binary);
         command.arg("serve").arg(database).args(["--pg", &address.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -117,7 +117,9 @@ impl Subject<'_> {
         let output = self.client("psql", &["-A", "-t", "-c", SUMS, "postgres"])?;
         let sums: Vec<&str> = output.trim().split('|').collect();
         match sums[..] {
-            [accounts, tellers, branches, history] if [accounts, tellers, branches] == [history; 3] => Ok(history.into()),
+            [accounts, tellers, branches, history] if [accounts, tellers, branches] == [history; 3] => {
+                Ok(history.into())
+            }
             _ => Err(format!("what was moved does not add up: {}", sums.join(", "))),
         }
     }

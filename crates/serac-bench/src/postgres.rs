@@ -148,7 +148,9 @@ impl Cluster {
     /// As [`start`](Self::start), with other settings, on an address of the loopback interface.
     pub fn start_at(&self, address: SocketAddr, settings: &[&str]) -> Result<Server<'_>, String> {
         let (listen, port) = (format!("listen_addresses={}", address.ip()), format!("port={}", address.port()));
-        self.start_with(&[&[listen.as_str(), port.as_str()], settings].concat())
+        let mut all = vec![listen.as_str(), port.as_str()];
+        all.extend_from_slice(settings);
+        self.start_with(&all)
     }
     fn start_with(&self, settings: &[&str]) -> Result<Server<'_>, String> {
         let log = fs::File::create(self.sockets.join("log")).map_err(text)?;

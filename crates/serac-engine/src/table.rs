@@ -10,7 +10,9 @@ use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key::{self, Encoding};
 use serac_storage::transaction::TransactionManager;
-use serac_storage::{Blocker, BlockNo, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
+use serac_storage::{
+    BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -80,7 +80,8 @@ fn scan(tree: &Tree, from: u8, to: u8, reverse: bool) -> Vec<u8> {
 type Work = fn(&Tree);
 
 /// Runs all of `work` at once on a tree of `keys`; at the end the tree has `left`.
-fn model(keys: &'static [u8], work: &'static [Work], left: &'static [u8]) {
+fn model(keys: &'static [u8], work: &[Work], left: &'static [u8]) {
+    let work = work.to_vec();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.max_branches = 20_000;
@@ -137,11 +138,7 @@ fn of_two_who_add_a_key_one_knows_at_least() {
 
 #[test]
 fn a_reader_finds_what_a_split_moves() {
-    model(
-        &[10, 20],
-        &[|tree| assert_eq!(scan(tree, 20, 20, false), [20]), |tree| _ = insert(tree, 15)],
-        &[10, 15, 20],
-    );
+    model(&[10, 20], &[|tree| assert_eq!(scan(tree, 20, 20, false), [20]), |tree| _ = insert(tree, 15)], &[10, 15, 20]);
 }
 
 #[test]
@@ -156,42 +153,42 @@ fn a_reader_finds_what_splits_of_inner_nodes_move() {
 
 #[test]
 fn scans_see_all_that_stays_beside_splits() {
+    model(&[10, 20], &[|tree| stays(&scan(tree, 1, 99, false), &[10, 20]), |tree| _ = insert(tree, 15)], &[10, 15, 20]);
     model(
         &[10, 20],
-        &[|tree| stays(&scan(tree, 1, 99, false), &[10, 20]), |tree| _ = insert(tree, 15)],
-        &[10, 15, 20],
-    );
-    model(
-        &[10, 20],
-        &[|tree| stays(&scan(tree, 1, 99, true).into_iter().rev().collect::<Vec<_>>(), &[10, 20]), |tree| {
-            _ = insert(tree, 15)
-        }],
+        &[
+            |tree| stays(&scan(tree, 1, 99, true).into_iter().rev().collect::<Vec<_>>(), &[10, 20]),
+            |tree| _ = insert(tree, 15),
+        ],
         &[10, 15, 20],
     );
 }
 
+// Ascending keys leave full leaves behind, so the last one is alone in its leaf.
+
 #[test]
-fn scans_see_all_that_stays_beside_leaves_that_go() {
+fn scans_see_all_that_stays_beside_a_leaf_that_goes() {
     model(
         &[10, 20, 30],
-        &[|tree| stays(&scan(tree, 1, 99, false), &[20, 30]), |tree| assert!(remove(tree, 10))],
-        &[20, 30],
+        &[|tree| stays(&scan(tree, 1, 99, false), &[10, 20]), |tree| assert!(remove(tree, 30))],
+        &[10, 20],
     );
     model(
         &[10, 20, 30],
-        &[|tree| stays(&scan(tree, 1, 99, true).into_iter().rev().collect::<Vec<_>>(), &[20, 30]), |tree| {
-            assert!(remove(tree, 10))
-        }],
-        &[20, 30],
+        &[
+            |tree| stays(&scan(tree, 1, 99, true).into_iter().rev().collect::<Vec<_>>(), &[10, 20]),
+            |tree| assert!(remove(tree, 30)),
+        ],
+        &[10, 20],
     );
 }
 
 #[test]
 fn a_leaf_that_goes_takes_no_insert_along() {
-    model(&[10, 20, 30], &[|tree| _ = insert(tree, 5), |tree| assert!(remove(tree, 10))], &[5, 20, 30]);
+    model(&[10, 20, 30], &[|tree| _ = insert(tree, 25), |tree| assert!(remove(tree, 30))], &[10, 20, 25]);
 }
 
 #[test]
 fn two_removals_empty_the_tree() {
-    model(&[10, 20, 30], &[|tree| assert!(remove(tree, 10) && remove(tree, 20)), |tree| assert!(remove(tree, 30))], &[]);
+    model(&[10, 30], &[|tree| assert!(remove(tree, 10)), |tree| assert!(remove(tree, 30))], &[]);
 }

@@ -75,7 +75,11 @@ impl World {
         }
         state.waiters.insert(me, holder);
         let queue = state.queues.entry(holder).or_default();
-        if again { queue.push_front(me) } else { queue.push_back(me) }
+        if again {
+            queue.push_front(me)
+        } else {
+            queue.push_back(me)
+        }
         Turn::Sleep
     }
     /// `Waits::hand_over`.

@@ -15,9 +15,9 @@ use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert,
-    OnConflict, OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject,
-    TableWithJoins, Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
+    OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update,
+    UpdateTableFromKind,
 };
 use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;

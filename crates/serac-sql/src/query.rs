@@ -8,7 +8,7 @@ use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
@@ -179,6 +179,7 @@ impl Session {
         else {
             unreachable!("called for EXPLAIN");
         };
+        let shown = if analyze { None } else { self.shown_point(&statement) };
         // A change is explained as the query that finds its rows.
         let query = match *statement {
             Statement::Update(update) => self.update_query(&update)?.0,
@@ -199,6 +200,14 @@ impl Session {
         let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
         let explain =
             Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
-        self.query(explain).await.map_err(SqlError::unplaced)
+        let (schema, stream) = self.rows(explain).await.map_err(SqlError::unplaced)?;
+        let Some(shown) = shown.filter(|_| schema.fields().len() == 2) else {
+            return Ok(Output::Rows { schema, stream });
+        };
+        // What runs once the statement is prepared, or known, comes first.
+        let columns = ["point_plan".to_owned(), shown].map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
+        let first = RecordBatch::try_new(schema.clone(), columns.into())?;
+        let all = futures::stream::once(async { Ok(first) }).chain(stream);
+        Ok(Output::Rows { schema: schema.clone(), stream: Box::pin(RecordBatchStreamAdapter::new(schema, all)) })
     }
 }

@@ -10,8 +10,8 @@ use crate::scan::ROW_ID_COLUMN;
 use crate::session::{Session, quote};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, Query, SetExpr, Statement, TableAlias, TableFactor,
-    Value,
+    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, Query, SetExpr, Statement, TableAlias,
+    TableFactor, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use serac_engine::roles::Privilege;
@@ -114,7 +114,12 @@ impl Session {
         let SetExpr::Select(select) = query.body.as_mut() else { return Err(unsupported()) };
         let [from] = &select.from[..] else { return Err(unsupported()) };
         let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
-        if query.with.is_some() || query.fetch.is_some() || grouped || select.distinct.is_some() || select.having.is_some() {
+        if query.with.is_some()
+            || query.fetch.is_some()
+            || grouped
+            || select.distinct.is_some()
+            || select.having.is_some()
+        {
             return Err(unsupported());
         }
         let (table, alias) = self.target(from)?;

@@ -157,7 +157,11 @@ impl Waits {
         let waiter = Waiter { holder: blocker.holder, on: blocker.on, waker: None };
         assert!(state.waiters.insert(number, waiter).is_none(), "a transaction waits for one other at a time");
         let queue = state.queues.entry(blocker.holder).or_default();
-        if again { queue.push_front(number) } else { queue.push_back(number) }
+        if again {
+            queue.push_front(number)
+        } else {
+            queue.push_back(number)
+        }
         Ok(true)
     }
 
@@ -171,14 +175,6 @@ impl Waits {
             state.queues.remove(&waiter.holder);
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// How many wait.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        let state = self.state.lock();
-        assert_eq!(state.queues.values().map(VecDeque::len).sum::<usize>(), state.waiters.len());
-        state.waiters.len()
     }
 }
 

@@ -259,6 +259,12 @@ impl Access {
         self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
+    /// What it does, for EXPLAIN.
+    pub(super) fn shown(&self) -> String {
+        let range = if self.low.is_some() || self.high.is_some() { ", range" } else { "" };
+        let backwards = if self.reverse { ", backwards" } else { "" };
+        format!("index={}, equal={}{range}{backwards}", self.index.definition.name, self.equal.len())
+    }
     /// The way to the rows for the engine, which reads `columns` of them.
     pub(super) fn index_access(&self, catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> IndexAccess {
         IndexAccess::new(catalog, table, &self.index, columns)

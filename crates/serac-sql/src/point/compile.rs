@@ -23,8 +23,8 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction,
-    OnInsert, Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
+    AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction, OnInsert,
+    Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
 };
 use futures::FutureExt;
 use serac_engine::roles::Privilege;

@@ -427,8 +427,7 @@ impl Session {
     ) -> Result<Option<Started>> {
         let Conflict { mut error, savepoint } = conflict;
         let claims = claims(prepared.statement());
-        let (mut conflicts, mut limits) =
-            (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
+        let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
         let result = loop {
             if let Err(error) = self.make_way(error, claims, &savepoint, &mut conflicts, &mut limits).await {
                 break Err(error);

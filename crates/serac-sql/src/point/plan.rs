@@ -3,7 +3,9 @@
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
 use crate::row_locks::OnHeld;
+use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -20,6 +22,28 @@ pub(crate) struct Plan {
     pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for, look at the session's view of the database.
     pub(super) needs_view: bool,
+}
+
+impl Plan {
+    /// How it finds its rows, for EXPLAIN; none where it finds none.
+    fn shown(&self) -> Option<String> {
+        let (find, sorted) = match &self.action {
+            Action::Select { query, .. } => (&query.find, !query.order.is_empty()),
+            Action::Update { find, .. } | Action::Delete { find, .. } => (find, false),
+            Action::Insert(_) => return None,
+        };
+        let (table, access, filters) = (self.table.name(), find.access.shown(), find.filters.len());
+        let filters = if filters > 0 { format!(", filters={filters}") } else { String::new() };
+        let sorted = if sorted { ", sorted" } else { "" };
+        Some(format!("SeracPointExec: table={table}, {access}{filters}{sorted}"))
+    }
+}
+
+impl Session {
+    /// How a statement runs once it is known; none if it is not for the point path, or finds no rows. The session's view of the database is set.
+    pub(crate) fn shown_point(&self, statement: &Statement) -> Option<String> {
+        if self.point.is_off { None } else { self.compile_point(statement, &[])?.shown() }
+    }
 }
 
 /// What a statement does.

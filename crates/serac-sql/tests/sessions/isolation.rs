@@ -58,15 +58,7 @@ impl<'r> Client<'r> {
             Level::Snapshot => "BEGIN",
             Level::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
         };
-        Self {
-            session,
-            runtime,
-            rows: Rows::default(),
-            read,
-            write,
-            workload,
-            begin: begin.into(),
-        }
+        Self { session, runtime, rows: Rows::default(), read, write, workload, begin: begin.into() }
     }
 
     fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>, SqlError> {

@@ -59,6 +59,32 @@ async fn equality_on_all_columns_of_an_index_is_a_lookup() {
         let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
         assert!(plan.contains("SeracScanExec") && !plan.contains("SeracLookupExec"), "{sql}\n{plan}");
     }
+    let points = [
+        ("SELECT b FROM t WHERE id = 7", "index=t_pkey, equal=1"),
+        (
+            "SELECT b FROM t WHERE id > 7 AND a = 3 ORDER BY id DESC LIMIT 2",
+            "index=t_pkey, equal=0, range, backwards, filters=1",
+        ),
+        ("SELECT a FROM t ORDER BY a DESC LIMIT 3", "index=t_a, equal=0"),
+        ("SELECT a FROM t ORDER BY a LIMIT 3", "index=t_a, equal=0, backwards"),
+        ("SELECT a FROM t ORDER BY g DESC, a NULLS FIRST, id LIMIT 3", "index=t_g_a, equal=0"),
+        ("SELECT a FROM t ORDER BY g, a DESC NULLS LAST, id DESC LIMIT 3", "index=t_g_a, equal=0, backwards"),
+        ("SELECT a FROM t WHERE g = 1 ORDER BY a NULLS FIRST LIMIT 3", "index=t_g_a, equal=1"),
+        ("SELECT a FROM t WHERE b = 'b7' AND a > 1 ORDER BY g", "index=t_b_a_key, equal=1, range, sorted"),
+        ("DELETE FROM t WHERE b = 'b9' AND a = 2", "index=t_b_a_key, equal=2"),
+    ];
+    session
+        .execute("CREATE INDEX t_a ON t (a DESC); CREATE INDEX t_g_a ON t (g DESC, a NULLS FIRST, id)")
+        .await
+        .unwrap();
+    for (sql, wanted) in points {
+        let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
+        assert!(plan.contains(&format!("SeracPointExec: table=t, {wanted} ")), "{sql}\n{plan}");
+    }
+    for sql in ["SELECT a FROM t ORDER BY a NULLS FIRST LIMIT 3", "SELECT a FROM t ORDER BY b DESC, g LIMIT 3"] {
+        let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
+        assert!(!plan.contains("SeracPointExec"), "{sql}\n{plan}");
+    }
     let analyzed = text(&mut session, "EXPLAIN ANALYZE SELECT b FROM t WHERE id IN (1, 2, 3, -1) AND b <> 'b2'").await;
     assert!(analyzed.contains("rows_found=3") && analyzed.contains("output_rows=2"), "{analyzed}");
 }

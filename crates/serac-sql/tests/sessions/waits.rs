@@ -5,8 +5,8 @@ use datafusion::arrow::datatypes::Int64Type;
 use serac_engine::Database;
 use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus};
 use serac_storage::Value;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -22,7 +22,8 @@ async fn database(sql: &str) -> SqlDatabase {
     db
 }
 
-const ROWS: &str = "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT NOT NULL); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)";
+const ROWS: &str =
+    "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT NOT NULL); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)";
 
 async fn run(session: &mut Session, sql: &str) -> Result<Vec<StatementResult>, &'static str> {
     let run = tokio::time::timeout(SOON, session.execute(sql)).await.unwrap_or_else(|_| panic!("{sql} never ends"));
@@ -338,7 +339,8 @@ async fn a_queue_is_worked_off() {
             tasks.push(tokio::spawn(async move {
                 loop {
                     ok(&mut session, "BEGIN").await;
-                    let next = "SELECT id FROM jobs WHERE id > 0 AND done = 0 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+                    let next =
+                        "SELECT id FROM jobs WHERE id > 0 AND done = 0 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
                     let jobs = numbers(&mut session, next).await;
                     let Some(job) = jobs.first() else { break };
                     tokio::task::yield_now().await;

@@ -30,7 +30,6 @@
 //!
 //! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves need no links.
 
-
 mod entry;
 mod node;
 mod remove;
@@ -39,8 +38,8 @@ mod verify;
 
 use super::RowId;
 use super::sync::{self, CAPACITY, Ordering, STRIDE, spin};
-use entry::{SHORT_BYTES, Tail, Words};
 pub use entry::{EntryKey, Probe};
+use entry::{SHORT_BYTES, Tail, Words};
 use node::{Attempt, NodePtr, Restart};
 use std::cmp::Ordering as Order;
 

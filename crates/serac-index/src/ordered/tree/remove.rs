@@ -2,9 +2,9 @@
 
 use super::super::RowId;
 use super::super::sync::{self, Guard, Ordering, spin};
+use super::Tree;
 use super::entry::{Probe, Tail, Words};
 use super::node::{Attempt, NodePtr};
-use super::Tree;
 
 impl Tree {
     /// Removes an entry; false if it was not there.

@@ -2,9 +2,9 @@
 
 use super::super::RowId;
 use super::super::sync::{self, CAPACITY, spin};
+use super::Tree;
 use super::entry::{EntryKey, Probe, Tail, Words};
 use super::node::{Attempt, NodePtr};
-use super::Tree;
 use std::cmp::Ordering as Order;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
