@@ -3,7 +3,7 @@
 #![cfg(loom)]
 
 #[path = "../../serac-index/src/ordered/tree/mod.rs"]
-#[allow(dead_code, missing_docs, reason = "the models use a part of it")]
+#[allow(dead_code, unused_imports, missing_docs, reason = "the models use a part of it")]
 mod tree;
 
 /// In place of `serac_index::ordered::sync`.
@@ -93,7 +93,7 @@ fn model(keys: &'static [u8], work: &[Work], left: &'static [u8]) {
         let tree = Arc::new(tree);
         let threads: Vec<_> = work[1..]
             .iter()
-            .map(|work| {
+            .map(|&work| {
                 let tree = tree.clone();
                 loom::thread::spawn(move || work(&tree))
             })
