@@ -10,6 +10,7 @@ mod commits;
 mod compaction;
 mod cubit;
 mod export;
+mod export_clients;
 mod freeze;
 mod frozen_scan;
 mod gather;
@@ -137,6 +138,8 @@ enum Benchmark {
     /// Lineitem on its way out as Arrow, frozen and hot: in process, over Flight to pyarrow beside a server that does nothing but send, and over two
     /// wires that are not Arrow (figure 15 of the paper).
     Export(export::ExportArguments),
+    /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and from PostgreSQL 15 (figure 1 of the paper).
+    ExportClients(export_clients::ExportClientsArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -168,6 +171,7 @@ fn main() -> Result<(), String> {
         Benchmark::Gather(gather) => gather::run(&gather, &mut report),
         Benchmark::Checkpoint { sf } => checkpoint::run(sf, &mut report),
         Benchmark::Export(export) => export::run(&export, &mut report),
+        Benchmark::ExportClients(clients) => export_clients::run(&clients, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;

@@ -109,6 +109,11 @@ impl Cluster {
         format!("PostgreSQL {}", self.installation.version)
     }
 
+    /// Where the server's socket is.
+    pub fn sockets(&self) -> &Path {
+        &self.sockets
+    }
+
     /// A program of the installation, to be run as the cluster's user and without settings of the caller's.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.installation.programs.join(program));
@@ -213,6 +218,15 @@ impl Server<'_> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Makes a table and fills it from a file of CSV.
+    pub fn load(&self, create: &str, table: &str, csv: &Path) -> Result<(), String> {
+        let copy = format!("COPY {table} FROM STDIN (FORMAT csv)");
+        let mut psql = self.cluster.client("psql");
+        psql.args(["-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-c", create, "-c", &copy, "-c", "VACUUM ANALYZE"]);
+        psql.stdin(fs::File::open(csv).map_err(text)?);
+        succeeded("psql", psql.output().map_err(text)?).map(|_| ())
     }
 
     /// Inserts rows, each in a transaction of its own, through prepared statements on `connections` connections.

@@ -6,6 +6,7 @@ use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::{
     ColumnSchema, ColumnType, DataTable, Durability, RecoveryCatalog, StorageError, TableId, TableSchema,
 };
+use serac_workload::tpcc;
 use serac_workload::tpch::TABLES;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,6 +82,27 @@ pub fn lineitem(sf: f64, options: StorageOptions) -> Result<(SqlDatabase, Arc<Ta
     let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
     for batch in workload.generate(sf, 65_536) {
         txn.insert_batch(&table, &batch).map_err(text)?;
+    }
+    txn.commit().map_err(text)?;
+    database.storage().run_gc();
+    Ok((db, table))
+}
+
+/// TPC-C's ORDER_LINE of so many warehouses, without its key.
+pub fn order_line(warehouses: i32, options: StorageOptions) -> Result<(SqlDatabase, Arc<Table>), String> {
+    let workload = tpcc::TABLES.iter().find(|t| t.name == "order_line").expect("a table of TPC-C");
+    let database = Database::open_with(options).map_err(text)?;
+    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
+    let create = tpcc::TpccTable { primary_key: "", ..*workload }.create_sql();
+    runtime.block_on(Session::new(&db).execute(&create)).map_err(text)?;
+    let mut txn = database.begin();
+    let table = txn.catalog().table("public", workload.name).map_err(text)?.clone();
+    let mut population = tpcc::Population::new(1, 1_600_000_000_000_000);
+    for warehouse in 1..=warehouses {
+        for (_, batch) in population.warehouse(warehouse).into_iter().filter(|(name, _)| *name == workload.name) {
+            txn.insert_batch(&table, &batch).map_err(text)?;
+        }
     }
     txn.commit().map_err(text)?;
     database.storage().run_gc();

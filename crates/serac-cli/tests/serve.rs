@@ -60,6 +60,8 @@ fn clients_of_postgresql_are_served_beside_flight() {
     assert!(child.wait().unwrap().success());
     for (arguments, wanted) in [
         (&["--pg", "0.0.0.0:0"][..], "--passwords"),
+        (&["--flight", "0.0.0.0:0", "--token", "x"], "--tls-cert"),
+        (&["--flight", "127.0.0.1:0", "--passwords", "/nowhere"], "/nowhere"),
         (&["--pg", "127.0.0.1:0", "--tls-cert", "x"], "--tls-key"),
         (&["--pg", "127.0.0.1:0", "--passwords", "/nowhere"], "/nowhere"),
         (&[], "--pg"),

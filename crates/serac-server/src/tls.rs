@@ -7,11 +7,14 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// Certificate and key of a server.
+pub type TlsConfig = Arc<ServerConfig>;
+
 /// What a server needs for TLS 1.2 and 1.3, from files in PEM: its certificate, with those between it and the authority, and its key.
 ///
 /// # Errors
 /// What is wrong with the files.
-pub fn tls_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+pub fn tls_config(certificate: &Path, key: &Path) -> Result<TlsConfig, String> {
     let of = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect)

@@ -1,4 +1,6 @@
-//! Clients of PostgreSQL against the server: psycopg, and messages that no client sends.
+//! Clients of PostgreSQL against the server: psycopg, and messages that no client sends. Those of Flight SQL are beside them.
+
+mod flight_sql;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

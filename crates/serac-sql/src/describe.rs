@@ -68,7 +68,14 @@ impl Session {
             let parameters = types.iter().copied().map(Some).collect();
             return Ok(Description { parameters, schema: prepared.schema().cloned() });
         }
-        let statement = prepared.statement().clone();
+        self.describe_statement(prepared.statement().clone()).await
+    }
+
+    /// Says what a statement that has not been prepared takes and gives.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn describe_statement(&mut self, statement: Statement) -> Result<Description> {
         self.looking(async |session: &mut Self| session.description_of(statement).await).await
     }
 
@@ -197,8 +204,7 @@ impl Session {
         }
         // Of which type a column is that is a parameter alone nobody knows before it has a value.
         let nulls = vec![Expr::value(Value::Null); parameters.0.len()];
-        let (schema, _) = self.rows(with_parameters(&query, &nulls)?).await?;
-        Ok(schema)
+        Ok(self.shown_frame(with_parameters(&query, &nulls)?).await?.1)
     }
 
     /// What is compared with columns of the table is of their types. A condition that cannot be planned is an error when it runs.

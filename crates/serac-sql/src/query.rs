@@ -112,6 +112,11 @@ impl Session {
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let (frame, schema) = self.shown_frame(statement).await?;
+        Ok((schema.clone(), named(self.stream(frame).await?, schema)))
+    }
+    /// A query's data frame, and the columns that its result has.
+    pub(crate) async fn shown_frame(&self, statement: Statement) -> Result<(DataFrame, SchemaRef)> {
         let again = statement.clone();
         let plan = match (self.plan(statement).await, again.clone()) {
             (Err(error), Statement::Query(mut query)) if error.sqlstate == "42701" => {
@@ -125,7 +130,7 @@ impl Session {
         if self.postgresql_names {
             schema = result_names::of_statement(schema, &again);
         }
-        Ok((schema.clone(), named(self.stream(frame).await?, schema)))
+        Ok((frame, schema))
     }
     /// The rows of a query that was put together as text.
     pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {

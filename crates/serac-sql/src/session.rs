@@ -408,7 +408,7 @@ impl Session {
         }
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
-        let mut limits = Limits::new(&self.cancel, self.statement_timeout);
+        let mut limits = self.limits();
         let claims = claims(&statement);
         let mut conflicts = Conflicts::default();
         let result = loop {
@@ -433,6 +433,10 @@ impl Session {
         };
         self.finish_statement(result, savepoint).await
     }
+    /// The limits of a statement that starts now.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits::new(&self.cancel, self.statement_timeout)
+    }
 
     /// Runs one statement and gives the rows of a query as they come. The statement ends with the last row, or when the stream is dropped.
     ///
@@ -452,7 +456,7 @@ impl Session {
         }
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
-        let mut limits = Limits::new(&self.cancel, self.statement_timeout);
+        let mut limits = self.limits();
         let result = limits
             .keep(async {
                 let output = self.run(statement).await?;
@@ -476,7 +480,7 @@ impl Session {
     }
 
     /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees; the savepoint to which its failure leads back.
-    fn start_statement(&mut self) -> Result<Option<Mark>> {
+    pub(crate) fn start_statement(&mut self) -> Result<Option<Mark>> {
         let savepoint = self.open_statement()?;
         self.refresh_view();
         Ok(savepoint)

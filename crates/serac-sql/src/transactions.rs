@@ -261,6 +261,10 @@ impl Session {
         }
         Ok(Some(ticket))
     }
+    /// Rolls back the open transaction, if there is one.
+    pub fn rollback(&mut self) {
+        self.end();
+    }
     /// Waits until a commit is durable.
     pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();

@@ -1,4 +1,4 @@
-//! Lineitem on its way out as Arrow (§5 and figure 15 of the paper), by several ways in turn, with none, some and all of its blocks hot.
+//! Lineitem, or TPC-C's ORDER_LINE, on its way out as Arrow (§5 and figure 15 of the paper), by several ways in turn, with none, some and all of its blocks hot.
 //!
 //! | way | server | client |
 //! |---|---|---|
@@ -17,10 +17,10 @@ mod vectorised;
 use crate::freeze::arrow_size;
 use crate::peer::Peer;
 use crate::report::{Report, median};
-use crate::setup::{cpu_times, lineitem, text};
+use crate::setup::{cpu_times, lineitem, order_line, text};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader};
-use arrow::compute::sum;
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::compute::{cast, sum};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use bare::BareServer;
 use indicatif::{ProgressBar, ProgressStyle};
 use serac_engine::{ArrowScan, Database, DecimalForm, Table};
@@ -37,6 +37,9 @@ pub struct ExportArguments {
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
+    /// Exports ORDER_LINE of so many warehouses in place of lineitem.
+    #[arg(long, value_name = "WAREHOUSES")]
+    order_line: Option<i32>,
     /// Percentages of blocks that are hot, ascending.
     #[arg(long, value_delimiter = ',', default_value = "0,50,100")]
     hot: Vec<u32>,
@@ -54,7 +57,7 @@ struct Outcome {
     /// Received by the client: of Arrow data, or from the wire.
     bytes: usize,
     rows: usize,
-    /// Of l_orderkey.
+    /// Of the first column.
     sum: i64,
 }
 
@@ -163,7 +166,7 @@ impl Export {
             Way::InProcess(decimals) => self.in_process(decimals),
             Way::Flight(decimals) => {
                 let command = json!({
-                    "table": "lineitem", "decimals": name_of(decimals), "snapshot": "latest", "endpoints": 1,
+                    "table": self.table.name(), "decimals": name_of(decimals), "snapshot": "latest", "endpoints": 1,
                 });
                 self.by_flight(self.flight, &command.to_string())
             }
@@ -200,6 +203,7 @@ impl Export {
 /// Rows, and the sum of an integer column.
 fn totals<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> (usize, i64) {
     columns.fold((0, 0), |(rows, total), column| {
+        let column = cast(column, &DataType::Int64).expect("the first column is of integers");
         (rows + column.len(), total + sum(column.as_primitive::<Int64Type>()).unwrap_or(0))
     })
 }
@@ -211,7 +215,11 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
     let ways: Vec<Way> = WAYS.into_iter().filter(|way| way.name().contains(&arguments.way)).collect();
     let (pyarrow, version) = Peer::start("flight_client.py", [""; 0])?;
     eprintln!("client: pyarrow {version}");
-    let (db, table) = lineitem(arguments.sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
+    let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
+    let (db, table) = match arguments.order_line {
+        Some(warehouses) => order_line(warehouses, options)?,
+        None => lineitem(arguments.sf, options)?,
+    };
     let database = db.database().clone();
     let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
     if frozen < blocks {
@@ -296,7 +304,6 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
 mod tests {
     use super::*;
     use arrow::array::{Date32Array, Decimal64Array, Int32Array, Int64Array, StringViewArray};
-    use arrow::compute::cast;
 
     /// Two batches of all types that lineitem has, with NULLs in the second.
     fn batches() -> (SchemaRef, Vec<RecordBatch>) {

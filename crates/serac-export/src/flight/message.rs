@@ -7,8 +7,10 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ByteArrayType;
-use arrow_array::{AnyDictionaryArray, Array, ArrayRef, GenericByteArray, RecordBatch};
-use arrow_buffer::{Buffer, NullBuffer};
+use arrow_array::{
+    AnyDictionaryArray, Array, ArrayRef, GenericByteArray, GenericListArray, OffsetSizeTrait, RecordBatch, UnionArray,
+};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
@@ -18,6 +20,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where a buffer begins in the body: a multiple of this.
@@ -111,17 +114,51 @@ impl Body {
         heaps.iter().for_each(|heap| self.push(heap.clone()));
         self.variadic.push(heaps.len() as i64);
     }
-    fn push_offsets<T: ByteArrayType<Offset = i32>>(&mut self, array: &GenericByteArray<T>) {
-        let offsets = array.offsets();
-        let (first, last) = (offsets[0], offsets[array.len()]);
-        self.push(match first {
-            0 => offsets.inner().inner().clone(),
-            _ => offsets.iter().map(|offset| offset - first).collect::<Vec<i32>>().into(),
+    /// Appends offsets, from 0 on; which values they are of.
+    fn push_offsets<O: OffsetSizeTrait>(&mut self, offsets: &OffsetBuffer<O>) -> Range<usize> {
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        self.push(if first == O::zero() {
+            offsets.inner().inner().clone()
+        } else {
+            offsets.iter().map(|offset| *offset - first).collect::<Vec<O>>().into()
         });
-        self.push(array.values().slice_with_length(first as usize, (last - first) as usize));
+        first.as_usize()..last.as_usize()
+    }
+    fn push_bytes<T: ByteArrayType>(&mut self, array: &GenericByteArray<T>) {
+        let values = self.push_offsets(array.offsets());
+        self.push(array.values().slice_with_length(values.start, values.len()));
+    }
+    fn push_list<O: OffsetSizeTrait>(&mut self, list: &GenericListArray<O>) -> Result<(), ArrowError> {
+        let values = self.push_offsets(list.offsets());
+        self.push_child(&list.values().slice(values.start, values.len()))
+    }
+    fn push_union(&mut self, union: &UnionArray) -> Result<(), ArrowError> {
+        self.push(union.type_ids().inner().clone());
+        if let Some(offsets) = union.offsets() {
+            self.push(offsets.inner().clone());
+        }
+        let DataType::Union(fields, _) = union.data_type() else { unreachable!("it is one") };
+        fields.iter().try_for_each(|(id, _)| self.push_child(union.child(id)))
+    }
+    /// An array within another. Dictionaries are counted at the top only.
+    fn push_child(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
+        if words_of(array).is_some() {
+            return Err(ArrowError::NotYetImplemented("dictionaries within other types over Flight".into()));
+        }
+        self.push_array(array)
     }
 
     fn push_array(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
+        // These have no validity of their own.
+        if *array.data_type() == DataType::Null {
+            self.nodes.push(FieldNode::new(array.len() as i64, array.len() as i64));
+            return Ok(());
+        }
+        if let Some(union) = array.as_union_opt() {
+            self.nodes.push(FieldNode::new(array.len() as i64, 0));
+            return self.push_union(union);
+        }
+        let array = &exact(array);
         self.nodes.push(FieldNode::new(array.len() as i64, array.null_count() as i64));
         self.push_nulls(array.nulls());
         match array.data_type() {
@@ -134,8 +171,20 @@ impl Body {
                 let array = array.as_binary_view();
                 self.push_views(array.views().inner(), array.data_buffers());
             }
-            DataType::Utf8 => self.push_offsets(array.as_string::<i32>()),
-            DataType::Binary => self.push_offsets(array.as_binary::<i32>()),
+            DataType::Utf8 => self.push_bytes(array.as_string::<i32>()),
+            DataType::Binary => self.push_bytes(array.as_binary::<i32>()),
+            DataType::LargeUtf8 => self.push_bytes(array.as_string::<i64>()),
+            DataType::LargeBinary => self.push_bytes(array.as_binary::<i64>()),
+            DataType::List(_) => self.push_list(array.as_list::<i32>())?,
+            DataType::LargeList(_) => self.push_list(array.as_list::<i64>())?,
+            DataType::FixedSizeList(..) => self.push_child(array.as_fixed_size_list().values())?,
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let entries = self.push_offsets(map.offsets());
+                let entries: ArrayRef = Arc::new(map.entries().slice(entries.start, entries.len()));
+                self.push_child(&entries)?;
+            }
+            DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| self.push_child(c))?,
             data_type => {
                 let width = match data_type {
                     DataType::FixedSizeBinary(width) => Some(*width as usize),
@@ -233,7 +282,6 @@ pub(super) fn schema_message(schema: &Schema) -> Pieces {
 /// # Errors
 /// For types that no table has, and for a row that does not fit into a message.
 pub(super) fn batch_messages(batch: RecordBatch, limit: usize, out: &mut VecDeque<Pieces>) -> Result<(), ArrowError> {
-    let batch = compact(batch)?;
     let (rows, first) = (batch.num_rows(), out.len());
     let dictionaries = batch.columns().iter().enumerate().filter_map(|(at, column)| Some((at, words_of(column)?)));
     for (id, (at, words)) in dictionaries.enumerate() {
@@ -261,8 +309,8 @@ fn row_messages(batch: RecordBatch, limit: usize, out: &mut VecDeque<Pieces>) ->
     batch.columns().iter().try_for_each(|column| body.push_array(column))?;
     let rows = batch.num_rows();
     if body.bytes > limit && rows > 1 {
-        row_messages(compact(batch.slice(0, rows / 2))?, limit, out)?;
-        return row_messages(compact(batch.slice(rows / 2, rows - rows / 2))?, limit, out);
+        row_messages(batch.slice(0, rows / 2), limit, out)?;
+        return row_messages(batch.slice(rows / 2, rows - rows / 2), limit, out);
     }
     out.push_back(body.into_message(rows, None)?);
     Ok(())
@@ -282,9 +330,9 @@ fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// Makes the arrays of views hold just what their views name. A frozen block whose rows are all there does already; the heap of a hot one also
-/// holds what was overwritten, and what others have not committed, which is nobody's business.
-fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows are all there does already; the heap of a hot one
+/// also holds what was overwritten, and what others have not committed, which is nobody's business.
+fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();
         let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };
@@ -294,30 +342,28 @@ fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
         };
         named == held
     }
-    let column = |array: &ArrayRef| -> ArrayRef {
-        if let Some(text) = array.as_string_view_opt() {
-            if !is_exact(text.views(), text.nulls(), text.data_buffers()) {
-                return Arc::new(text.gc());
-            }
-        } else if let Some(bytes) = array.as_binary_view_opt()
-            && !is_exact(bytes.views(), bytes.nulls(), bytes.data_buffers())
-        {
-            return Arc::new(bytes.gc());
+    if let Some(text) = array.as_string_view_opt() {
+        if !is_exact(text.views(), text.nulls(), text.data_buffers()) {
+            return Arc::new(text.gc());
         }
-        array.clone()
-    };
-    if !batch.columns().iter().any(|array| matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)) {
-        return Ok(batch);
+    } else if let Some(bytes) = array.as_binary_view_opt()
+        && !is_exact(bytes.views(), bytes.nulls(), bytes.data_buffers())
+    {
+        return Arc::new(bytes.gc());
     }
-    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect())
+    array.clone()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow_array::types::UInt16Type;
-    use arrow_array::{BooleanArray, DictionaryArray, Int64Array, StringArray, StringViewArray};
+    use arrow_array::{
+        BooleanArray, DictionaryArray, FixedSizeListArray, Int64Array, ListArray, NullArray, StringArray,
+        StringViewArray, StructArray,
+    };
     use arrow_flight::decode::FlightRecordBatchStream;
+    use arrow_schema::Field;
     use futures::TryStreamExt;
 
     fn batch() -> RecordBatch {
@@ -351,7 +397,9 @@ mod tests {
 
     #[test]
     fn the_body_is_the_arrays_own_memory() {
-        let batch = compact(batch()).unwrap();
+        let batch = batch();
+        let columns = batch.columns().iter().map(exact).collect();
+        let batch = RecordBatch::try_new(batch.schema(), columns).unwrap();
         let mut messages = VecDeque::new();
         batch_messages(batch.clone(), usize::MAX, &mut messages).unwrap();
         let sent: Vec<*const u8> =
@@ -364,6 +412,65 @@ mod tests {
             assert!(sent.contains(&buffer.as_ptr()), "a buffer of {} bytes was copied", buffer.len());
         }
         assert_eq!(decode(&batch.schema(), messages), [batch]);
+    }
+
+    /// Types that queries have and tables have not.
+    fn nested() -> RecordBatch {
+        let texts = |range: std::ops::Range<i64>| -> ArrayRef {
+            Arc::new(
+                range.map(|i| (i % 5 != 0).then(|| format!("a text within another: {i}"))).collect::<StringViewArray>(),
+            )
+        };
+        let lengths = || (0..1_000).map(|i| i % 4);
+        let total = lengths().sum::<usize>() as i64;
+        let item = Arc::new(Field::new("item", DataType::Utf8View, true));
+        let list = ListArray::new(item.clone(), OffsetBuffer::from_lengths(lengths()), texts(0..total), None);
+        let pairs = FixedSizeListArray::new(item, 2, texts(0..2_000), None);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..1_000).map(|i| (i % 2 == 0).then_some(i))));
+        let structure =
+            StructArray::try_from(vec![("n", numbers.clone()), ("list", Arc::new(list.clone()) as ArrayRef)]);
+        let large = cast(&texts(0..1_000), &DataType::LargeUtf8).unwrap();
+        let fields = [(0, Field::new("n", DataType::Int64, true)), (1, Field::new("t", DataType::Utf8View, true))];
+        let kinds: Vec<i8> = (0..1_000).map(|i| i8::from(i % 3 == 0)).collect();
+        let union = UnionArray::try_new(
+            fields.into_iter().map(|(i, f)| (i, Arc::new(f))).collect(),
+            kinds.into(),
+            None,
+            vec![numbers, texts(0..1_000)],
+        );
+        RecordBatch::try_from_iter_with_nullable([
+            ("list", Arc::new(list) as ArrayRef, true),
+            ("pairs", Arc::new(pairs), true),
+            ("structure", Arc::new(structure.unwrap()), true),
+            ("large", large, true),
+            ("nothing", Arc::new(NullArray::new(1_000)), true),
+            ("union", Arc::new(union.unwrap()), true),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn arrays_within_arrays_arrive() {
+        let whole = nested();
+        for (offset, rows) in [(0, 1_000), (1, 998), (500, 3), (7, 0)] {
+            let batch = whole.slice(offset, rows);
+            for limit in [10_000, usize::MAX] {
+                let mut messages = VecDeque::new();
+                batch_messages(batch.clone(), limit, &mut messages).unwrap();
+                let schema = batch.schema();
+                let received = decode(&schema, messages);
+                let mut at = 0;
+                for piece in &received {
+                    assert_eq!(*piece, batch.slice(at, piece.num_rows()));
+                    at += piece.num_rows();
+                }
+                assert_eq!((at, received.len() > 1), (rows, limit == 10_000 && rows > 100));
+            }
+        }
+        let words: ArrayRef = Arc::new(["a", "b"].into_iter().collect::<DictionaryArray<UInt16Type>>());
+        let structure = StructArray::try_from(vec![("words", words)]).unwrap();
+        let batch = RecordBatch::try_from_iter([("s", Arc::new(structure) as ArrayRef)]).unwrap();
+        assert!(batch_messages(batch, usize::MAX, &mut VecDeque::new()).is_err());
     }
 
     #[test]

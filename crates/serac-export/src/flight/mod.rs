@@ -13,9 +13,11 @@
 //! | `message` | a record batch as the pieces of a gRPC message |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
+//! | `extension` | what is answered beside: Flight SQL |
 //! | `token` | who may call |
 //! | `server` | connections, and the end |
 
+mod extension;
 mod lease;
 mod message;
 mod request;
@@ -25,21 +27,26 @@ mod stream;
 mod ticket;
 mod token;
 
+pub use extension::{Batches, Caller, Extension};
 pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;
 pub use token::Token;
 
 use serac_engine::EngineError;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio_rustls::rustls::ServerConfig;
 use tonic::Status;
 
 /// Limits of a Flight server.
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
-    /// What every call must show. Without it anybody may call, as long as no role has a password; nobody from then on.
+    /// What every call must show; an [`Extension`] says itself who may call. Without it anybody may call, as long as no role has a password; nobody from then on.
     pub token: Option<Token>,
     /// The role as which callers read; the bootstrap role, which may read everything, if none is named.
     pub role: Option<String>,
+    /// Certificate and key; none for connections without TLS.
+    pub tls: Option<Arc<ServerConfig>>,
     /// Connections at a time; what comes above that is closed at once.
     pub max_connections: usize,
     /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal. While it is held, versions that it sees are kept.
@@ -54,6 +61,8 @@ pub struct FlightOptions {
     pub blocks_per_endpoint: u32,
     /// Bytes from which a block's rows are sent in several messages. Most gRPC libraries take at most 4 MiB unless told otherwise.
     pub message_bytes: usize,
+    /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB long.
+    pub max_message: usize,
 }
 
 impl Default for FlightOptions {
@@ -61,6 +70,7 @@ impl Default for FlightOptions {
         Self {
             token: None,
             role: None,
+            tls: None,
             max_connections: 1024,
             lease: Duration::from_secs(60),
             max_leases: 64,
@@ -68,6 +78,7 @@ impl Default for FlightOptions {
             max_streams: 256,
             blocks_per_endpoint: 128,
             message_bytes: 3 << 20,
+            max_message: 256 << 20,
         }
     }
 }

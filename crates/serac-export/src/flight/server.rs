@@ -1,6 +1,7 @@
-//! Connections of a Flight server: HTTP/2 without TLS.
+//! Connections of a Flight server: HTTP/2, with or without TLS.
 
 use super::FlightOptions;
+use super::extension::Extension;
 use super::service::Flights;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -9,11 +10,14 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 /// How long streams may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -23,13 +27,24 @@ const LINGER: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is asked whether its client is still there, and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How long a client may take to agree on encryption.
+const TLS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Numbers of connections.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A Flight server that listens.
-#[derive(Debug)]
 pub struct FlightServer {
     listener: TcpListener,
     flights: Flights,
+    tls: Option<TlsAcceptor>,
     max_connections: usize,
+}
+
+impl std::fmt::Debug for FlightServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlightServer").field("listener", &self.listener).finish_non_exhaustive()
+    }
 }
 
 impl FlightServer {
@@ -39,11 +54,19 @@ impl FlightServer {
     /// When the address cannot be used.
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
         let max_connections = options.max_connections;
-        Ok(Self {
-            listener: TcpListener::bind(address).await?,
-            flights: Flights::new(database, options),
-            max_connections,
-        })
+        let tls = options.tls.as_ref().map(|config| {
+            let mut config = config.as_ref().clone();
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        });
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self { listener, flights: Flights::new(database, options), tls, max_connections })
+    }
+    /// Lets an extension answer, too, and say who may call.
+    #[must_use]
+    pub fn with_extension(mut self, extension: Arc<dyn Extension>) -> Self {
+        self.flights.extend(extension);
+        self
     }
     /// Where it listens.
     ///
@@ -62,7 +85,7 @@ impl FlightServer {
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                _ = sweep.tick() => self.flights.leases().sweep(),
+                _ = sweep.tick() => self.flights.sweep(),
                 Some(_) = connections.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
                     // Closed at once: a client in the queue would wait without knowing what for.
@@ -70,7 +93,7 @@ impl FlightServer {
                     Ok((socket, _)) => {
                         // Small answers shall not wait for more.
                         let _ = socket.set_nodelay(true);
-                        connections.spawn(serve(socket, self.flights.clone(), stopped.clone()));
+                        connections.spawn(serve(socket, self.tls.clone(), self.flights.clone(), stopped.clone()));
                     }
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
@@ -82,9 +105,17 @@ impl FlightServer {
     }
 }
 
-async fn serve(socket: TcpStream, flights: Flights, stopped: watch::Receiver<bool>) {
+async fn serve(socket: TcpStream, tls: Option<TlsAcceptor>, flights: Flights, stopped: watch::Receiver<bool>) {
     let Ok((socket, second)) = twice(socket) else { return };
-    if converse(socket, flights, stopped).await {
+    let has_stopped = match tls {
+        None => converse(socket, flights, stopped).await,
+        Some(acceptor) => match tokio::time::timeout(TLS_TIMEOUT, acceptor.accept(socket)).await {
+            Ok(Ok(socket)) => converse(socket, flights, stopped).await,
+            // Without encryption the client cannot be told.
+            _ => return,
+        },
+    };
+    if has_stopped {
         linger(second).await;
     }
 }
@@ -95,9 +126,11 @@ async fn converse(
     flights: Flights,
     mut stopped: watch::Receiver<bool>,
 ) -> bool {
+    // Relaxed: numbers need only differ.
+    let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let answer = service_fn(move |request| {
         let flights = flights.clone();
-        async move { Ok::<_, Infallible>(flights.answer(request).await) }
+        async move { Ok::<_, Infallible>(flights.answer(connection, request).await) }
     });
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_concurrent_streams(128);

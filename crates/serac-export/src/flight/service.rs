@@ -1,8 +1,9 @@
 //! The Flight calls.
 
+use super::extension::{Caller, Extension};
 use super::lease::Leases;
 use super::request::{ScanRequest, SnapshotUse};
-use super::stream::{BlockStream, Body};
+use super::stream::{BatchStream, BlockStream, Body};
 use super::ticket::{Ticket, What};
 use super::{FlightOptions, status_of};
 use arrow_array::RecordBatchReader;
@@ -21,10 +22,11 @@ use serac_engine::roles::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const CANCEL: &str = "CancelFlightInfo";
 const RENEW: &str = "RenewFlightEndpoint";
 /// Bytes of a request: a descriptor, a ticket, an action.
@@ -36,6 +38,8 @@ pub(super) struct Flights {
     database: Database,
     options: FlightOptions,
     leases: Arc<Leases>,
+    streams: Arc<Semaphore>,
+    extension: Option<Arc<dyn Extension>>,
 }
 
 /// A transaction all of whose snapshot is durable: nothing may leave the process before it is.
@@ -59,14 +63,38 @@ fn timestamp(time: SystemTime) -> prost_types::Timestamp {
 impl Flights {
     pub(super) fn new(database: Database, options: FlightOptions) -> Self {
         let leases = Arc::new(Leases::new(options.clone()));
-        Self { database, options, leases }
+        let streams = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
+        Self { database, options, leases, streams, extension: None }
+    }
+    pub(super) fn extend(&mut self, extension: Arc<dyn Extension>) {
+        self.extension = Some(extension);
     }
     pub(super) fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }
-
-    /// What callers may do.
-    fn access(&self, txn: &Transaction) -> Result<Access, Status> {
+    /// Gives up what has had its time.
+    pub(super) fn sweep(&self) {
+        self.leases.sweep();
+        if let Some(extension) = &self.extension {
+            extension.sweep();
+        }
+    }
+    /// The extension, if a command or a ticket is for it.
+    fn extension_for(&self, command: &[u8]) -> Option<&Arc<dyn Extension>> {
+        self.extension.as_ref().filter(|extension| extension.speaks(command))
+    }
+    /// Room for a stream.
+    fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            let streams = self.options.max_streams;
+            Status::resource_exhausted(format!("the server sends {streams} streams already, and not more at a time"))
+        })
+    }
+    /// What the caller may do.
+    fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
+        if let Some(extension) = &self.extension {
+            return Ok(txn.access(extension.role(caller, txn.catalog())?));
+        }
         let role = match &self.options.role {
             Some(name) => txn.catalog().security.role_named(name).map_err(|error| status_of(&error))?.id,
             None => RoleId::BOOTSTRAP,
@@ -74,13 +102,13 @@ impl Flights {
         Ok(txn.access(role))
     }
     /// Refuses a scan of what callers may not read.
-    fn check(&self, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
-        scan.check_access(&self.access(txn)?).map_err(|error| status_of(&error))
+    fn check(&self, caller: &Caller, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
+        scan.check_access(&self.access(caller, txn)?).map_err(|error| status_of(&error))
     }
     /// The scan that a request asks for, if callers may read all of it.
-    fn scan_in(&self, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
+    fn scan_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
         let scan = request.scan(txn)?;
-        self.check(txn, &scan)?;
+        self.check(caller, txn, &scan)?;
         Ok(scan)
     }
     /// Whether a call with these headers may be answered.
@@ -128,15 +156,15 @@ impl Flights {
     }
 
     /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket was given.
-    async fn scan(&self, ticket: &[u8]) -> Result<ArrowScan, Status> {
+    async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
             What::Lease(id) => {
                 let scan = self.leases.scan(id)?;
-                self.check(&self.database.begin(), &scan)?;
+                self.check(caller, &self.database.begin(), &scan)?;
                 scan
             }
-            What::Request(request) => self.scan_in(&begin_durable(&self.database).await?, &request)?,
+            What::Request(request) => self.scan_in(caller, &begin_durable(&self.database).await?, &request)?,
         };
         Ok(match ticket.blocks {
             Some(blocks) => scan.within(blocks),
@@ -144,41 +172,71 @@ impl Flights {
         })
     }
 
-    async fn blocks(&self, request: http::Request<Incoming>) -> Result<BlockStream, Status> {
+    async fn get(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Body, Status> {
         let decoder = tonic_prost::ProstDecoder::<arrow_flight::Ticket>::new(tonic::codec::BufferSettings::default());
         let mut messages = Streaming::new_request(decoder, request.into_body(), None, Some(MAX_REQUEST_BYTES));
         let ticket = messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no ticket"))?;
-        let source = self.leases.stream(self.scan(&ticket.ticket).await?)?;
-        Ok(BlockStream::new(source, self.options.message_bytes))
+        let (permit, message_bytes) = (self.stream_permit()?, self.options.message_bytes);
+        if let Some(extension) = self.extension_for(&ticket.ticket) {
+            let (schema, batches) = extension.get(caller, &ticket.ticket).await?;
+            return Ok(Body::Batches(BatchStream::new(&schema, batches, message_bytes, permit)));
+        }
+        let source = self.leases.stream(self.scan(caller, &ticket.ticket).await?);
+        Ok(Body::Blocks(BlockStream::new(source, message_bytes, permit)))
+    }
+
+    /// Who calls.
+    fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
+        match &self.extension {
+            Some(extension) => extension.admit(headers),
+            None => self.authenticate(headers).map(|()| Caller::default()),
+        }
     }
 
     /// Answers any call: a DoGet with the blocks' own memory, the others through the service below.
-    pub(super) async fn answer(self, request: http::Request<Incoming>) -> http::Response<Body> {
-        if let Err(status) = self.authenticate(request.headers()) {
-            return status.into_http();
-        }
-        if request.uri().path() != DO_GET {
-            let mut service = FlightServiceServer::new(self).max_decoding_message_size(MAX_REQUEST_BYTES);
-            let Ok(response) = tonic::codegen::Service::call(&mut service, request).await;
-            return response.map(Body::Other);
-        }
-        match self.blocks(request).await {
-            Ok(stream) => {
-                let mut response = http::Response::new(Body::Blocks(stream));
-                let grpc = http::HeaderValue::from_static("application/grpc");
-                response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
-                response
+    pub(super) async fn answer(self, connection: u64, mut request: http::Request<Incoming>) -> http::Response<Body> {
+        let caller = match self.admit(request.headers()) {
+            Ok(caller) => Caller { connection, ..caller },
+            Err(status) => return status.into_http(),
+        };
+        let headers = caller.headers.clone();
+        let mut response = if request.uri().path() == DO_GET {
+            match self.get(&caller, request).await {
+                Ok(body) => {
+                    let mut response = http::Response::new(body);
+                    let grpc = http::HeaderValue::from_static("application/grpc");
+                    response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
+                    response
+                }
+                Err(status) => status.into_http(),
             }
-            Err(status) => status.into_http(),
-        }
+        } else {
+            let longest = if request.uri().path() == DO_PUT { self.options.max_message } else { MAX_REQUEST_BYTES };
+            request.extensions_mut().insert(caller);
+            let mut service = FlightServiceServer::new(self).max_decoding_message_size(longest);
+            let Ok(response) = tonic::codegen::Service::call(&mut service, request).await;
+            response.map(Body::Other)
+        };
+        response.headers_mut().extend(headers);
+        response
     }
+}
+
+/// Who calls, as [`Flights::answer`] has found out.
+fn caller<T>(request: &Request<T>) -> Caller {
+    request.extensions().get::<Caller>().cloned().unwrap_or_default()
+}
+
+type Answers<T> = BoxStream<'static, Result<T, Status>>;
+
+fn results(bodies: Vec<bytes::Bytes>) -> Response<Answers<arrow_flight::Result>> {
+    let results = bodies.into_iter().map(|body| Ok(arrow_flight::Result { body }));
+    Response::new(futures::stream::iter(results).boxed())
 }
 
 fn unsupported<T>(what: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!("{what} is not supported")))
 }
-
-type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 #[async_trait::async_trait]
 impl FlightService for Flights {
@@ -192,7 +250,7 @@ impl FlightService for Flights {
 
     /// All tables, as flights of their latest state. The criteria are a prefix of `schema.table`.
     async fn list_flights(&self, request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let txn = self.database.begin();
+        let (txn, caller) = (self.database.begin(), caller(&request));
         let prefix = String::from_utf8_lossy(&request.get_ref().expression).into_owned();
         let mut flights = Vec::new();
         for table in txn.catalog().tables() {
@@ -205,7 +263,7 @@ impl FlightService for Flights {
             let path = vec![definition.schema.clone(), definition.name.clone()];
             let scan = request.scan(&txn)?;
             // What callers may not read is not there for them.
-            if self.check(&txn, &scan).is_err() {
+            if self.check(&caller, &txn, &scan).is_err() {
                 continue;
             }
             let info = self.info(&request, scan, false)?;
@@ -215,23 +273,39 @@ impl FlightService for Flights {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let caller = caller(&request);
         let descriptor = request.into_inner();
+        if let Some(extension) = self.extension_for(&descriptor.cmd) {
+            return extension.flight_info(&caller, descriptor).await.map(Response::new);
+        }
         let request = ScanRequest::from_descriptor(&descriptor)?;
         let held = request.snapshot == SnapshotUse::Held;
         let txn = if held { begin_durable(&self.database).await? } else { self.database.begin() };
-        let info = self.info(&request, self.scan_in(&txn, &request)?, held)?;
+        let info = self.info(&request, self.scan_in(&caller, &txn, &request)?, held)?;
         Ok(Response::new(info.with_descriptor(descriptor)))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let scan = self.scan_in(&self.database.begin(), &ScanRequest::from_descriptor(request.get_ref())?)?;
-        let schema = scan.schema();
+        let (caller, descriptor) = (caller(&request), request.get_ref());
+        let schema = match self.extension_for(&descriptor.cmd) {
+            Some(extension) => extension.schema(&caller, &descriptor.cmd).await?,
+            None => {
+                let request = ScanRequest::from_descriptor(descriptor)?;
+                self.scan_in(&caller, &self.database.begin(), &request)?.schema()
+            }
+        };
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
         result.map(Response::new).map_err(|error: arrow_schema::ArrowError| Status::internal(error.to_string()))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let caller = caller(&request);
         let action = request.into_inner();
+        if let Some(extension) = &self.extension
+            && let Some(bodies) = extension.act(&caller, &action).await?
+        {
+            return Ok(results(bodies));
+        }
         let unreadable = |error| Status::invalid_argument(format!("the action's body cannot be read: {error}"));
         let lease_of = |endpoint: &FlightEndpoint| {
             let ticket =
@@ -254,7 +328,10 @@ impl FlightService for Flights {
                 let request = CancelFlightInfoRequest::decode(action.body).map_err(unreadable)?;
                 let mut ended = false;
                 for endpoint in request.info.iter().flat_map(|info| &info.endpoint) {
-                    if let Some(id) = lease_of(endpoint)? {
+                    let ticket = endpoint.ticket.as_ref().map_or(&[][..], |ticket| &ticket.ticket);
+                    if let Some(extension) = self.extension_for(ticket) {
+                        ended |= extension.cancel(ticket);
+                    } else if let Some(id) = lease_of(endpoint)? {
                         ended |= self.leases.end(id);
                     }
                 }
@@ -263,16 +340,18 @@ impl FlightService for Flights {
             }
             other => return unsupported(&format!("the action \"{other}\"")),
         };
-        Ok(Response::new(futures::stream::iter([Ok(arrow_flight::Result { body: body.into() })]).boxed()))
+        Ok(results(vec![body.into()]))
     }
 
     async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         let action =
             |name: &str, description: &str| Ok(ActionType { r#type: name.into(), description: description.into() });
         let actions = [
-            action(CANCEL, "gives up the snapshot that is held for a flight"),
+            action(CANCEL, "cancels a flight's statement, or gives up the snapshot that is held for it"),
             action(RENEW, "holds the snapshot of an endpoint for longer"),
         ];
+        let more = self.extension.iter().flat_map(|extension| extension.actions()).map(Ok);
+        let actions: Vec<_> = actions.into_iter().chain(more).collect();
         Ok(Response::new(futures::stream::iter(actions).boxed()))
     }
 
@@ -282,15 +361,26 @@ impl FlightService for Flights {
     }
     async fn handshake(
         &self,
-        _: Request<Streaming<HandshakeRequest>>,
+        request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        unsupported("a handshake")
+        let Some(extension) = &self.extension else { return unsupported("a handshake") };
+        let caller = caller(&request);
+        let (answer, headers) = extension.handshake(&caller, request.into_inner()).await?;
+        let mut response = Response::new(futures::stream::iter([Ok(answer)]).boxed());
+        response.metadata_mut().as_mut().extend(headers);
+        Ok(response)
     }
     async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         unsupported("PollFlightInfo")
     }
-    async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        unsupported("writing over Flight")
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let caller = caller(&request);
+        let mut messages = request.into_inner();
+        let first = messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no message"))?;
+        let command = first.flight_descriptor.as_ref().map_or(&[][..], |descriptor| &descriptor.cmd);
+        let Some(extension) = self.extension_for(command) else { return unsupported("writing to a flight of a table") };
+        let app_metadata = extension.put(&caller, first, messages).await?;
+        Ok(Response::new(futures::stream::iter([Ok(PutResult { app_metadata })]).boxed()))
     }
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         unsupported("DoExchange")

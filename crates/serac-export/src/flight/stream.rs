@@ -1,12 +1,14 @@
-//! The answer to a DoGet: the body of an HTTP/2 response that reads a block when the client has room for it.
+//! The answer to a DoGet: the body of an HTTP/2 response that reads a block, or asks for a batch, when the client has room for it.
 //!
 //! Nothing is read ahead. HTTP/2 asks for the next message when the client's window is open and what was given is sent, so a client that reads
 //! slowly costs the memory of one block. One that does not read at all keeps its snapshot until the sweeper takes the scan away
 //! ([`super::lease`]); the stream ends with an error then, if it is ever read on.
 
+use super::extension::Batches;
 use super::lease::Source;
 use super::message::{Pieces, batch_messages, schema_message};
 use arrow_array::RecordBatchReader;
+use arrow_schema::{ArrowError, Schema};
 use http::HeaderMap;
 use http_body::Frame;
 use parking_lot::Mutex;
@@ -14,8 +16,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 /// Blocks looked at before other streams get their turn, where no row qualifies.
@@ -28,12 +31,28 @@ pub(super) struct BlockStream {
     messages: VecDeque<Pieces>,
     message_bytes: usize,
     finished: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+fn internal(error: ArrowError) -> Status {
+    Status::internal(error.to_string())
+}
+
+/// The end of a stream.
+fn trailers(status: &Status) -> Frame<Pieces> {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        // The message cannot stand in a header: the code alone.
+        trailers.clear();
+        let _ = Status::new(status.code(), "").add_header(&mut trailers);
+    }
+    Frame::trailers(trailers)
 }
 
 impl BlockStream {
-    pub(super) fn new(source: Arc<Mutex<Source>>, message_bytes: usize) -> Self {
+    pub(super) fn new(source: Arc<Mutex<Source>>, message_bytes: usize, permit: OwnedSemaphorePermit) -> Self {
         let schema = source.lock().scan.as_ref().map(|scan| schema_message(&scan.schema()));
-        Self { source, messages: schema.into_iter().collect(), message_bytes, finished: false }
+        Self { source, messages: schema.into_iter().collect(), message_bytes, finished: false, _permit: permit }
     }
 
     /// Reads on until there is a message or all is read; whether it got there within its turn.
@@ -51,7 +70,6 @@ impl BlockStream {
                 self.finished = true;
                 return Ok(true);
             };
-            let internal = |error: arrow_schema::ArrowError| Status::internal(error.to_string());
             if let Some(batch) = block.map_err(internal)? {
                 batch_messages(batch, self.message_bytes, &mut self.messages).map_err(internal)?;
                 return Ok(true);
@@ -79,13 +97,50 @@ impl BlockStream {
             };
             self.finished = true;
             self.source.lock().scan = None;
-            let mut trailers = HeaderMap::new();
-            if status.add_header(&mut trailers).is_err() {
-                // The message cannot stand in a header: the code alone.
-                trailers.clear();
-                let _ = Status::new(status.code(), "").add_header(&mut trailers);
+            return Poll::Ready(Some(Ok(trailers(&status))));
+        }
+    }
+}
+
+/// The batches of an extension.
+pub(super) struct BatchStream {
+    batches: Batches,
+    messages: VecDeque<Pieces>,
+    message_bytes: usize,
+    finished: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl std::fmt::Debug for BatchStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BatchStream").finish_non_exhaustive()
+    }
+}
+
+impl BatchStream {
+    pub(super) fn new(schema: &Schema, batches: Batches, message_bytes: usize, permit: OwnedSemaphorePermit) -> Self {
+        Self { batches, messages: [schema_message(schema)].into(), message_bytes, finished: false, _permit: permit }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Pieces>>> {
+        loop {
+            if let Some(message) = self.messages.pop_front() {
+                return Poll::Ready(Some(Frame::data(message)));
             }
-            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            if self.finished {
+                return Poll::Ready(None);
+            }
+            let status = match ready!(self.batches.as_mut().poll_next(cx)) {
+                Some(Ok(batch)) => match batch_messages(batch, self.message_bytes, &mut self.messages) {
+                    Ok(()) => continue,
+                    Err(error) => internal(error),
+                },
+                Some(Err(status)) => status,
+                None => Status::ok(""),
+            };
+            self.finished = true;
+            self.batches = Box::pin(futures::stream::empty());
+            return Poll::Ready(Some(trailers(&status)));
         }
     }
 }
@@ -93,8 +148,10 @@ impl BlockStream {
 /// The body of any answer.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Of a DoGet.
+    /// Of a DoGet of a table.
     Blocks(BlockStream),
+    /// Of a DoGet of anything else.
+    Batches(BatchStream),
     /// Of every other call.
     Other(tonic::body::Body),
 }
@@ -115,6 +172,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match &mut *self {
             Self::Blocks(stream) => stream.poll(cx).map(|next| next.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Batches(stream) => stream.poll(cx).map(|next| next.map(Ok)),
             Self::Other(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|next| next.map(|frame| frame.map(|frame| frame.map_data(Pieces::from)))),
@@ -122,7 +180,7 @@ impl http_body::Body for Body {
     }
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Blocks(_) => false,
+            Self::Blocks(_) | Self::Batches(_) => false,
             Self::Other(body) => body.is_end_stream(),
         }
     }

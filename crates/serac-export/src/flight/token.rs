@@ -18,7 +18,7 @@ impl Token {
     }
 
     /// Whether this is the token. The time that this takes depends on the length of what is given alone.
-    fn is(&self, given: &[u8]) -> bool {
+    pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let unlike = |(i, byte): (usize, &u8)| byte ^ own[i % own.len()];
         let difference = given.iter().enumerate().map(unlike).fold(0, |all, one| black_box(all | one));
@@ -26,16 +26,17 @@ impl Token {
         (difference == 0) & (given.len() == own.len())
     }
 
+    /// What a call shows after the name of a scheme, which ends with a blank.
+    pub fn shown<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h [u8]> {
+        let (name, shown) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(scheme.len())?;
+        // The scheme's name is not case-sensitive (RFC 7235 §2.1).
+        name.eq_ignore_ascii_case(scheme.as_bytes()).then_some(shown)
+    }
+
     /// # Errors
     /// UNAUTHENTICATED, unless a call with these headers comes from one who knows the token.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
-        let given = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        // The scheme's name is not case-sensitive (RFC 7235 §2.1).
-        let given = given.and_then(|value| {
-            let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
-            scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
-        });
-        match given {
+        match Self::shown(headers, "Bearer ") {
             Some(given) if self.is(given) => Ok(()),
             Some(_) => Err(Status::unauthenticated("the token is not the server's")),
             None => Err(Status::unauthenticated(

@@ -5,22 +5,23 @@
 //! started with a password for it, or if there are no other roles at all: then all names are the same.
 
 use super::scram::Verifier;
-use serac_engine::Database;
+use serac_engine::roles::RoleId;
+use serac_engine::{Catalog, Database};
 use serac_sql::{Session, SqlError};
 use std::collections::HashMap;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Account {
-    pub(super) wants_password: bool,
+pub(crate) struct Account {
+    pub(crate) wants_password: bool,
     /// None for a name that cannot get in with any password.
-    pub(super) verifier: Option<Verifier>,
+    pub(crate) verifier: Option<Verifier>,
     is_bootstrap: bool,
 }
 
 impl Account {
     /// Of a client's name. `users`: the passwords that the server was started with.
-    pub(super) fn of(user: &str, users: &HashMap<String, Verifier>, database: &Database) -> Self {
+    pub(crate) fn of(user: &str, users: &HashMap<String, Verifier>, database: &Database) -> Self {
         let security = database.catalog().security.clone();
         let role = security.role_named(user).ok();
         let of_role = database.password_verifier(user).and_then(|text| Verifier::of_text(&text));
@@ -31,8 +32,12 @@ impl Account {
             is_bootstrap: role.is_none() && (users.contains_key(user) || !security.has_own_roles()),
         }
     }
+    /// The role.
+    pub(crate) fn role(&self, user: &str, catalog: &Catalog) -> Result<RoleId, SqlError> {
+        if self.is_bootstrap { Ok(RoleId::BOOTSTRAP) } else { Ok(catalog.security.role_named(user)?.id) }
+    }
     /// Makes a session that of the role.
-    pub(super) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {
+    pub(crate) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {
         if self.is_bootstrap { session.log_in_as_bootstrap(user) } else { session.log_in(user) }
     }
 }

@@ -30,6 +30,7 @@ mod server;
 mod simple;
 mod wire;
 
+pub(crate) use account::Account;
 pub use scram::Verifier;
 pub use server::{PgOptions, PgServer};
 

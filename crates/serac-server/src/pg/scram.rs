@@ -57,6 +57,14 @@ impl Verifier {
 }
 
 impl Verifier {
+    /// Whether it is of this password. Takes as long for a wrong one as for the right one.
+    pub(crate) fn is_of(&self, password: &str) -> bool {
+        let Some(iterations) = NonZeroU32::new(self.iterations) else { return false };
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &self.salt, password.as_bytes(), &mut salted);
+        let own = sha256(&hmac(&salted, b"Client Key"));
+        own.iter().zip(&self.stored_key).fold(0, |all, (a, b)| all | a ^ b) == 0
+    }
     /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. None if it is not one.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
@@ -171,6 +179,9 @@ mod tests {
         for (password, verifier, good) in
             [("secret", Some(verifier.clone()), true), ("Secret", Some(verifier), false), ("secret", None, false)]
         {
+            if let Some(verifier) = &verifier {
+                assert_eq!(verifier.is_of(password), good);
+            }
             let exchange = Exchange::begin("n,,n=,r=abc", verifier).unwrap();
             let answer = exchange.finish(&proof(password, &exchange, "n=,r=abc")).unwrap();
             assert_eq!(answer.is_some(), good, "{password}");

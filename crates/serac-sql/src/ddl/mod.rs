@@ -323,13 +323,13 @@ fn column_order(options: &OrderByOptions) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
-/// The column type in which a query's result is stored (CREATE TABLE AS).
-fn stored_type(data_type: &datafusion::arrow::datatypes::DataType) -> Result<SqlType> {
+/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table).
+pub(crate) fn stored_type(data_type: &datafusion::arrow::datatypes::DataType) -> Result<SqlType> {
     use datafusion::arrow::datatypes::DataType as Arrow;
     use serac_storage::ColumnType;
     let column_type = match data_type {
         Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
-        Arrow::Binary | Arrow::LargeBinary => ColumnType::Binary,
+        Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,
         Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
         Arrow::UInt16 => ColumnType::Int32,
         Arrow::UInt32 => ColumnType::Int64,

@@ -1,0 +1,82 @@
+//! Texts and binary values for clients that do not know Arrow's views: with offsets. It costs a copy, so who knows views gets views.
+//!
+//! A client says what it wants with the header `serac-strings: view` or `utf8` (a parameter of that name in JDBC's URL). Arrow's JDBC driver does not know
+//! views, and says nothing: what comes from gRPC's library for Java gets offsets unless it says otherwise.
+
+use super::{of_arrow, statement};
+use arrow_flight::{FlightInfo, IpcMessage};
+use bytes::Bytes;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::StreamExt;
+use http::HeaderMap;
+use http::header::USER_AGENT;
+use serac_export::flight::{Batches, Caller};
+use std::sync::Arc;
+use tonic::Status;
+
+const STRINGS: &str = "serac-strings";
+
+/// Whether the client of a call knows views.
+pub(super) fn knows_views(headers: &HeaderMap) -> bool {
+    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match value(STRINGS) {
+        Some(form) => form != "utf8",
+        None => !value(USER_AGENT.as_str()).is_some_and(|agent| agent.contains("grpc-java")),
+    }
+}
+
+fn without_views(data_type: &DataType) -> DataType {
+    let item = |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_data_type(without_views(field.data_type())));
+    match data_type {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(field) => DataType::List(item(field)),
+        DataType::LargeList(field) => DataType::LargeList(item(field)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(item).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The columns as the caller gets them.
+pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
+    if caller.knows_views {
+        return schema;
+    }
+    let field = |field: &Arc<Field>| field.as_ref().clone().with_data_type(without_views(field.data_type()));
+    let fields: Vec<Field> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// A schema in bytes as the caller gets it.
+pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Status> {
+    if caller.knows_views || bytes.is_empty() {
+        return Ok(bytes);
+    }
+    let known = Schema::try_from(IpcMessage(bytes)).map_err(of_arrow)?;
+    statement::schema_bytes(&schema(caller, Arc::new(known)))
+}
+
+pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, Status> {
+    info.schema = schema_bytes(caller, info.schema)?;
+    Ok(info)
+}
+
+/// Rows as the caller gets them.
+pub(super) fn rows(caller: &Caller, (known, batches): (SchemaRef, Batches)) -> (SchemaRef, Batches) {
+    let wanted = schema(caller, known.clone());
+    if caller.knows_views || wanted == known {
+        return (known, batches);
+    }
+    let target = wanted.clone();
+    let convert = move |batch: Result<RecordBatch, Status>| {
+        let batch = batch?;
+        let columns =
+            batch.columns().iter().zip(target.fields()).map(|(column, field)| cast(column, field.data_type()));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(of_arrow)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(target.clone(), columns, &options).map_err(of_arrow)
+    };
+    (wanted, batches.map(convert).boxed())
+}

@@ -1,0 +1,172 @@
+//! Arrow Flight SQL: SQL for clients that want Arrow (ADBC, its drivers for pandas and Polars, JDBC).
+//!
+//! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same address as the tables' flights, and its results leave in the same way: a batch that is a frozen
+//! block's own buffers goes to the socket without a copy.
+//!
+//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at GetFlightInfo, once, and its ticket, if it has rows,
+//! names what came out. Statements run in sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's cookie, or one of their own.
+//!
+//! | module | |
+//! |---|---|
+//! | [`service`] | which call goes where |
+//! | [`login`] | who calls |
+//! | [`shelf`] | what is kept for clients, for a time |
+//! | [`seat`] | sessions, and who has them |
+//! | [`stream`] | results as they are read |
+//! | [`statement`] | statements, prepared or not |
+//! | [`transaction`] | transactions and savepoints |
+//! | [`form`] | texts for clients that do not know views |
+//! | [`ingest`] | rows that come as batches |
+//! | [`metadata`], [`info`] | what there is |
+
+mod form;
+mod info;
+mod ingest;
+mod login;
+mod metadata;
+mod seat;
+mod service;
+mod shelf;
+mod statement;
+mod stream;
+mod transaction;
+
+use crate::pg::Verifier;
+use arrow_flight::error::FlightError;
+use datafusion::arrow::error::ArrowError;
+use parking_lot::Mutex;
+use seat::Seat;
+use serac_export::flight::Token;
+use serac_sql::{CancelHandle, SqlDatabase, SqlError};
+use shelf::Shelf;
+use statement::{Finished, PreparedStatement};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
+use std::time::Duration;
+use tonic::{Code, Status};
+use transaction::OpenTransaction;
+
+/// How Flight SQL is served.
+#[derive(Clone, Debug)]
+pub struct FlightSqlOptions {
+    /// A secret that lets its bearer in as `role`.
+    pub token: Option<Token>,
+    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role if none is named.
+    pub role: Option<String>,
+    /// Passwords of those who may connect, besides those of roles. If there are neither, and no token, everybody may.
+    pub users: HashMap<String, Verifier>,
+    /// For how long the token that a user got for the password is good, from its last use on.
+    pub login: Duration,
+    /// For how long a transaction stays open of which nothing is heard; then it is rolled back.
+    pub transaction_timeout: Duration,
+    /// For how long a session or a prepared statement is kept that nobody uses.
+    pub session_timeout: Duration,
+    /// For how long a client may read nothing of a result before that is given up.
+    pub stall: Duration,
+    /// Transactions, sessions and prepared statements at a time, of each so many.
+    pub max_sessions: usize,
+}
+
+impl Default for FlightSqlOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            role: None,
+            users: HashMap::new(),
+            login: Duration::from_secs(3_600),
+            transaction_timeout: Duration::from_secs(300),
+            session_timeout: Duration::from_secs(1_800),
+            stall: Duration::from_secs(60),
+            max_sessions: 1_024,
+        }
+    }
+}
+
+/// Flight SQL on a database. See the module.
+pub struct FlightSql {
+    db: SqlDatabase,
+    options: FlightSqlOptions,
+    /// Users by the tokens that they got for their passwords.
+    logins: Shelf<Arc<str>>,
+    /// Sessions of clients that keep the server's cookie.
+    clients: Shelf<Arc<Seat>>,
+    transactions: Shelf<OpenTransaction>,
+    /// By connection, the session of its last transaction.
+    spare: Shelf<Arc<Seat>>,
+    prepared: Shelf<Arc<PreparedStatement>>,
+    results: Shelf<Arc<Finished>>,
+    /// Statements whose rows are being read, by the marks of their tickets.
+    running: Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
+    sessions: AtomicI32,
+}
+
+impl std::fmt::Debug for FlightSql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlightSql").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl FlightSql {
+    /// Flight SQL on `db`.
+    pub fn new(db: SqlDatabase, options: FlightSqlOptions) -> Self {
+        let (sessions, limit) = (options.session_timeout, options.max_sessions);
+        Self {
+            logins: Shelf::new("token", options.login, 1 << 16),
+            clients: Shelf::new("session", sessions, limit),
+            transactions: Shelf::new("transaction", options.transaction_timeout, limit),
+            spare: Shelf::new("session", options.transaction_timeout, limit),
+            prepared: Shelf::new("prepared statement", sessions, limit),
+            results: Shelf::new("result", options.stall, limit),
+            running: Arc::default(),
+            // Other numbers than those of clients of PostgreSQL.
+            sessions: AtomicI32::new(1 << 30),
+            db,
+            options,
+        }
+    }
+}
+
+/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header `sqlstate`.
+fn status_of(error: &SqlError) -> Status {
+    let code = match error.sqlstate {
+        "0A000" => Code::Unimplemented,
+        "40001" | "40P01" => Code::Aborted,
+        "42501" => Code::PermissionDenied,
+        "42P07" | "42710" | "42P06" | "42P05" => Code::AlreadyExists,
+        "42P01" | "42883" | "42704" | "3D000" | "3F000" | "26000" => Code::NotFound,
+        "55006" => Code::Unavailable,
+        "57014" => Code::Cancelled,
+        state => match &state[..2] {
+            "22" | "42" | "08" | "21" => Code::InvalidArgument,
+            "23" | "25" | "3B" | "55" => Code::FailedPrecondition,
+            "28" => Code::Unauthenticated,
+            "53" | "54" => Code::ResourceExhausted,
+            _ => Code::Internal,
+        },
+    };
+    let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    let mut status = Status::new(code, format!("{}: {}{detail}", error.sqlstate, error.message));
+    status.metadata_mut().insert("sqlstate", tonic::metadata::MetadataValue::from_static(error.sqlstate));
+    status
+}
+
+fn of_arrow(error: ArrowError) -> Status {
+    status_of(&error.into())
+}
+
+/// What is wrong with messages that carry Arrow.
+fn sql_error(error: FlightError) -> SqlError {
+    match error {
+        FlightError::Arrow(error) => error.into(),
+        other => SqlError::new("08P01", format!("the batches cannot be read: {other}")),
+    }
+}
+
+fn of_flight(error: FlightError) -> Status {
+    status_of(&sql_error(error))
+}
+
+fn error(sqlstate: &'static str, message: impl Into<String>) -> Status {
+    status_of(&SqlError::new(sqlstate, message))
+}

@@ -1,0 +1,178 @@
+//! Sessions, and who has them.
+//!
+//! A session does one thing after the other. One that sends the rows of a query is not free before the last of them is computed; if somebody waits for
+//! it meanwhile, the rows that are left are computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two results
+//! in turns does not wait for itself.
+
+use super::{FlightSql, error, status_of};
+use serac_export::flight::Caller;
+use serac_sql::{CancelHandle, Identity, Session, SqlError, TransactionStatus};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tonic::Status;
+
+/// How long a call waits for its session.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A session that somebody has.
+pub(super) type Taken = OwnedMutexGuard<Session>;
+
+/// Whose a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Of one call or of one prepared statement: what it would keep for later is lost.
+    Lone,
+    /// Of transactions, one after the other.
+    Transactions,
+    /// Of a client that keeps the server's cookie.
+    Client,
+}
+
+/// A session and what is known of it without having it.
+pub(super) struct Seat {
+    session: Arc<Mutex<Session>>,
+    pub(super) cancel: CancelHandle,
+    kind: Kind,
+    /// How many wait for it.
+    waiting: AtomicUsize,
+    wanted: Notify,
+    /// Its transaction was rolled back behind the client's back.
+    has_expired: AtomicBool,
+}
+
+/// Cancels what goes on when it is dropped.
+struct Abandoned<'a>(Option<&'a CancelHandle>);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.0 {
+            cancel.cancel();
+        }
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // Relaxed: who counts too many computes ahead for nothing.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Seat {
+    /// Waits until the session is free, and takes it.
+    pub(super) async fn take(&self) -> Result<Taken, Status> {
+        let session = {
+            // SeqCst, as in `wanted`: either the count is seen there, or the wake-up is still to come.
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let _waiting = Waiting(&self.waiting);
+            self.wanted.notify_waiters();
+            let busy = |_| error("55006", "the session is busy: it sends rows that nobody reads, or runs a statement");
+            tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
+        };
+        // Relaxed: the lock orders it. A client's session goes on after it was told; what was prepared in a transaction does not go on without one.
+        if self.has_expired.load(Ordering::Relaxed) {
+            self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
+            return Err(error("25P03", "the transaction has been rolled back: nothing was heard of it for too long"));
+        }
+        Ok(session)
+    }
+    /// Waits until somebody waits for the session.
+    pub(super) async fn wanted(&self) {
+        loop {
+            let notified = self.wanted.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+    pub(super) fn is_lone(&self) -> bool {
+        self.kind == Kind::Lone
+    }
+    pub(super) fn is_in_use(&self) -> bool {
+        self.session.try_lock().is_err()
+    }
+
+    /// Rolls back the session's transaction, if it has one, of which nothing is heard any more.
+    pub(super) fn expire(&self) {
+        if let Ok(mut session) = self.session.try_lock()
+            && session.transaction_status() != TransactionStatus::Idle
+        {
+            session.rollback();
+            self.has_expired.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Takes the session for a new transaction, if it has none.
+    pub(super) async fn take_anew(&self) -> Result<Taken, Status> {
+        self.has_expired.store(false, Ordering::Relaxed);
+        self.take().await
+    }
+
+    /// Does something to its end with a session of this seat; cancels it if the caller goes away.
+    pub(super) async fn attend<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, Status> {
+        let mut abandoned = Abandoned(Some(&self.cancel));
+        let result = tokio::spawn(work).await;
+        abandoned.0 = None;
+        match result {
+            Ok(result) => result.map_err(|error| status_of(&error)),
+            Err(panic) => Err(error("XX000", format!("internal error: {panic}"))),
+        }
+    }
+}
+
+impl FlightSql {
+    pub(super) fn new_seat(&self, caller: &Caller, kind: Kind) -> Result<Arc<Seat>, Status> {
+        let mut session = Session::new(&self.db);
+        self.enter(caller, &mut session)?;
+        // Relaxed: numbers need only differ.
+        let process = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let user = caller.user.as_deref().map_or_else(|| Identity::default().user, str::to_owned);
+        session.identify(Identity { user, process, ..Identity::default() });
+        Ok(Arc::new(Seat {
+            cancel: session.cancel_handle(),
+            session: Arc::new(Mutex::new(session)),
+            kind,
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            has_expired: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the client's session is kept under; a name means nothing in the mouth of another user.
+    pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
+        let session = caller.session.as_deref()?;
+        Some(format!("{session}{}", caller.user.as_deref().unwrap_or_default()).into_bytes())
+    }
+
+    /// The client's own session, if it has one.
+    pub(super) fn client_seat(&self, caller: &Caller) -> Result<Option<Arc<Seat>>, Status> {
+        let Some(key) = Self::session_key(caller) else { return Ok(None) };
+        if let Some(seat) = self.clients.find(&key) {
+            return Ok(Some(seat));
+        }
+        let seat = self.new_seat(caller, Kind::Client)?;
+        self.clients.keep(key, seat.clone())?;
+        Ok(Some(seat))
+    }
+
+    /// Where a statement runs: in its transaction, in the client's session, or by itself.
+    pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<Seat>, Status> {
+        if let Some(id) = transaction.filter(|id| !id.is_empty()) {
+            return Ok(self.transactions.get(id)?.seat);
+        }
+        match self.client_seat(caller)? {
+            Some(seat) => Ok(seat),
+            None => self.new_seat(caller, Kind::Lone),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Statements, prepared or not: what they give, and where it is to be had.
+
+use super::seat::Seat;
+use super::shelf::{Id, random_id};
+use super::stream::{self, Cancellable, Work};
+use super::{FlightSql, error, form, of_arrow, status_of};
+use arrow_flight::sql::{
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, CommandPreparedStatementQuery,
+    CommandStatementQuery, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, TicketStatementQuery,
+};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::ipc::writer::IpcWriteOptions;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use prost::Message;
+use serac_export::flight::{Batches, Caller};
+use serac_sql::{Description, Prepared, SqlError, StatementResult, number_parameters, parse};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+use tonic::Status;
+
+/// A statement that a client has prepared.
+pub(super) struct PreparedStatement {
+    pub(super) seat: Arc<Seat>,
+    prepared: Prepared,
+    description: Description,
+    /// Rows of parameters for the next executions.
+    bound: Mutex<Option<Vec<RecordBatch>>>,
+}
+
+/// Rows that have been computed.
+pub(super) struct Finished {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+/// What has run, or can run, for a client.
+pub(super) enum Flight {
+    /// A query that runs when its ticket is shown.
+    Planned(Option<SchemaRef>),
+    /// Something else, which has run.
+    Done(StatementResult),
+}
+
+/// Whether a statement only gives rows, so that it can run when they are asked for.
+fn is_query(statement: &Statement) -> bool {
+    match statement {
+        Statement::Query(query) => query.locks.is_empty(),
+        Statement::Explain { analyze, .. } => !analyze,
+        Statement::ShowVariable { .. }
+        | Statement::ShowTables { .. }
+        | Statement::ShowColumns { .. }
+        | Statement::ExplainTable { .. } => true,
+        _ => false,
+    }
+}
+
+/// Refuses what a session by itself would forget at once.
+fn check_lone(statement: &Statement) -> Result<(), Status> {
+    let what = match statement {
+        Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. } => {
+            "a transaction by statements"
+        }
+        Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => "a savepoint by statements",
+        Statement::Set(_) => "a setting",
+        Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate { .. } => {
+            "a statement prepared by a statement"
+        }
+        Statement::CreateTable(create) if create.temporary => "a temporary table",
+        _ => return Ok(()),
+    };
+    let message = format!("{what} needs a session: let the client keep cookies, or begin a transaction");
+    Err(error("0A000", message))
+}
+
+fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
+    if seat.is_lone() {
+        check_lone(statement)?;
+    }
+    if let Statement::Copy { target, .. } = statement {
+        use datafusion::sql::sqlparser::ast::CopyTarget;
+        if matches!(target, CopyTarget::Stdin | CopyTarget::Stdout) {
+            return Err(error("0A000", "COPY through the connection is not supported here: ingest batches instead"));
+        }
+    }
+    Ok(())
+}
+
+fn single(sql: &str) -> Result<Statement, Status> {
+    let mut statements = parse(sql).map_err(|error| status_of(&error))?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        _ => Err(error("42601", "one statement is wanted, neither none nor several")),
+    }
+}
+
+/// A schema as bytes that stand for themselves.
+pub(super) fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
+    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(of_arrow)?;
+    Ok(bytes)
+}
+
+/// A flight with one endpoint, or none.
+pub(super) fn flight_info(
+    descriptor: FlightDescriptor,
+    schema: Option<&Schema>,
+    ticket: Option<Vec<u8>>,
+    rows: i64,
+) -> Result<FlightInfo, Status> {
+    let mut info = FlightInfo::new().with_descriptor(descriptor).with_total_records(rows).with_total_bytes(-1);
+    if let Some(schema) = schema {
+        info = info.try_with_schema(schema).map_err(of_arrow)?;
+    }
+    if let Some(ticket) = ticket {
+        info = info.with_endpoint(FlightEndpoint::new().with_ticket(Ticket::new(ticket)));
+    }
+    Ok(info)
+}
+
+/// A ticket: a mark by which it is cancelled, and what is to be run, or nothing if it has been run.
+fn ticket(mark: Id, command: Option<Any>) -> Vec<u8> {
+    let command = command.map(|command| command.encode_to_vec()).unwrap_or_default();
+    TicketStatementQuery { statement_handle: [mark.as_slice(), &command].concat().into() }.as_any().encode_to_vec()
+}
+
+/// What a client is told of a change.
+pub(super) fn update_result(rows: u64) -> Bytes {
+    DoPutUpdateResult { record_count: rows as i64 }.encode_to_vec().into()
+}
+
+/// The rows of parameters, each value of its parameter's type where that is known.
+fn parameters(batches: &[RecordBatch], types: &[Option<ColumnType>]) -> Result<Vec<Vec<ScalarValue>>, Status> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
+    for batch in batches {
+        if batch.num_columns() != types.len() {
+            let (given, wanted) = (batch.num_columns(), types.len());
+            return Err(error("08P01", format!("{given} parameters are given, but the statement has {wanted}")));
+        }
+        let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
+            Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
+                cast_with_options(column, &wanted, &options).map_err(of_arrow)
+            }
+            _ => Ok(column.clone()),
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            let values = columns.iter().map(|column| ScalarValue::try_from_array(column, row));
+            rows.push(values.collect::<Result<_, _>>().map_err(|error| status_of(&SqlError::from(error)))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows that a result has changed, or has.
+fn count(result: &StatementResult) -> u64 {
+    match result {
+        StatementResult::Command { rows, .. } => *rows,
+        rows => rows.row_count() as u64,
+    }
+}
+
+/// Reads to the end; how many rows there were.
+async fn drain((_, mut batches): (SchemaRef, Batches)) -> Result<u64, Status> {
+    let mut rows = 0;
+    while let Some(batch) = batches.next().await {
+        rows += batch?.num_rows() as u64;
+    }
+    Ok(rows)
+}
+
+impl PreparedStatement {
+    fn is_query(&self) -> bool {
+        is_query(self.prepared.statement())
+    }
+    /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and its name.
+    fn schema(&self) -> Option<SchemaRef> {
+        self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
+    }
+    pub(super) fn bind(&self, batches: Vec<RecordBatch>) -> Result<(), Status> {
+        parameters(&batches, &self.description.parameters)?;
+        *self.bound.lock() = Some(batches);
+        Ok(())
+    }
+    /// The rows of parameters for one execution.
+    fn parameters(&self, given: Option<&[RecordBatch]>) -> Result<Vec<Vec<ScalarValue>>, Status> {
+        let bound = self.bound.lock().clone();
+        match given.or(bound.as_deref()) {
+            Some(batches) => parameters(batches, &self.description.parameters),
+            None if self.description.parameters.is_empty() => Ok(vec![Vec::new()]),
+            None => Err(error("08P01", "the statement has parameters, and no values were given")),
+        }
+    }
+
+    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how many rows were changed.
+    async fn execute(&self, rows: Vec<Vec<ScalarValue>>) -> Result<(StatementResult, u64), Status> {
+        check(&self.seat, self.prepared.statement())?;
+        let mut session = self.seat.take().await?;
+        let mut prepared = self.prepared.clone();
+        let work = async move {
+            let is_block = rows.len() > 1 && session.transaction_status() == serac_sql::TransactionStatus::Idle;
+            if is_block {
+                session.execute("BEGIN").await?;
+            }
+            let (mut changed, mut batches, mut last) = (0, Vec::new(), None);
+            for parameters in &rows {
+                match session.execute_prepared(&mut prepared, parameters).await {
+                    Ok(result) => {
+                        changed += count(&result);
+                        last = Some(match result {
+                            StatementResult::Rows { tag, schema, batches: more } => {
+                                batches.extend(more);
+                                StatementResult::Rows { tag, schema, batches: Vec::new() }
+                            }
+                            command => command,
+                        });
+                    }
+                    Err(error) => {
+                        if is_block {
+                            session.rollback();
+                        }
+                        return Err(error);
+                    }
+                }
+            }
+            if is_block {
+                session.execute("COMMIT").await?;
+            }
+            let result = match last {
+                Some(StatementResult::Rows { tag, schema, .. }) => StatementResult::Rows { tag, schema, batches },
+                Some(StatementResult::Command { tag, .. }) => StatementResult::Command { tag, rows: changed },
+                None => StatementResult::Command { tag: String::new(), rows: 0 },
+            };
+            Ok((result, changed))
+        };
+        self.seat.attend(work).await
+    }
+}
+
+impl FlightSql {
+    /// Plans a query, or runs anything else.
+    async fn plan(&self, seat: &Arc<Seat>, sql: &str) -> Result<Flight, Status> {
+        let statement = single(sql)?;
+        check(seat, &statement)?;
+        let mut session = seat.take().await?;
+        if is_query(&statement) {
+            let describe = async move { session.describe_statement(statement).await };
+            return Ok(Flight::Planned(seat.attend(describe).await?.schema));
+        }
+        Ok(Flight::Done(seat.attend(async move { session.execute_statement(statement).await }).await?))
+    }
+
+    /// The flight of what has run: its rows are kept until they are fetched.
+    fn done(&self, descriptor: FlightDescriptor, result: StatementResult) -> Result<FlightInfo, Status> {
+        let rows = count(&result) as i64;
+        match result {
+            StatementResult::Command { .. } => flight_info(descriptor, Some(&Schema::empty()), None, rows),
+            StatementResult::Rows { schema, batches, .. } => {
+                let mark = random_id();
+                self.results.keep(mark, Arc::new(Finished { schema: schema.clone(), batches }))?;
+                flight_info(descriptor, Some(&schema), Some(ticket(mark, None)), rows)
+            }
+        }
+    }
+
+    pub(super) async fn query_info(
+        &self,
+        caller: &Caller,
+        query: CommandStatementQuery,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let seat = self.seat(caller, query.transaction_id.as_deref())?;
+        match self.plan(&seat, &query.query).await? {
+            Flight::Planned(schema) => {
+                let ticket = ticket(random_id(), Some(query.as_any()));
+                flight_info(descriptor, schema.as_deref(), Some(ticket), -1)
+            }
+            Flight::Done(result) => self.done(descriptor, result),
+        }
+    }
+
+    /// The schema of a query, without running anything.
+    pub(super) async fn query_schema(
+        &self,
+        caller: &Caller,
+        query: &CommandStatementQuery,
+    ) -> Result<SchemaRef, Status> {
+        let seat = self.seat(caller, query.transaction_id.as_deref())?;
+        let statement = single(&query.query)?;
+        let mut session = seat.take().await?;
+        let description = seat.attend(async move { session.describe_statement(statement).await }).await?;
+        Ok(description.schema.unwrap_or_else(|| Schema::empty().into()))
+    }
+
+    /// The rows of a ticket.
+    pub(super) async fn ticket_rows(&self, caller: &Caller, handle: &Bytes) -> Result<(SchemaRef, Batches), Status> {
+        let unknown = || error("08P01", "this is no ticket of this server");
+        let (mark, command) = handle.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
+        if command.is_empty() {
+            let finished = self.results.get(mark)?;
+            let batches: Vec<_> = finished.batches.iter().cloned().map(Ok).collect();
+            return Ok((finished.schema.clone(), futures::stream::iter(batches).boxed()));
+        }
+        let command = Any::decode(command).map_err(|_| unknown())?;
+        if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
+            let seat = self.seat(caller, query.transaction_id.as_deref())?;
+            let statement = single(&query.query)?;
+            // A ticket is what a client has sent: it may say anything.
+            check(&seat, &statement)?;
+            let cancellable = Cancellable::new(&self.running, mark, &seat.cancel);
+            let session = seat.take().await?;
+            let work = Work::Statement(Box::new(statement));
+            return stream::rows(seat, session, work, self.options.stall, Some(cancellable)).await;
+        }
+        match command.unpack::<CommandPreparedStatementQuery>() {
+            Ok(Some(query)) => self.prepared_rows(&query.prepared_statement_handle, Some(mark)).await,
+            _ => Err(unknown()),
+        }
+    }
+
+    pub(super) async fn update(&self, caller: &Caller, sql: &str, transaction: Option<&[u8]>) -> Result<Bytes, Status> {
+        let seat = self.seat(caller, transaction)?;
+        let statement = single(sql)?;
+        check(&seat, &statement)?;
+        let mut session = seat.take().await?;
+        if is_query(&statement) {
+            let work = Work::Statement(Box::new(statement));
+            return Ok(update_result(drain(stream::rows(seat, session, work, self.options.stall, None).await?).await?));
+        }
+        let result = seat.attend(async move { session.execute_statement(statement).await }).await?;
+        Ok(update_result(count(&result)))
+    }
+
+    pub(super) async fn prepare(
+        &self,
+        caller: &Caller,
+        request: ActionCreatePreparedStatementRequest,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let seat = self.seat(caller, request.transaction_id.as_deref())?;
+        let sql = number_parameters(&request.query).map_err(|error| status_of(&error))?.into_owned();
+        check(&seat, &single(&sql)?)?;
+        let mut session = seat.take().await?;
+        let prepare = async move {
+            let mut prepared = session.prepare(&sql)?;
+            let description = session.describe(&mut prepared).await?;
+            Ok((prepared, description))
+        };
+        let (prepared, description) = seat.attend(prepare).await?;
+        // Texts in the form that every client can send.
+        let fields = description.parameters.iter().enumerate().map(|(i, parameter)| {
+            let data_type = match parameter {
+                None | Some(ColumnType::Utf8) => DataType::Utf8,
+                Some(ColumnType::Binary) => DataType::Binary,
+                Some(other) => other.arrow(),
+            };
+            Field::new(format!("${}", i + 1), data_type, true)
+        });
+        let parameter_schema = schema_bytes(&Schema::new(fields.collect::<Vec<_>>()))?;
+        let dataset_schema = match &description.schema {
+            Some(schema) => schema_bytes(&form::schema(caller, schema.clone()))?,
+            None => Bytes::new(),
+        };
+        let id = random_id();
+        let statement = PreparedStatement { seat, prepared, description, bound: Mutex::default() };
+        self.prepared.keep(id, Arc::new(statement))?;
+        let prepared_statement_handle = Bytes::copy_from_slice(&id);
+        Ok(ActionCreatePreparedStatementResult { prepared_statement_handle, dataset_schema, parameter_schema })
+    }
+
+    /// Binds rows of parameters for the next executions as a query.
+    pub(super) fn bind(&self, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
+        self.prepared.get(handle)?.bind(batches)?;
+        // Some clients take what is not said for an empty handle.
+        let prepared_statement_handle = Some(Bytes::copy_from_slice(handle));
+        Ok(DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec().into())
+    }
+
+    pub(super) async fn prepared_info(
+        &self,
+        query: CommandPreparedStatementQuery,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let statement = self.prepared.get(&query.prepared_statement_handle)?;
+        let rows = statement.parameters(None)?;
+        if statement.is_query() {
+            let ticket = ticket(random_id(), Some(query.as_any()));
+            return flight_info(descriptor, statement.schema().as_deref(), Some(ticket), -1);
+        }
+        let (result, _) = statement.execute(rows).await?;
+        self.done(descriptor, result)
+    }
+
+    pub(super) fn prepared_schema(&self, handle: &[u8]) -> Result<SchemaRef, Status> {
+        let statement = self.prepared.get(handle)?;
+        Ok(statement.description.schema.clone().unwrap_or_else(|| Schema::empty().into()))
+    }
+
+    pub(super) async fn prepared_rows(
+        &self,
+        handle: &[u8],
+        mark: Option<&[u8]>,
+    ) -> Result<(SchemaRef, Batches), Status> {
+        let statement = self.prepared.get(handle)?;
+        if !statement.is_query() {
+            return Err(error("42809", "the statement is no query: its ticket comes from GetFlightInfo"));
+        }
+        let rows = statement.parameters(None)?;
+        if rows.is_empty() {
+            let schema = self.prepared_schema(handle)?;
+            return Ok((schema, futures::stream::empty().boxed()));
+        }
+        let seat = statement.seat.clone();
+        let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark, &seat.cancel));
+        let session = seat.take().await?;
+        let work = Work::Prepared(statement.prepared.clone(), rows);
+        stream::rows(seat, session, work, self.options.stall, cancellable).await
+    }
+
+    /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
+    pub(super) async fn prepared_update(&self, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
+        let statement = self.prepared.get(handle)?;
+        let given = batches.iter().any(|batch| batch.num_columns() > 0).then_some(batches.as_slice());
+        let rows = statement.parameters(given)?;
+        if statement.is_query() {
+            if rows.is_empty() {
+                return Ok(update_result(0));
+            }
+            return Ok(update_result(drain(self.prepared_rows_of(&statement, rows).await?).await?));
+        }
+        let (_, changed) = statement.execute(rows).await?;
+        Ok(update_result(changed))
+    }
+
+    async fn prepared_rows_of(
+        &self,
+        statement: &Arc<PreparedStatement>,
+        rows: Vec<Vec<ScalarValue>>,
+    ) -> Result<(SchemaRef, Batches), Status> {
+        let session = statement.seat.take().await?;
+        let work = Work::Prepared(statement.prepared.clone(), rows);
+        stream::rows(statement.seat.clone(), session, work, self.options.stall, None).await
+    }
+}

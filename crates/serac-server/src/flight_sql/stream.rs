@@ -1,0 +1,227 @@
+//! Results as they are read: a task runs the statement and hands over one batch after the other, each when the client has taken the one before.
+//!
+//! ```text
+//! task, with the session: rows ──▶ ahead ──channel of one──▶ the answer's body ──HTTP/2──▶ client
+//! ```
+//! A client that reads slowly so keeps back the query itself. If somebody waits for the session meanwhile, the rest is computed into `ahead`, up to
+//! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
+
+use super::seat::{Seat, Taken};
+use super::{error, status_of};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement;
+use parking_lot::Mutex;
+use serac_export::flight::Batches;
+use serac_sql::{CancelHandle, Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+/// What is computed ahead of a client for somebody who waits for the session.
+const AHEAD_BYTES: usize = 256 << 20;
+
+/// What is to run.
+pub(super) enum Work {
+    Statement(Box<Statement>),
+    /// A prepared statement, once for each row of parameters.
+    Prepared(Prepared, Vec<Vec<ScalarValue>>),
+}
+
+/// A statement that can be cancelled by the mark of its ticket.
+pub(super) struct Cancellable {
+    running: Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
+    mark: Vec<u8>,
+}
+
+impl Cancellable {
+    pub(super) fn new(
+        running: &Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
+        mark: &[u8],
+        cancel: &CancelHandle,
+    ) -> Self {
+        running.lock().insert(mark.to_vec(), cancel.clone());
+        Self { running: running.clone(), mark: mark.to_vec() }
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.mark);
+    }
+}
+
+/// Where the rows go.
+struct Outlet {
+    seat: Arc<Seat>,
+    schema: Option<SchemaRef>,
+    begun: Option<oneshot::Sender<SchemaRef>>,
+    sender: mpsc::Sender<RecordBatch>,
+    stall: Duration,
+    ahead: VecDeque<RecordBatch>,
+    ahead_bytes: usize,
+}
+
+/// Why no more rows are sent.
+enum End {
+    /// The client has gone.
+    Gone,
+    Failed(Status),
+}
+
+impl From<SqlError> for End {
+    fn from(error: SqlError) -> Self {
+        Self::Failed(status_of(&error))
+    }
+}
+
+fn types_of(schema: &SchemaRef) -> impl Iterator<Item = &DataType> {
+    schema.fields().iter().map(|field| field.data_type())
+}
+
+impl Outlet {
+    fn begin(&mut self, schema: &SchemaRef) -> Result<(), End> {
+        match &self.schema {
+            None => {
+                self.schema = Some(schema.clone());
+                let begun = self.begun.take().expect("it has not begun");
+                begun.send(schema.clone()).map_err(|_| End::Gone)
+            }
+            // Their names may differ: those of the first hold.
+            Some(first) if types_of(first).eq(types_of(schema)) => Ok(()),
+            Some(_) => {
+                let message = "the rows of parameters have different types, and so have their results";
+                Err(End::Failed(error("42804", message)))
+            }
+        }
+    }
+    fn push(&mut self, batch: RecordBatch) {
+        self.ahead_bytes += batch.get_array_memory_size();
+        self.ahead.push_back(batch);
+    }
+    /// Hands over what is there; ends early if somebody waits for the session and there is room for more.
+    async fn hand_over(&mut self, hurries: bool) -> Result<(), End> {
+        while let Some(batch) = self.ahead.front() {
+            let bytes = batch.get_array_memory_size();
+            tokio::select! {
+                biased;
+                permit = tokio::time::timeout(self.stall, self.sender.reserve()) => match permit {
+                    Ok(Ok(permit)) => {
+                        self.ahead_bytes -= bytes;
+                        permit.send(self.ahead.pop_front().expect("there is one"));
+                    }
+                    Ok(Err(_)) => return Err(End::Gone),
+                    Err(_) => {
+                        let message = "the client read nothing for too long: the result was given up";
+                        return Err(End::Failed(Status::deadline_exceeded(message)));
+                    }
+                },
+                () = self.seat.wanted(), if hurries && self.ahead_bytes < AHEAD_BYTES => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_rows(&mut self, mut rows: RowStream<'_>) -> Result<(), End> {
+        self.begin(rows.schema())?;
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = rows.next() => next?,
+                () = self.sender.closed() => return Err(End::Gone),
+            };
+            let Some(batch) = next else { return Ok(()) };
+            self.push(batch);
+            self.hand_over(true).await?;
+        }
+    }
+    fn send_result(&mut self, result: StatementResult) -> Result<(), End> {
+        match result {
+            StatementResult::Rows { schema, batches, .. } => {
+                self.begin(&schema)?;
+                batches.into_iter().for_each(|batch| self.push(batch));
+                Ok(())
+            }
+            StatementResult::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+        }
+    }
+
+    /// A part of the statement that must not be left alone: it is cancelled if the client goes.
+    async fn attend<T>(&self, part: impl Future<Output = T>) -> T {
+        tokio::pin!(part);
+        tokio::select! {
+            biased;
+            result = &mut part => return result,
+            () = self.sender.closed() => self.seat.cancel.cancel(),
+        }
+        part.await
+    }
+
+    async fn run(&mut self, session: &mut Session, work: Work) -> Result<(), End> {
+        match work {
+            Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
+                StatementStream::Rows(rows) => self.send_rows(rows).await,
+                StatementStream::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
+            },
+            Work::Prepared(mut prepared, rows_of_parameters) => {
+                for parameters in rows_of_parameters {
+                    if prepared.is_point() {
+                        let result = self.attend(session.execute_prepared(&mut prepared, &parameters)).await?;
+                        self.send_result(result)?;
+                        continue;
+                    }
+                    match self.attend(session.stream_prepared(&mut prepared, &parameters)).await? {
+                        StatementStream::Rows(rows) => self.send_rows(rows).await?,
+                        StatementStream::Command { .. } => {
+                            return Err(End::Failed(error("42809", "the statement gives no rows")));
+                        }
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Begins to run what gives rows.
+pub(super) async fn rows(
+    seat: Arc<Seat>,
+    mut session: Taken,
+    work: Work,
+    stall: Duration,
+    cancellable: Option<Cancellable>,
+) -> Result<(SchemaRef, Batches), Status> {
+    let (begun, has_begun) = oneshot::channel();
+    let (sender, mut receiver) = mpsc::channel(1);
+    let outcome = Arc::new(Mutex::new(None));
+    let failed = outcome.clone();
+    tokio::spawn(async move {
+        let _cancellable = cancellable;
+        let mut outlet =
+            Outlet { seat, schema: None, begun: Some(begun), sender, stall, ahead: VecDeque::new(), ahead_bytes: 0 };
+        let mut result = outlet.run(&mut session, work).await;
+        drop(session);
+        if result.is_ok() {
+            result = outlet.hand_over(false).await;
+        }
+        if let Err(End::Failed(status)) = result {
+            *failed.lock() = Some(status);
+        }
+        // The channel ends here: why is known before.
+    });
+    let Ok(schema) = has_begun.await else {
+        let status = outcome.lock().take();
+        return Err(status.unwrap_or_else(|| error("XX000", "the statement has ended without a result")));
+    };
+    let batches = futures::stream::poll_fn(move |cx| {
+        receiver.poll_recv(cx).map(|batch| match batch {
+            Some(batch) => Some(Ok(batch)),
+            None => outcome.lock().take().map(Err),
+        })
+    });
+    Ok((schema, Box::pin(batches)))
+}

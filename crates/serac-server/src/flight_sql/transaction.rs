@@ -1,0 +1,90 @@
+//! Transactions and savepoints by id.
+//!
+//! A transaction has a session of its own, or is the one of the client's session. When it has ended, the session waits for the next transaction of the same
+//! connection: statements that a client has prepared in one transaction, and goes on to use in the next as if nothing had happened (ADBC's cursors do), run
+//! in the next then.
+
+use super::seat::{Kind, Seat};
+use super::shelf::{Id, random_id};
+use super::{FlightSql, error};
+use serac_export::flight::Caller;
+use serac_sql::TransactionStatus;
+use std::sync::Arc;
+use tonic::Status;
+
+/// A transaction that a client has begun.
+#[derive(Clone)]
+pub(super) struct OpenTransaction {
+    pub(super) seat: Arc<Seat>,
+}
+
+/// The name of a savepoint, as it must be written in SQL text.
+fn quoted(name: &str) -> Result<String, Status> {
+    if name.is_empty() {
+        return Err(error("42602", "a savepoint needs a name"));
+    }
+    Ok(format!("\"{}\"", name.replace('"', "\"\"")))
+}
+
+impl FlightSql {
+    fn spare_key(caller: &Caller) -> Vec<u8> {
+        format!("{}/{}", caller.connection, caller.user.as_deref().unwrap_or_default()).into_bytes()
+    }
+
+    pub(super) async fn begin_transaction(&self, caller: &Caller) -> Result<Id, Status> {
+        let seat = match self.client_seat(caller)? {
+            Some(seat) => seat,
+            None => match self.spare.remove(&Self::spare_key(caller)) {
+                Some(seat) => seat,
+                None => self.new_seat(caller, Kind::Transactions)?,
+            },
+        };
+        self.run_text(&seat, "BEGIN".into(), true).await?;
+        let id = random_id();
+        if let Err(full) = self.transactions.keep(id, OpenTransaction { seat: seat.clone() }) {
+            self.run_text(&seat, "ROLLBACK".into(), false).await?;
+            return Err(full);
+        }
+        Ok(id)
+    }
+
+    async fn run_text(&self, seat: &Arc<Seat>, sql: String, anew: bool) -> Result<(), Status> {
+        let mut session = if anew { seat.take_anew().await? } else { seat.take().await? };
+        seat.attend(async move { session.execute(&sql).await.map(|_| ()) }).await
+    }
+
+    pub(super) async fn end_transaction(&self, caller: &Caller, id: &[u8], commits: bool) -> Result<(), Status> {
+        let OpenTransaction { seat } = self.transactions.take(id)?;
+        let mut session = seat.take().await?;
+        let had_failed = session.transaction_status() == TransactionStatus::Failed;
+        let sql = if commits { "COMMIT" } else { "ROLLBACK" };
+        let ended = seat.attend(async move { session.execute(sql).await.map(|_| ()) }).await;
+        if Self::session_key(caller).is_none() {
+            let key = Self::spare_key(caller);
+            self.spare.remove(&key);
+            // Without room for it, it is not spared.
+            let _ = self.spare.keep(key, seat);
+        }
+        ended?;
+        if commits && had_failed {
+            return Err(error("25P02", "a statement of the transaction had failed: it has been rolled back"));
+        }
+        Ok(())
+    }
+
+    /// The savepoint's id: its transaction's, and its name.
+    pub(super) async fn begin_savepoint(&self, transaction: &[u8], name: &str) -> Result<Vec<u8>, Status> {
+        let OpenTransaction { seat } = self.transactions.get(transaction)?;
+        self.run_text(&seat, format!("SAVEPOINT {}", quoted(name)?), false).await?;
+        Ok([transaction, name.as_bytes()].concat())
+    }
+
+    pub(super) async fn end_savepoint(&self, savepoint: &[u8], releases: bool) -> Result<(), Status> {
+        let unknown = || error("3B001", "there is no such savepoint");
+        let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
+        let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
+        let OpenTransaction { seat } = self.transactions.get(transaction)?;
+        let sql = if releases { format!("RELEASE SAVEPOINT {name}") } else { format!("ROLLBACK TO SAVEPOINT {name}") };
+        self.run_text(&seat, sql, false).await
+    }
+}

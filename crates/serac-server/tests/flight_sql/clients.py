@@ -1,0 +1,373 @@
+"""ADBC's driver for Flight SQL, with pandas and Polars, against the server. Arguments: which of the checks, the server's URI, and what they need."""
+
+import datetime as dt
+import decimal
+import sys
+import threading
+import time
+
+import adbc_driver_flightsql
+import adbc_driver_flightsql.dbapi as adbc
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.flight as flight
+
+CHECKS, URI, *MORE = sys.argv[1:]
+OPTIONS = adbc_driver_flightsql.DatabaseOptions
+COOKIES = {OPTIONS.WITH_COOKIE_MIDDLEWARE.value: "true"}
+
+
+def connect(autocommit=True, **options):
+    return adbc.connect(URI, db_kwargs=options, autocommit=autocommit)
+
+
+def raises(kind, run, *texts):
+    try:
+        run()
+    except kind as error:
+        assert all(text in str(error) for text in texts), error
+        return error
+    raise AssertionError(f"{kind.__name__} was expected")
+
+
+def rows_of(connection, sql, parameters=None):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall()
+
+
+def statements():
+    """Cursors: queries, changes, parameters, errors."""
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price NUMERIC(12,2), day DATE)")
+        cursor.execute("INSERT INTO t VALUES (1, 'one', 1.50, DATE '2024-02-29'), (2, NULL, NULL, NULL)")
+        assert cursor.rowcount == 2, cursor.rowcount
+        cursor.execute("SELECT * FROM t ORDER BY id")
+        assert cursor.fetchall() == [(1, "one", decimal.Decimal("1.50"), dt.date(2024, 2, 29)), (2, None, None, None)]
+        assert [column[0] for column in cursor.description] == ["id", "name", "price", "day"]
+        # Marks are parameters, and so are numbers. Values become of their columns' types.
+        rows = [(3, "three?", decimal.Decimal("3"), dt.date(2000, 1, 1)), (4, "ü 🧊", None, None)]
+        cursor.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        assert rows_of(connection, "SELECT id, name FROM t WHERE id = ?", (3,)) == [(3, "three?")]
+        assert rows_of(connection, "SELECT id FROM t WHERE name = $1 AND day IS NULL", ("ü 🧊",)) == [(4,)]
+        assert rows_of(connection, "SELECT ? + 1, '?'", (41,)) == [(42, "?")]
+        many = [(i, f"row {i}", decimal.Decimal(i), None) for i in range(10, 1_010)]
+        cursor.executemany("INSERT INTO t VALUES ($1, $2, $3, $4)", many)
+        assert cursor.rowcount == 1_000, cursor.rowcount
+        # The same statement with other values, and with several rows of them.
+        cursor.execute("SELECT name FROM t WHERE id = ?", (10,))
+        assert cursor.fetchall() == [("row 10",)]
+        cursor.execute("SELECT name FROM t WHERE id = ?", (11,))
+        assert cursor.fetchall() == [("row 11",)]
+        cursor.execute("SELECT name FROM t WHERE id = ?", pa.record_batch([pa.array([12, 13, 99_999])], ["id"]))
+        assert cursor.fetchall() == [("row 12",), ("row 13",)]
+        cursor.execute("UPDATE t SET price = price + ? WHERE id BETWEEN ? AND ?", (1, 10, 19))
+        assert cursor.rowcount == 10, cursor.rowcount
+        cursor.execute("DELETE FROM t WHERE id = 11 RETURNING id, price")
+        assert cursor.fetchall() == [(11, decimal.Decimal("12.00"))]
+        # A batch of rows of which one is wrong does nothing.
+        duplicate = [(5_000, "a", None, None), (1, "again", None, None)]
+        raises(Exception, lambda: cursor.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", duplicate), "23505")
+        assert rows_of(connection, "SELECT count(*) FROM t WHERE id = 5000") == [(0,)]
+    with connect() as connection:
+        for sql, sqlstate in [
+            ("SELECT * FROM nothing", "42P01"),
+            ("SELEKT 1", "42601"),
+            ("SELECT 1 / 0", "22012"),
+            ("SELECT 1; SELECT 2", "42601"),
+            (";", "42601"),
+            ("INSERT INTO t (id) VALUES (1)", "23505"),
+            ("CREATE TABLE t (a INTEGER)", "42P07"),
+            ("BEGIN", "0A000"),
+            ("SET timezone = 'UTC'", "0A000"),
+            ("CREATE TEMPORARY TABLE own (a INTEGER)", "0A000"),
+            ("COPY t FROM STDIN", "0A000"),
+        ]:
+            raises(adbc.Error, lambda: rows_of(connection, sql), sqlstate)
+        raises(adbc.Error, lambda: rows_of(connection, "SELECT id FROM t WHERE id = ?", (1, 2)), "08P01")
+        raises(adbc.Error, lambda: rows_of(connection, "SELECT id FROM t WHERE id = ?", ("x",)), "22P02")
+        raises(adbc.Error, lambda: rows_of(connection, "SELECT id FROM t WHERE id = ?"), "08P01")
+        raises(adbc.NotSupportedError, lambda: rows_of(connection, "CREATE DATABASE x"))
+        # What is not in a table: nested types, NULL of no type, many columns of one name.
+        lists = rows_of(connection, "SELECT array_agg(name ORDER BY id), NULL, 1 AS a, 2 AS a FROM t WHERE id < 4")
+        assert lists == [(["one", None, "three?"], None, 1, 2)], lists
+    types()
+
+
+def types():
+    values = {
+        "BOOLEAN": pa.array([True, None, False]),
+        "SMALLINT": pa.array([-32768, None, 7], pa.int16()),
+        "INTEGER": pa.array([-(2**31), None, 12], pa.int32()),
+        "BIGINT": pa.array([2**63 - 1, None, -5]),
+        "REAL": pa.array([0.5, None, -1.25], pa.float32()),
+        "DOUBLE PRECISION": pa.array([0.1, None, 1e300]),
+        "NUMERIC(12,2)": pa.array([decimal.Decimal("0.05"), None, decimal.Decimal("-1234567890.12")], pa.decimal128(12, 2)),
+        "NUMERIC(38,10)": pa.array([decimal.Decimal("1.0000000001"), None, None], pa.decimal128(38, 10)),
+        "TEXT": pa.array(["", None, "a text that is longer than twelve bytes 🧊"]),
+        "BYTEA": pa.array([b"", None, bytes(range(256))]),
+        "DATE": pa.array([dt.date(2024, 2, 29), None, dt.date(1, 1, 1)]),
+        "TIME": pa.array([dt.time(0, 0), None, dt.time(23, 59, 59, 999999)]),
+        "TIMESTAMP": pa.array([dt.datetime(1999, 12, 31, 23, 59, 59, 1), None, dt.datetime(1, 1, 1)]),
+        "TIMESTAMPTZ": pa.array([dt.datetime(2026, 11, 21, tzinfo=dt.timezone.utc), None, None], pa.timestamp("us", "UTC")),
+        "UUID": pa.array([bytes(16), None, bytes(range(16))], pa.binary(16)),
+    }
+    with connect() as connection, connection.cursor() as cursor:
+        columns = ", ".join(f"c{i} {name}" for i, name in enumerate(values))
+        cursor.execute(f"CREATE TABLE types (n INTEGER, {columns})")
+        table = pa.table({"n": pa.array([0, 1, 2], pa.int32()), **{f"c{i}": v for i, v in enumerate(values.values())}})
+        # By parameters, and as batches.
+        marks = ", ".join("?" for _ in range(len(values) + 1))
+        cursor.executemany(f"INSERT INTO types VALUES ({marks})", table)
+        assert cursor.adbc_ingest("types", table, mode="append") == 3
+        for half in (0, 1):
+            cursor.execute(f"SELECT * FROM types ORDER BY n LIMIT 6")
+            got = cursor.fetch_arrow_table()
+            for i, (name, wanted) in enumerate(values.items()):
+                assert got.column(f"c{i}").to_pylist()[half::2] == wanted.to_pylist(), (name, got.column(f"c{i}"))
+        made = rows_of(connection, "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'types'")
+        assert len(made) == len(values) + 1, made
+        # Types that no table has become those that hold them.
+        odd = pa.table({
+            "Big": pa.array([2**64 - 1, None], pa.uint64()),
+            "tiny": pa.array([-1, 2], pa.int8()),
+            "words": pa.array(["a", "b"]).dictionary_encode(),
+            "large": pa.array(["x" * 20, None], pa.large_string()),
+            "nanos": pa.array([1_000, 2_000], pa.timestamp("ns")),
+        })
+        assert cursor.adbc_ingest("odd", odd, mode="create") == 2
+        got = rows_of(connection, 'SELECT "Big", tiny, words, large, nanos FROM odd ORDER BY tiny')
+        second, third = dt.datetime(1970, 1, 1, 0, 0, 0, 1), dt.datetime(1970, 1, 1, 0, 0, 0, 2)
+        assert got == [(decimal.Decimal(2**64 - 1), -1, "a", "x" * 20, second), (None, 2, "b", None, third)], got
+
+
+def transactions():
+    """Autocommit off: commits, rollbacks, conflicts, prepared statements that outlive their transaction."""
+    with connect() as setup:
+        rows_of(setup, "CREATE TABLE a (id BIGINT PRIMARY KEY, v BIGINT)")
+        rows_of(setup, "INSERT INTO a VALUES (1, 0), (2, 0)")
+        with connect(autocommit=False) as one, connect(autocommit=False) as two:
+            first, second = one.cursor(), two.cursor()
+            first.execute("UPDATE a SET v = v + 1 WHERE id = 1")
+            second.execute("SELECT v FROM a WHERE id = 1")
+            assert second.fetchall() == [(0,)]
+            raises(adbc.Error, lambda: second.execute("UPDATE a SET v = v + 10 WHERE id = 1"), "40001")
+            # The transaction has failed, up to its end.
+            raises(adbc.Error, lambda: second.execute("SELECT 1"), "25P02")
+            # The next one begins at once, and sees what is there then.
+            one.commit()
+            two.rollback()
+            second.execute("SELECT v FROM a WHERE id = 1")
+            assert second.fetchall() == [(1,)]
+            # One cursor, one statement, several transactions.
+            insert = one.cursor()
+            for i in range(10, 14):
+                insert.execute("INSERT INTO a VALUES (?, ?)", (i, i))
+                one.commit() if i % 2 == 0 else one.rollback()
+            assert rows_of(setup, "SELECT id FROM a WHERE id >= 10 ORDER BY id") == [(10,), (12,)]
+            # Temporary tables live in the session of the transaction.
+            rows_of(one, "CREATE TEMPORARY TABLE own (x BIGINT)")
+            rows_of(one, "INSERT INTO own VALUES (7)")
+            assert rows_of(one, "SELECT x FROM own") == [(7,)]
+            one.commit()
+        # A connection that goes away takes its transaction with it, after a while.
+        assert rows_of(setup, "SELECT count(*) FROM a") == [(4,)]
+
+
+def sessions():
+    """A client that keeps cookies has a session."""
+    with connect(**COOKIES) as connection, connect(**COOKIES) as other:
+        rows_of(connection, "SELECT 1")
+        rows_of(other, "SELECT 1")
+        cursor = connection.cursor()
+        assert cursor.adbc_ingest("own", pa.table({"x": [1, 2, 3]}), mode="create", temporary=True) == 3
+        assert rows_of(connection, "SELECT sum(x) FROM own") == [(6,)]
+        raises(adbc.Error, lambda: rows_of(other, "SELECT sum(x) FROM own"), "42P01")
+        rows_of(connection, "BEGIN")
+        rows_of(connection, "CREATE TABLE made (a BIGINT)")
+        raises(adbc.Error, lambda: rows_of(other, "SELECT * FROM made"), "42P01")
+        rows_of(connection, "ROLLBACK")
+        raises(adbc.Error, lambda: rows_of(connection, "SELECT * FROM made"), "42P01")
+        # The driver ingests without naming its transaction: in a session it is in the transaction all the same.
+        with connect(autocommit=False, **COOKIES) as third:
+            third.cursor().adbc_ingest("b", pa.table({"x": [1, 2, 3]}), mode="create")
+            assert rows_of(third, "SELECT count(*) FROM b") == [(3,)]
+            raises(adbc.Error, lambda: rows_of(other, "SELECT count(*) FROM b"), "42P01")
+            third.rollback()
+            raises(adbc.Error, lambda: rows_of(third, "SELECT count(*) FROM b"), "42P01")
+        # Two results of one session, read in turns: neither waits for the other.
+        n = 1_000_000
+        slow, quick = connection.cursor(), connection.cursor()
+        slow.execute(f"SELECT value, value + 1 FROM generate_series(1, {n})")
+        readers = [slow.fetch_record_batch()]
+        quick.execute(f"SELECT value FROM generate_series(1, {n})")
+        readers.append(quick.fetch_record_batch())
+        counts = [0, 0]
+        ended = [False, False]
+        while not all(ended):
+            for i, reader in enumerate(readers):
+                if not ended[i]:
+                    try:
+                        counts[i] += reader.read_next_batch().num_rows
+                    except StopIteration:
+                        ended[i] = True
+        assert counts == [n, n], counts
+
+
+def ingest():
+    """Batches into tables, new ones and others."""
+    n = 200_000
+    table = pa.table({"id": range(n), "text": [f"text number {i % 1000}" for i in range(n)], "half": [i / 2 for i in range(n)]})
+    with connect() as connection, connection.cursor() as cursor:
+        assert cursor.adbc_ingest("big", table, mode="create") == n
+        raises(adbc.Error, lambda: cursor.adbc_ingest("big", table, mode="create"), "42P07")
+        raises(adbc.Error, lambda: cursor.adbc_ingest("nothing", table, mode="append"), "42P01")
+        assert cursor.adbc_ingest("big", table.slice(0, 10), mode="replace") == 10
+        assert cursor.adbc_ingest("big", table.to_reader(max_chunksize=1_000), mode="create_append") == n
+        assert rows_of(connection, "SELECT count(*), sum(id), count(DISTINCT text) FROM big") == [
+            (n + 10, sum(range(n)) + 45, 1_000)
+        ]
+        # Columns by their names; what is not brought takes its default.
+        cursor.execute("CREATE TABLE named (id BIGSERIAL PRIMARY KEY, a BIGINT DEFAULT 7, b TEXT NOT NULL, CHECK (a > 0))")
+        assert cursor.adbc_ingest("named", pa.table({"b": ["x", "y"]}), mode="append") == 2
+        assert cursor.adbc_ingest("named", pa.table({"b": ["z"], "a": [1]}), mode="append", db_schema_name="public") == 1
+        assert rows_of(connection, "SELECT id, a, b FROM named ORDER BY id") == [(1, 7, "x"), (2, 7, "y"), (3, 1, "z")]
+        # A cursor keeps what it was told once.
+        append = lambda table, **more: lambda: connection.cursor().adbc_ingest("named", pa.table(table), mode="append", **more)
+        raises(adbc.Error, append({"b": ["x"], "nothing": [1]}), "42703")
+        raises(adbc.Error, append({"a": [1]}), "23502")
+        raises(adbc.Error, append({"b": ["x", "y"], "a": [5, 0]}), "23514")
+        raises(adbc.Error, append({"b": ["x"], "a": ["no number"]}), "22")
+        raises(adbc.Error, append({"b": ["x"]}, catalog_name="other"), "3D000")
+        raises(adbc.Error, append({"b": ["x"]}, db_schema_name="other"), "42P01")
+        assert rows_of(connection, "SELECT count(*) FROM named") == [(3,)]
+        cursor.execute("CREATE SCHEMA s")
+        other = connection.cursor()
+        assert other.adbc_ingest("t", pa.table({"a": [1]}), mode="create", db_schema_name="s", catalog_name="serac") == 1
+        assert rows_of(connection, "SELECT a FROM s.t") == [(1,)]
+
+
+def frames():
+    """pandas and Polars."""
+    with connect() as connection:
+        frame = pd.DataFrame({"id": [1, 2, 3], "name": ["a", "b", None], "value": [0.5, 1.5, 2.5]})
+        assert frame.to_sql("frame", connection, index=False) == 3
+        read = pd.read_sql("SELECT * FROM frame ORDER BY id", connection)
+        assert read["name"].tolist()[:2] == ["a", "b"] and read["value"].sum() == 4.5, read
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name, count(*) AS n FROM frame GROUP BY name ORDER BY n, name")
+            assert len(cursor.fetch_df()) == 3
+        polars = pl.DataFrame({"id": [10, 20], "when": [dt.date(2020, 1, 1), None], "word": ["x", "y"]})
+        assert polars.write_database("polars", connection, engine="adbc") == 2
+        assert polars.write_database("polars", connection, engine="adbc", if_table_exists="append") == 2
+        back = pl.read_database("SELECT * FROM polars ORDER BY id", connection)
+        assert back.equals(pl.concat([polars, polars]).sort("id")), back
+        one = pl.read_database("SELECT id FROM polars WHERE id > ?", connection, execute_options={"parameters": [15]})
+        assert one["id"].to_list() == [20, 20]
+
+
+def metadata():
+    """What drivers ask of a catalog."""
+    with connect() as connection, connection.cursor() as cursor:
+        for sql in [
+            "CREATE SCHEMA shop",
+            "CREATE TABLE shop.parents (a BIGINT, b TEXT, v NUMERIC(10,2), PRIMARY KEY (b, a))",
+            "CREATE TABLE shop.children (id BIGINT PRIMARY KEY, a BIGINT, b TEXT, "
+            "CONSTRAINT to_parent FOREIGN KEY (a, b) REFERENCES shop.parents (a, b) ON DELETE CASCADE)",
+            "CREATE VIEW shop.seen AS SELECT id, b AS name FROM shop.children",
+        ]:
+            cursor.execute(sql)
+        info = connection.adbc_get_info()
+        assert info["vendor_name"] == "SeracDB" and info["vendor_arrow_version"], info
+        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
+        objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+        (catalog,) = objects
+        assert catalog["catalog_name"] == "serac"
+        schemas = {schema["db_schema_name"]: schema["db_schema_tables"] for schema in catalog["catalog_db_schemas"]}
+        assert set(schemas) == {"public", "shop"}, schemas
+        tables = {table["table_name"]: table for table in schemas["shop"]}
+        assert {(name, table["table_type"]) for name, table in tables.items()} == {
+            ("parents", "TABLE"), ("children", "TABLE"), ("seen", "VIEW"),
+        }
+        columns = [column["column_name"] for column in tables["parents"]["table_columns"]]
+        assert columns == ["a", "b", "v"], columns
+        assert [column["column_name"] for column in tables["seen"]["table_columns"]] == ["id", "name"]
+        only = connection.adbc_get_objects(depth="tables", db_schema_filter="sh%", table_name_filter="ch_ldren")
+        (catalog,) = only.read_all().to_pylist()
+        assert [t["table_name"] for s in catalog["catalog_db_schemas"] for t in s["db_schema_tables"] or []] == ["children"]
+        schema = connection.adbc_get_table_schema("parents", db_schema_filter="shop")
+        assert schema.field("v").type == pa.decimal128(10, 2) and not schema.field("a").nullable, schema
+        raises(adbc.Error, lambda: connection.adbc_get_table_schema("nothing"))
+    plain = flight.FlightClient(URI)
+    # The tables' own flights are where they were.
+    assert [f.descriptor.path for f in plain.list_flights()] == [[b"shop", b"children"], [b"shop", b"parents"]]
+    plain_info = plain.get_flight_info(flight.FlightDescriptor.for_path("shop", "parents"))
+    assert plain.do_get(plain_info.endpoints[0].ticket).read_all().num_rows == 0
+    actions = {action.type for action in plain.list_actions()}
+    assert {"CancelFlightInfo", "RenewFlightEndpoint", "BeginTransaction", "CreatePreparedStatement"} <= actions
+
+
+def cancelling():
+    """A statement that is cancelled, and a client that leaves."""
+    endless = "SELECT count(*) FROM generate_series(1, 100000000000) a"
+    with connect() as connection:
+        for _ in range(2):
+            cursor = connection.cursor()
+            timer = threading.Timer(0.5, cursor.adbc_cancel)
+            timer.start()
+            started = time.monotonic()
+            raises(adbc.Error, lambda: (cursor.execute(endless), cursor.fetchall()))
+            assert time.monotonic() - started < 20
+            timer.join()
+        # What is left alone ends, and the connection goes on.
+        cursor = connection.cursor()
+        cursor.execute("SELECT value FROM generate_series(1, 50000000)")
+        assert cursor.fetchone() == (1,)
+        cursor.close()
+        assert rows_of(connection, "SELECT 1") == [(1,)]
+
+
+def passwords():
+    """User and password become a token; the wrong ones become nothing."""
+    (user, password) = MORE
+    with connect(username=user, password=password) as connection:
+        assert rows_of(connection, "SELECT current_user") == [(user,)]
+    raises(Exception, lambda: connect(username=user, password="wrong").close(), "28P01")
+    raises(Exception, lambda: connect(username="nobody", password=password).close(), "28P01")
+    with raises_context():
+        with connect() as connection:
+            rows_of(connection, "SELECT 1")
+    client = flight.FlightClient(URI)
+    header = client.authenticate_basic_token(user, password)
+    options = flight.FlightCallOptions(headers=[header])
+    assert [list(client.list_flights(options=options))] == [[]]
+    raises(flight.FlightUnauthenticatedError, lambda: list(client.list_flights()))
+    other = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer 0123456789abcdef0123456789abcdef")])
+    raises(flight.FlightUnauthenticatedError, lambda: list(client.list_flights(options=other)))
+
+
+class raises_context:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        assert kind is not None and "28000" in str(error), error
+        return True
+
+
+def encrypted():
+    """TLS, with the certificate that the server has."""
+    certificate = open(MORE[0]).read()
+    with connect(**{OPTIONS.TLS_ROOT_CERTS.value: certificate}) as connection:
+        assert rows_of(connection, "SELECT 1") == [(1,)]
+        cursor = connection.cursor()
+        assert cursor.adbc_ingest("t", pa.table({"a": range(100_000)}), mode="create") == 100_000
+        cursor.execute("SELECT * FROM t")
+        assert cursor.fetch_arrow_table().num_rows == 100_000
+    raises(Exception, lambda: connect().cursor().execute("SELECT 1"))
+
+
+for check in CHECKS.split(","):
+    globals()[check]()
+print("done")

@@ -1,0 +1,150 @@
+//! Record batches into a table, new or there already: no text, no plan, straight to the storage's batch insert.
+//!
+//! It is one statement: after an error nothing of it is there, the table included. Columns are matched by their names; those of the table that are
+//! not brought take their defaults.
+
+use crate::catalog::{CATALOG, TEMPORARY_SCHEMA};
+use crate::ddl::stored_type;
+use crate::error::{Result, SqlError};
+use crate::limits::Limits;
+use crate::session::{Session, parse, quote};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use futures::{Stream, StreamExt};
+use serac_engine::roles::Privilege;
+use std::pin::pin;
+
+/// What is done if the table is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IfExists {
+    /// The rows are added to its rows.
+    #[default]
+    Append,
+    /// It is dropped, and made anew.
+    Replace,
+    /// Nothing: SQLSTATE 42P07.
+    Fail,
+}
+
+/// Where record batches go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IngestTarget {
+    /// The catalog, if it is said.
+    pub catalog: Option<String>,
+    /// The schema, if it is said.
+    pub schema: Option<String>,
+    /// The table.
+    pub table: String,
+    /// Whether the table is one of the session's own.
+    pub temporary: bool,
+    /// Whether the table is made if it is not there; otherwise that is SQLSTATE 42P01.
+    pub create: bool,
+    /// What is done if it is.
+    pub if_exists: IfExists,
+}
+
+impl IngestTarget {
+    fn schema(&self) -> Result<&str> {
+        if let Some(other) = self.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
+            return Err(SqlError::new("3D000", format!("catalog \"{other}\" does not exist")).named(other));
+        }
+        let schema = self.schema.as_deref().filter(|name| !name.is_empty());
+        match (schema, self.temporary) {
+            (Some(other), true) if other != TEMPORARY_SCHEMA => {
+                Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"))
+            }
+            (_, true) => Ok(TEMPORARY_SCHEMA),
+            (Some(schema), false) => Ok(schema),
+            (None, false) => Ok(serac_engine::DEFAULT_SCHEMA),
+        }
+    }
+}
+
+impl Session {
+    /// Puts record batches into a table. `schema`: that of the batches. How many rows.
+    ///
+    /// # Errors
+    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done then.
+    pub async fn ingest(
+        &mut self,
+        target: &IngestTarget,
+        schema: &Schema,
+        batches: impl Stream<Item = Result<RecordBatch>> + Send,
+    ) -> Result<u64> {
+        let savepoint = self.start_statement()?;
+        let mut limits = self.limits();
+        let result = self.keep_ingesting(&mut limits, target, schema, batches).await;
+        self.finish_statement(result, savepoint).await
+    }
+
+    async fn keep_ingesting(
+        &mut self,
+        limits: &mut Limits,
+        target: &IngestTarget,
+        schema: &Schema,
+        batches: impl Stream<Item = Result<RecordBatch>> + Send,
+    ) -> Result<u64> {
+        let ingest = async {
+            let table = self.ingest_table(target, schema).await?;
+            let table = self.table(&table)?;
+            let column =
+                |name: &String| table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()));
+            let targets = schema.fields().iter().map(|field| column(field.name())).collect::<Result<Vec<_>>>()?;
+            if let Some(at) = (1..targets.len()).find(|&at| targets[..at].contains(&targets[at])) {
+                let name = schema.field(at).name();
+                return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")).named(name));
+            }
+            self.check_privilege(&table, Privilege::Insert, &targets)?;
+            let mut rows = 0;
+            let mut batches = pin!(batches);
+            while let Some(batch) = batches.next().await {
+                let batch = batch?;
+                let complete = self.complete_rows(&table, &targets, &batch)?;
+                self.check_rows(&table, &complete)?;
+                self.txn_of(&table)?.insert_batch(&table, &complete)?;
+                rows += batch.num_rows() as u64;
+                // Cancellation is seen between batches.
+                tokio::task::yield_now().await;
+            }
+            self.running.as_mut().expect("it runs").check_statement_end()?;
+            Ok(rows)
+        };
+        limits.keep(ingest).await
+    }
+
+    /// Makes sure of the table; its name.
+    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<ObjectName> {
+        let schema = target.schema()?;
+        let view = self.shared.view().expect("a statement is running");
+        let is_there = view.of(schema).0.table(schema, &target.table).is_ok();
+        let name = format!("{}.{}", quote(schema), quote(&target.table));
+        if is_there && target.if_exists == IfExists::Fail {
+            let message = format!("relation \"{}\" already exists", target.table);
+            return Err(SqlError::new("42P07", message).named(&target.table));
+        }
+        if !is_there && !target.create {
+            let message = format!("relation \"{}\" does not exist", target.table);
+            return Err(SqlError::new("42P01", message).named(&target.table));
+        }
+        if is_there && target.if_exists == IfExists::Replace {
+            self.define_text(&format!("DROP TABLE {name}")).await?;
+        }
+        if !is_there || target.if_exists == IfExists::Replace {
+            let columns = columns.fields().iter().map(|field| {
+                let null = if field.is_nullable() { "" } else { " NOT NULL" };
+                Ok(format!("{} {}{null}", quote(field.name()), stored_type(field.data_type())?))
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?.join(", ");
+            let temporary = if target.temporary { "TEMPORARY " } else { "" };
+            self.define_text(&format!("CREATE {temporary}TABLE {name} ({columns})")).await?;
+        }
+        let ident = |name: &str| Ident::with_quote('"', name);
+        Ok(ObjectName::from(vec![ident(schema), ident(&target.table)]))
+    }
+
+    async fn define_text(&mut self, sql: &str) -> Result<()> {
+        let statement = parse(sql)?.pop().expect("one statement was written");
+        self.define(statement).await.map(|_| ()).map_err(SqlError::unplaced)
+    }
+}
