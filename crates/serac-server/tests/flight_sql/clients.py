@@ -149,14 +149,16 @@ def transactions():
         rows_of(setup, "INSERT INTO a VALUES (1, 0), (2, 0)")
         with connect(autocommit=False) as one, connect(autocommit=False) as two:
             first, second = one.cursor(), two.cursor()
+            second.execute("SELECT v FROM a WHERE id = 1")
+            assert second.fetchall() == [(0,)]
             first.execute("UPDATE a SET v = v + 1 WHERE id = 1")
             second.execute("SELECT v FROM a WHERE id = 1")
             assert second.fetchall() == [(0,)]
+            one.commit()
             raises(adbc.Error, lambda: second.execute("UPDATE a SET v = v + 10 WHERE id = 1"), "40001")
             # The transaction has failed, up to its end.
             raises(adbc.Error, lambda: second.execute("SELECT 1"), "25P02")
             # The next one begins at once, and sees what is there then.
-            one.commit()
             two.rollback()
             second.execute("SELECT v FROM a WHERE id = 1")
             assert second.fetchall() == [(1,)]
