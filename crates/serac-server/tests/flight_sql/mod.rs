@@ -458,7 +458,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
             data_header: header.into(),
             ..FlightData::default()
         };
-        let status = client.do_put(futures::stream::iter([message])).await.err().expect("it is refused");
+        let status = client.do_put(futures::stream::iter([message])).await.expect_err("it is refused");
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     }
     assert_eq!(number(&mut sql, "SELECT count(*) FROM t", None).await, 0);
