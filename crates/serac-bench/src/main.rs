@@ -8,6 +8,7 @@ mod ch;
 mod checkpoint;
 mod commits;
 mod compaction;
+mod connections;
 mod cubit;
 mod export;
 mod export_clients;
@@ -89,6 +90,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Idle and busy connections of clients of PostgreSQL: memory of each, and how long statements wait.
+    Connections(connections::ConnectionsArguments),
     /// Statements on single rows by key: prepared, as text, and without the point path, beside SQLite and DuckDB.
     Point(point::PointArguments),
     /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL 15.
@@ -160,6 +163,7 @@ fn main() -> Result<(), String> {
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),
         Benchmark::Pgbench(arguments) => pgbench::run(&arguments, &mut report),
+        Benchmark::Connections(connections) => connections::run(&connections, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),

@@ -197,7 +197,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
         .build()
         .map_err(text)?;
     let database = Database::in_memory().map_err(text)?;
-    let options = SqlOptions { threads: Some(arguments.threads), memory_limit: None };
+    let options = SqlOptions { threads: Some(arguments.threads), ..SqlOptions::default() };
     let db = SqlDatabase::new(database, &options).map_err(text)?;
     load_all(&db, arguments.sf, &runtime)?;
     let mut peer = match arguments.peer {

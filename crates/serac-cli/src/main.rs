@@ -5,6 +5,7 @@ mod demo;
 mod output;
 mod script;
 mod serve;
+mod settings;
 mod shell;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -69,12 +70,7 @@ enum Command {
         files: Vec<PathBuf>,
     },
     /// Serves a database to clients on the network until it is interrupted.
-    Serve {
-        #[command(flatten)]
-        open: OpenArguments,
-        #[command(flatten)]
-        serve: serve::ServeArguments,
-    },
+    Serve(serve::ServeArguments),
 }
 
 #[derive(clap::Args, Debug, Clone)]
@@ -144,7 +140,7 @@ impl OpenArguments {
         if let Some(cut) = &report.cut {
             eprintln!("the log had an unfinished end, never acknowledged: {cut}");
         }
-        let options = SqlOptions { memory_limit: self.memory_limit, threads: self.threads };
+        let options = SqlOptions { memory_limit: self.memory_limit, threads: self.threads, ..SqlOptions::default() };
         SqlDatabase::new(database, &options).map_err(|e| e.to_string())
     }
 }
@@ -214,10 +210,7 @@ fn main() -> ExitCode {
             let result = runtime.block_on(load(&db, table, *header, files));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
-        Some(Command::Serve { open, serve }) => serve.check().and_then(|()| open.open()).and_then(|db| {
-            let result = runtime.block_on(serve::run(&db, open.path.as_deref(), serve));
-            result.and(db.database().close().map_err(|e| e.to_string()))
-        }),
+        Some(Command::Serve(serve)) => serve::run(&runtime, serve),
         None => arguments.open.open().and_then(|db| {
             let result = runtime.block_on(shell::run(
                 &db,

@@ -1,204 +1,384 @@
-//! `serac serve`: a database for clients on the network.
+//! `serac serve`: a database for clients on the network, from its start to its end.
 
+use crate::settings::{Flags, Settings};
+use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
-use serac_server::{FlightSql, FlightSqlOptions, PgOptions, PgServer, TlsConfig, Verifier, tls_config};
-use serac_sql::SqlDatabase;
+use serac_server::{
+    FlightSql, FlightSqlOptions, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier, tls_config,
+};
+use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
+use serac_storage::{Durability, StorageOptions};
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-
-const TOKEN_VARIABLE: &str = "SERAC_TOKEN";
+use tracing::{error, info, warn};
+use tracing_subscriber::filter::LevelFilter;
 
 #[derive(clap::Args, Debug, Clone)]
 pub struct ServeArguments {
-    /// Where clients of PostgreSQL connect, such as 127.0.0.1:5432 (port 0: any that is free).
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "flight")]
-    pg: Option<SocketAddr>,
-    /// Where clients of Arrow Flight and Flight SQL connect, such as 127.0.0.1:8815 (port 0: any that is free).
-    #[arg(long, value_name = "ADDRESS")]
-    flight: Option<SocketAddr>,
-    /// Listens also on addresses that other machines reach, although somebody there could read without a password, or what passes between.
-    #[arg(long)]
-    allow_remote: bool,
-    /// Passwords besides those of roles: a file with a line "user:password" for each. Without any password, everybody may connect.
-    #[arg(long, value_name = "FILE")]
-    passwords: Option<PathBuf>,
-    /// A certificate (PEM) with which connections are encrypted; from then on clients must use TLS.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The certificate's key (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Seconds for which a flight's snapshot is held for its tickets.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    lease: u64,
-    /// A token without which nobody is answered by --flight, unless as one of --passwords: clients send the header "authorization: Bearer TOKEN". Other users of this machine can see the
-    /// arguments of a process; the environment variable SERAC_TOKEN says the same and is seen by nobody else.
-    #[arg(long)]
-    token: Option<String>,
-    /// The role as which clients of Flight read; without it, the bootstrap role, which may read everything.
-    #[arg(long, value_name = "ROLE")]
-    flight_role: Option<String>,
-    /// Connections at a time, for each service.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
-    max_connections: usize,
-    /// Streams of --flight at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
-    max_streams: usize,
-    /// Seconds after which a transaction of Flight SQL is rolled back of which nothing is heard.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    flight_transaction_timeout: u64,
+    /// Folder of the database; without it, the database is in memory.
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
-impl ServeArguments {
-    /// Whether what is asked for is allowed.
-    pub fn check(&self) -> Result<(), String> {
+/// Everything that the settings say, read before anything is done.
+struct Plan {
+    pg: Option<SocketAddr>,
+    flight: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    pg_options: PgOptions,
+    flight_options: FlightOptions,
+    flight_sql_options: FlightSqlOptions,
+    storage: StorageOptions,
+    sql: SqlOptions,
+    checkpoint_at_shutdown: bool,
+}
+
+impl Plan {
+    fn new(path: Option<&Path>, settings: &Settings) -> Result<Self, String> {
+        let plan = Self {
+            pg: settings.parsed("pg")?,
+            flight: settings.parsed("flight")?,
+            metrics: settings.parsed("metrics")?,
+            pg_options: pg_options(settings)?,
+            flight_options: flight_options(settings)?,
+            flight_sql_options: flight_sql_options(settings)?,
+            storage: storage_options(path, settings)?,
+            sql: SqlOptions {
+                memory_limit: settings.bytes("memory_limit")?,
+                threads: settings.number("threads")?,
+                session: session_defaults(settings)?,
+            },
+            checkpoint_at_shutdown: settings.switch("checkpoint_at_shutdown")?,
+        };
+        if plan.pg.is_none() && plan.flight.is_none() {
+            return Err("say where to listen: --pg or --flight, or pg or flight in the file that --config names".into());
+        }
+        plan.check_addresses(settings.switch("allow_remote")?)?;
+        Ok(plan)
+    }
+
+    /// Nobody on another machine gets at the data without a password, or reads what passes between, unless that is said to be meant.
+    fn check_addresses(&self, allow_remote: bool) -> Result<(), String> {
         let remote = |address: &Option<SocketAddr>| {
-            address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !self.allow_remote)
+            address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !allow_remote)
         };
         if let Some(ip) = remote(&self.flight)
-            && (self.tls_cert.is_none() || (self.passwords.is_none() && self.token().is_none()))
+            && (self.flight_options.tls.is_none()
+                || (self.flight_sql_options.users.is_empty() && self.flight_sql_options.token.is_none()))
         {
             return Err(format!(
                 "{ip} can be reached by other machines: say --tls-cert and --tls-key, and --passwords or --token, use 127.0.0.1, or say --allow-remote"
             ));
         }
         if let Some(ip) = remote(&self.pg)
-            && (self.passwords.is_none() || self.tls_cert.is_none())
+            && (self.pg_options.users.is_empty() || self.pg_options.tls.is_none())
         {
             return Err(format!(
                 "{ip} can be reached by other machines: say --passwords, --tls-cert and --tls-key, use 127.0.0.1, or say --allow-remote"
             ));
         }
-        Ok(())
-    }
-
-    fn users(&self) -> Result<HashMap<String, Verifier>, String> {
-        let mut users = HashMap::new();
-        if let Some(path) = &self.passwords {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-                let (user, password) = line
-                    .split_once(':')
-                    .filter(|(user, password)| !user.is_empty() && !password.is_empty())
-                    .ok_or_else(|| format!("{}, line {}: not of the form user:password", path.display(), i + 1))?;
-                users.insert(user.into(), Verifier::new(password));
-            }
-            if users.is_empty() {
-                return Err(format!("{} names nobody", path.display()));
-            }
+        if let Some(ip) = remote(&self.metrics) {
+            return Err(format!(
+                "{ip} can be reached by other machines, and the metrics name the tables: use 127.0.0.1, or say --allow-remote"
+            ));
         }
-        Ok(users)
-    }
-    fn tls(&self) -> Result<Option<TlsConfig>, String> {
-        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
-        files.map(|(certificate, key)| tls_config(certificate, key)).transpose()
-    }
-    fn token(&self) -> Option<String> {
-        self.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok())
-    }
-
-    fn pg_options(&self) -> Result<PgOptions, String> {
-        let tls = self.tls()?;
-        Ok(PgOptions {
-            users: self.users()?,
-            require_tls: tls.is_some(),
-            tls,
-            max_connections: self.max_connections,
-            ..PgOptions::default()
-        })
-    }
-
-    fn flight_sql_options(&self) -> Result<FlightSqlOptions, String> {
-        let token = self
-            .token()
-            .map(|token| Token::new(token).ok_or("a token consists of visible ASCII characters, and of one at least"));
-        Ok(FlightSqlOptions {
-            token: token.transpose()?,
-            role: self.flight_role.clone(),
-            users: self.users()?,
-            transaction_timeout: Duration::from_secs(self.flight_transaction_timeout),
-            ..FlightSqlOptions::default()
-        })
-    }
-    fn flight_options(&self) -> Result<FlightOptions, String> {
-        Ok(FlightOptions {
-            tls: self.tls()?,
-            lease: Duration::from_secs(self.lease),
-            max_connections: self.max_connections,
-            max_streams: self.max_streams,
-            ..FlightOptions::default()
-        })
+        Ok(())
     }
 }
 
-/// Serves until SIGINT or SIGTERM; then lets statements and streams end, and writes a checkpoint if the database has a folder.
-pub async fn run(db: &SqlDatabase, path: Option<&Path>, arguments: &ServeArguments) -> Result<(), String> {
+fn storage_options(path: Option<&Path>, settings: &Settings) -> Result<StorageOptions, String> {
+    let usual = StorageOptions::default();
+    let levels = [("full", Durability::Full), ("relaxed", Durability::Relaxed), ("off", Durability::Off)];
+    Ok(StorageOptions {
+        path: path.map(Path::to_owned),
+        durability: settings.word("durability", &levels)?,
+        salvage: settings.switch("salvage")?,
+        freeze_after: settings.duration("freeze_after")?,
+        gc_threads: settings.number("gc_threads")?.unwrap_or(usual.gc_threads),
+        log_segment_bytes: settings.bytes("log_segment")?.map_or(usual.log_segment_bytes, |bytes| bytes as u64),
+        ..usual
+    })
+}
+
+fn session_defaults(settings: &Settings) -> Result<SessionDefaults, String> {
+    Ok(SessionDefaults {
+        statement_timeout: settings.duration("statement_timeout")?,
+        idle_in_transaction_session_timeout: settings.duration("idle_in_transaction_session_timeout")?,
+        idle_session_timeout: settings.duration("idle_session_timeout")?,
+        work_mem: settings.bytes("work_mem")?,
+        max_work_mem: settings.bytes("max_work_mem")?,
+    })
+}
+
+fn tls(settings: &Settings) -> Result<Option<TlsConfig>, String> {
+    let file = |name| settings.parsed::<PathBuf>(name);
+    match (file("tls_cert")?, file("tls_key")?) {
+        (Some(certificate), Some(key)) => tls_config(&certificate, &key).map(Some),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err("--tls-cert wants --tls-key beside it".into()),
+        (None, Some(_)) => Err("--tls-key wants --tls-cert beside it".into()),
+    }
+}
+
+/// Whom the file with passwords names.
+fn users(settings: &Settings) -> Result<HashMap<String, Verifier>, String> {
+    settings.parsed::<PathBuf>("passwords")?.map_or_else(|| Ok(HashMap::new()), |path| read_passwords(&path))
+}
+
+fn pg_options(settings: &Settings) -> Result<PgOptions, String> {
+    let usual = PgOptions::default();
+    let tls = tls(settings)?;
+    let ever = Duration::from_secs(u32::MAX.into());
+    Ok(PgOptions {
+        users: users(settings)?,
+        require_tls: tls.is_some(),
+        tls,
+        max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
+        max_message: settings.bytes("max_message")?.unwrap_or(usual.max_message),
+        login_timeout: settings.duration("login_timeout")?.unwrap_or(ever),
+        shutdown_timeout: settings.duration("shutdown_timeout")?.unwrap_or_default(),
+        slow_statement: settings.parsed("slow_query_ms")?.map(Duration::from_millis),
+    })
+}
+
+/// A file with a line "user:password" each.
+fn read_passwords(path: &Path) -> Result<HashMap<String, Verifier>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut users = HashMap::new();
+    for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let (user, password) = line
+            .split_once(':')
+            .filter(|(user, password)| !user.is_empty() && !password.is_empty())
+            .ok_or_else(|| format!("{}, line {}: not of the form user:password", path.display(), i + 1))?;
+        users.insert(user.into(), Verifier::new(password));
+    }
+    if users.is_empty() { Err(format!("{} names nobody", path.display())) } else { Ok(users) }
+}
+
+fn flight_options(settings: &Settings) -> Result<FlightOptions, String> {
+    let usual = FlightOptions::default();
+    Ok(FlightOptions {
+        tls: tls(settings)?,
+        lease: settings.duration("lease")?.unwrap_or(usual.lease),
+        max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
+        max_streams: settings.number("max_streams")?.unwrap_or(usual.max_streams),
+        ..usual
+    })
+}
+
+fn flight_sql_options(settings: &Settings) -> Result<FlightSqlOptions, String> {
+    let usual = FlightSqlOptions::default();
+    let token = settings
+        .text("token")
+        .map(|token| Token::new(token).ok_or("a token consists of visible ASCII characters, and of one at least"));
+    Ok(FlightSqlOptions {
+        token: token.transpose()?,
+        role: settings.text("flight_role"),
+        users: users(settings)?,
+        transaction_timeout: settings.duration("flight_transaction_timeout")?.unwrap_or(usual.transaction_timeout),
+        ..usual
+    })
+}
+
+/// Sends the server's log to standard error.
+fn start_log(settings: &Settings) -> Result<(), String> {
+    let levels = [
+        ("info", LevelFilter::INFO),
+        ("error", LevelFilter::ERROR),
+        ("warn", LevelFilter::WARN),
+        ("debug", LevelFilter::DEBUG),
+        ("trace", LevelFilter::TRACE),
+    ];
+    let level = settings.word("log_level", &levels)?;
+    let is_json = settings.word("log_format", &[("human", false), ("json", true)])?;
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let started = if is_json {
+        log.json().flatten_event(true).try_init()
+    } else {
+        log.with_ansi(std::io::stderr().is_terminal()).try_init()
+    };
+    started.map_err(|error| error.to_string())
+}
+
+/// Opens the database, and says what was found.
+fn open(plan: &Plan) -> Result<SqlDatabase, String> {
+    let began = Instant::now();
+    let database = Database::open_with(plan.storage.clone()).map_err(|error| error.to_string())?;
+    let report = database.recovery_report();
+    report.lost.iter().for_each(|lost| warn!(what = %lost, "damaged, and left out"));
+    if let Some(cut) = &report.cut {
+        warn!(what = %cut, "the log had an unfinished end, never acknowledged");
+    }
+    let name = plan.storage.path.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
+    info!(
+        database = name,
+        seconds = began.elapsed().as_secs_f64(),
+        transactions_replayed = report.transactions_replayed,
+        log_bytes = report.log_bytes,
+        "opened"
+    );
+    SqlDatabase::new(database, &plan.sql).map_err(|error| error.to_string())
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// Serves until SIGINT or SIGTERM. Then lets statements and streams end, and writes a checkpoint if the database has a folder. A second signal ends all that.
+pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Result<(), String> {
+    let settings = Settings::new(&arguments.flags, |name| std::env::var(name).ok())?;
+    let plan = Plan::new(arguments.path.as_deref(), &settings);
+    if settings.print {
+        print!("{}", settings.shown());
+        return plan.map(|_| ());
+    }
+    let plan = plan?;
+    start_log(&settings)?;
+    info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "starting");
+    let served = open(&plan).and_then(|db| match runtime.block_on(serve(&db, plan))? {
+        true => db.database().close().map_err(|error| error.to_string()),
+        false => {
+            // What was acknowledged under full durability is in the log already; here the rest of the log follows.
+            let flushed = db.database().storage().manager().log().map_or(Ok(()), |log| log.flush());
+            flushed.map_err(|error| error.to_string())?;
+            warn!("stopped at once, at a second signal");
+            std::process::exit(1);
+        }
+    });
+    match served {
+        Ok(()) => {
+            info!("stopped");
+            Ok(())
+        }
+        Err(message) => {
+            error!(message, "stopped by an error");
+            // It is told.
+            Err(String::new())
+        }
+    }
+}
+
+/// Serves; false if a second signal has cut the end short.
+async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(text)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(text)?;
+    let mut signals = Signals::new().map_err(text)?;
+    let mut impatient = Signals::new().map_err(text)?;
     let listens = |address: SocketAddr| move |error: std::io::Error| format!("cannot listen on {address}: {error}");
-    let name = path.map_or_else(|| "a database in memory".into(), |path| path.display().to_string());
+    let name =
+        plan.storage.path.as_ref().map_or_else(|| "a database in memory".into(), |path| path.display().to_string());
+    let readiness = Readiness::default();
     let mut lines = Vec::new();
-    let pg = match arguments.pg {
+    let pg = match plan.pg {
         Some(address) => {
             let server =
-                PgServer::bind(db.clone(), address, arguments.pg_options()?).await.map_err(listens(address))?;
+                PgServer::bind(db.clone(), address, plan.pg_options.clone()).await.map_err(listens(address))?;
             let address = server.local_address().map_err(text)?;
+            info!(%address, tls = plan.pg_options.tls.is_some(), "listening for clients of PostgreSQL");
             lines.push(format!("serving {name} to clients of PostgreSQL at postgresql://{address} (Ctrl-C ends it)"));
             Some(server)
         }
         None => None,
     };
-    let flight = match arguments.flight {
+    let flight = match plan.flight {
         Some(address) => {
-            let (database, options) = (db.database().clone(), arguments.flight_options()?);
+            let options = plan.flight_options.clone();
             let scheme = if options.tls.is_some() { "grpc+tls" } else { "grpc" };
-            let extension = Arc::new(FlightSql::new(db.clone(), arguments.flight_sql_options()?));
-            let server = FlightServer::bind(database, address, options).await.map_err(listens(address))?;
+            let extension = Arc::new(FlightSql::new(db.clone(), plan.flight_sql_options.clone()));
+            let server = FlightServer::bind(db.database().clone(), address, options).await.map_err(listens(address))?;
             let server = server.with_extension(extension);
             let address = server.local_address().map_err(text)?;
+            info!(%address, tls = plan.flight_options.tls.is_some(), "listening for Arrow Flight and Flight SQL");
             lines.push(format!("serving {name} over Arrow Flight at {scheme}://{address} (Ctrl-C ends it)"));
+            Some(server)
+        }
+        None => None,
+    };
+    let http = match plan.metrics {
+        Some(address) => {
+            let server = HttpServer::bind(db.clone(), address, readiness.clone()).await.map_err(listens(address))?;
+            let address = server.local_address().map_err(text)?;
+            info!(%address, "listening for /metrics, /ready and /live");
+            lines.push(format!("metrics at http://{address}/metrics"));
             Some(server)
         }
         None => None,
     };
     lines.iter().for_each(|line| println!("{line}"));
     std::io::stdout().flush().map_err(text)?;
+    readiness.set(true);
+    info!("ready");
+
     let (stopping, stopped) = watch::channel(false);
     let stop = || {
         let mut stopped = stopped.clone();
         async move {
-            // The sender lives until both have stopped.
+            // The sender lives until all have stopped.
             let _ = stopped.wait_for(|stopping| *stopping).await;
         }
     };
-    let signals = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    let (pg_stop, flight_stop) = (stop(), stop());
+    let orderly = async {
+        let signals = async {
+            let signal = signals.next().await;
+            info!(signal, connections = db.connections().rows().len(), "stopping");
+            readiness.set(false);
+            let _ = stopping.send(true);
+        };
+        let pg = async {
+            if let Some(server) = pg {
+                server.run(pg_stop).await;
+            }
+        };
+        let flight = async {
+            if let Some(server) = flight {
+                server.run(flight_stop).await;
+            }
+        };
+        tokio::join!(signals, pg, flight);
+        if plan.storage.path.is_some() && plan.checkpoint_at_shutdown {
+            let (began, database) = (Instant::now(), db.database().clone());
+            let checkpoint = tokio::task::spawn_blocking(move || database.checkpoint()).await;
+            let checkpoint = checkpoint.map_err(|error| error.to_string())?;
+            checkpoint.map_err(|error| format!("the checkpoint failed: {error}"))?;
+            info!(seconds = began.elapsed().as_secs_f64(), "checkpoint written");
         }
-        eprintln!("stopping");
-        let _ = stopping.send(true);
+        Ok(true)
     };
-    let pg = async {
-        if let Some(server) = pg {
-            server.run(stop()).await;
+    // It answers to the very end.
+    let http = async {
+        match http {
+            Some(server) => server.run(std::future::pending()).await,
+            None => std::future::pending().await,
         }
     };
-    let flight = async {
-        if let Some(server) = flight {
-            server.run(stop()).await;
-        }
+    let second_signal = async {
+        impatient.next().await;
+        impatient.next().await;
     };
-    tokio::join!(signals, pg, flight);
-    if path.is_some() {
-        db.database().checkpoint().map_err(|error| format!("the checkpoint failed: {error}"))?;
+    tokio::select! {
+        result = orderly => result,
+        () = second_signal => Ok(false),
+        () = http => unreachable!("nothing stops it"),
     }
-    Ok(())
 }

@@ -1,8 +1,9 @@
 //! `serac serve`, as a service manager would use it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn serac() -> Command {
     Command::new(env!("CARGO_BIN_EXE_serac"))
@@ -35,7 +36,9 @@ fn it_says_where_it_listens_and_ends_cleanly_when_it_is_told_to() {
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).ends_with("stopping\n"), "{output:?}");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(log.trim_end().ends_with("stopped") && log.contains("stopping") && log.contains("ready"), "{log}");
+        assert!(log.contains("checkpoint written"), "{log}");
         assert!(TcpStream::connect(address).is_err());
     }
     let rows = serac().arg(&path).args(["--mode", "csv", "-c", "SELECT a FROM t"]).output().unwrap();
@@ -100,4 +103,200 @@ fn a_token_is_taken_from_the_argument_or_the_environment_and_must_fit_a_header()
         assert!(!output.status.success(), "{argument:?}, {variable:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("visible ASCII"), "{output:?}");
     }
+}
+
+/// A server that has been started, and where it listens.
+struct Served {
+    child: Option<Child>,
+    addresses: Vec<String>,
+}
+
+impl Served {
+    fn new(command: &mut Command, schemes: &[&str]) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = |scheme: &&str| {
+            let line = lines.next().unwrap().unwrap();
+            let rest = line.split(*scheme).nth(1).unwrap_or_else(|| panic!("{line}"));
+            rest.split([' ', '/']).next().unwrap().to_owned()
+        };
+        let addresses = schemes.iter().map(address).collect();
+        Self { addresses, child: Some(child) }
+    }
+    fn signal(&self, signal: &str) {
+        let process = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+    fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(self.addresses.last().unwrap()).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    }
+    fn end(mut self) -> (bool, String) {
+        let output = self.child.take().unwrap().wait_with_output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// A test that fails leaves no server behind.
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Says as a client of PostgreSQL who it is, and sends a statement.
+fn send(address: &str, sql: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let mut message = 196_608i32.to_be_bytes().to_vec();
+    message.extend_from_slice(b"user\0ada\0\0");
+    message.splice(0..0, (message.len() as i32 + 4).to_be_bytes());
+    message.push(b'Q');
+    message.extend_from_slice(&(sql.len() as i32 + 5).to_be_bytes());
+    message.extend_from_slice(sql.as_bytes());
+    message.push(0);
+    socket.write_all(&message).unwrap();
+    socket
+}
+
+/// The same, and reads the answer; the connection stays open.
+fn ask(address: &str, sql: &str) -> (TcpStream, String) {
+    let mut socket = send(address, sql);
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    // Ready after the login, and after the statement.
+    while answer.windows(6).filter(|bytes| bytes.starts_with(b"Z\0\0\0\x05")).count() < 2 {
+        let count = socket.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..count]);
+    }
+    (socket, String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[test]
+fn metrics_readiness_and_the_log_tell_what_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("serac.toml");
+    std::fs::write(
+        &config,
+        "pg = \"127.0.0.1:0\"\nmetrics = \"127.0.0.1:0\"\nslow_query_ms = 0\nlog_format = \"human\"\n",
+    )
+    .unwrap();
+    let mut command = serac();
+    command.arg("serve").arg(folder.path().join("db")).arg("--config").arg(&config);
+    let served = Served::new(command.args(["--log-format", "json"]), &["postgresql://", "http://"]);
+    assert!(served.get("/live").starts_with("HTTP/1.1 200"));
+    assert!(served.get("/ready").ends_with("\r\n\r\nready\n"));
+    assert!(served.get("/nothing").starts_with("HTTP/1.1 404"));
+    let (_open, answer) = ask(&served.addresses[0], "CREATE TABLE t (a INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)");
+    assert!(answer.contains("INSERT 0 1"), "{answer}");
+    ask(&served.addresses[0], "INSERT INTO t VALUES (1)");
+    ask(&served.addresses[0], "SELECT a FROM t WHERE a = 987654");
+    let metrics = served.get("/metrics");
+    for line in [
+        "serac_transactions_aborted_total{cause=\"23\"} 1",
+        "serac_statement_duration_seconds_count{kind=\"insert\"} 2",
+        "serac_statement_duration_seconds_count{kind=\"select\"} 1",
+        "serac_connections_total 3",
+        "serac_table_rows{schema=\"public\",table=\"t\"} 1",
+        "serac_index_entries{schema=\"public\",table=\"t\",index=\"t_pkey\"} 1",
+        "# TYPE serac_statement_duration_seconds histogram",
+    ] {
+        assert!(metrics.lines().any(|text| text == line), "{line}: {metrics}");
+    }
+    let figure = |name: &str| -> f64 {
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")))
+            .unwrap_or_else(|| panic!("{name}: {metrics}"));
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    assert!(figure("serac_blocks{schema=\"public\",table=\"t\",state=\"hot\"}") >= 1.0);
+    assert!(figure("serac_wal_bytes_total") > 0.0 && figure("serac_wal_syncs_total") > 0.0);
+    assert!(figure("serac_wal_frames_total") >= 2.0 && figure("serac_wal_flush_seconds_total") > 0.0);
+    served.signal("-TERM");
+    let (success, log) = served.end();
+    assert!(success, "{log}");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+    for message in ["starting", "opened", "ready", "slow statement", "stopping", "checkpoint written"] {
+        assert!(messages.contains(&message), "{message}: {log}");
+    }
+    assert_eq!(messages.last(), Some(&"stopped"));
+    let slow = lines.iter().find(|line| line["statement"] == "SELECT a FROM t WHERE a = 987654").unwrap();
+    assert!(slow["user"] == "ada" && slow["rows"] == 0 && slow["milliseconds"].as_f64().unwrap() > 0.0, "{slow}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_nothing_acknowledged_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let mut command = serac();
+    command.arg("serve").arg(&path).args(["--pg", "127.0.0.1:0", "--shutdown-timeout", "100s"]);
+    let served = Served::new(&mut command, &["postgresql://"]);
+    let (_done, answer) = ask(&served.addresses[0], "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (7)");
+    assert!(answer.contains("INSERT 0 1"), "{answer}");
+    // Runs far longer than the test.
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7";
+    let busy = send(&served.addresses[0], endless);
+    let began = Instant::now();
+    while !ask(&served.addresses[0], "SELECT query FROM serac_activity WHERE state = 'active'")
+        .1
+        .contains("generate_series(1, 1000")
+    {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    served.signal("-TERM");
+    while TcpStream::connect_timeout(&served.addresses[0].parse().unwrap(), Duration::from_secs(1)).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(40));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    served.signal("-INT");
+    let (success, log) = served.end();
+    assert!(!success && log.trim_end().ends_with("stopped at once, at a second signal"), "{log}");
+    assert!(began.elapsed() < Duration::from_secs(60));
+    drop(busy);
+    let rows = serac().arg(&path).args(["--mode", "csv", "-c", "SELECT a FROM t"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&rows.stdout), "a\n7\n", "{rows:?}");
+}
+
+#[test]
+fn the_configuration_is_shown_with_its_sources_and_its_faults_with_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("serac.toml");
+    std::fs::write(&path, "max_connections = 7\npg = \"127.0.0.1:0\"\n").unwrap();
+    let run = |arguments: &[&str], connections: Option<&str>| {
+        let mut command = serac();
+        command.arg("serve").arg("--config").arg(&path).args(arguments).env_remove("SERAC_TOKEN");
+        connections.map(|number| command.env("SERAC_MAX_CONNECTIONS", number));
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let source = format!("max_connections = 7 # {}, line 1", path.display());
+    for (arguments, variable, line) in [
+        (&["--print-config"][..], None, source.as_str()),
+        (&["--print-config"], Some("8"), "max_connections = 8 # environment"),
+        (&["--print-config", "--max-connections", "9"], Some("8"), "max_connections = 9 # flag"),
+        (&["--print-config"], None, "shutdown_timeout = \"5s\" # default"),
+    ] {
+        let (success, out, err) = run(arguments, variable);
+        assert!(success && out.lines().any(|text| text == line), "{line}: {out}{err}");
+    }
+    std::fs::write(&path, "pg = \"127.0.0.1:0\"\n\nmax_conections = 3\n").unwrap();
+    let (success, _, err) = run(&[], None);
+    assert!(!success && err.contains("line 3: there is no setting \"max_conections\""), "{err}");
+    std::fs::write(&path, "pg = \"127.0.0.1:0\"\nstatement_timeout = \"soon\"\n").unwrap();
+    let (success, _, err) = run(&[], None);
+    assert!(!success && err.contains("line 2: statement_timeout: \"soon\" is no time"), "{err}");
+    let (success, _, err) = run(&["--statement-timeout", "1s"], Some("many"));
+    assert!(!success && err.contains("SERAC_MAX_CONNECTIONS: \"many\""), "{err}");
 }

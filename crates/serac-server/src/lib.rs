@@ -1,10 +1,12 @@
-//! SeracDB for clients on the network: those that speak PostgreSQL's protocol, and those of Arrow Flight SQL.
+//! SeracDB for clients on the network: those that speak PostgreSQL's protocol, those of Arrow Flight SQL, and who watches the server.
 #![warn(missing_docs)]
 
 mod flight_sql;
+mod http;
 mod pg;
 mod tls;
 
 pub use flight_sql::{FlightSql, FlightSqlOptions};
+pub use http::{HttpServer, Readiness};
 pub use pg::{PgOptions, PgServer, Verifier};
 pub use tls::{TlsConfig, tls_config};

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import faulthandler
 import sys
 import threading
 import time
@@ -10,6 +11,8 @@ import uuid
 import psycopg
 from psycopg import errors, sql
 
+# Nothing here takes long: what hangs is ended, and says where.
+faulthandler.dump_traceback_later(120, exit=True)
 CHECKS, PORT = sys.argv[1], int(sys.argv[2])
 
 
@@ -230,6 +233,56 @@ def names():
                     break
 
 
+def others():
+    """Who is connected is seen, cancelled and ended; the limits of a session."""
+    other = connect(application_name="watched")
+    with connect(autocommit=True, application_name="watcher") as c:
+        (pid,) = c.execute("SELECT pid FROM serac_activity WHERE application_name = 'watched'").fetchone()
+        assert pid == other.info.backend_pid
+        me = c.execute("SELECT user_name, database, client_address, state, query FROM serac_activity WHERE pid = pg_backend_pid()").fetchone()
+        assert me[:4] == ("ada", "db", "127.0.0.1", "active") and "pg_backend_pid" in me[4], me
+        other.execute("SELECT 1")
+        state = "SELECT state, wait_event, query FROM pg_stat_activity WHERE pid = %s"
+        assert c.execute(state, (pid,)).fetchone() == ("idle in transaction", "ClientRead", "SELECT 1")
+        other.commit()
+        other.execute("SET application_name = 'renamed'")
+        assert c.execute("SELECT application_name FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() == ("renamed",)
+        other.commit()
+        for function, kind in (("pg_cancel_backend", errors.QueryCanceled), ("pg_terminate_backend", psycopg.OperationalError)):
+            outcome = []
+            endless = "SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x %% 1000003 = 7"
+            thread = threading.Thread(target=lambda: outcome.append(raises(kind, lambda: other.execute(endless, ()))))
+            thread.start()
+            begun = "SELECT count(*) FROM serac_activity WHERE pid = %s AND state = 'active' AND query LIKE '%%1000003%%'"
+            while c.execute(begun, (pid,)).fetchone() != (1,):
+                time.sleep(0.02)
+            assert c.execute(f"SELECT {function}({pid})").fetchone() == (True,)
+            thread.join(20)
+            assert outcome, function
+            if function == "pg_cancel_backend":
+                other.rollback()
+                assert other.execute("SELECT 1").fetchone() == (1,)
+                other.rollback()
+        other.close()
+        assert c.execute("SELECT pg_terminate_backend(2147483647)").fetchone() == (False,)
+        names = {row[0] for row in c.execute("SELECT DISTINCT name FROM serac_metrics").fetchall()}
+        assert {"serac_transactions_committed_total", "serac_statement_duration_seconds_bucket", "serac_undo_bytes"} <= names, names
+        assert c.execute("SELECT value >= 1 FROM serac_metrics WHERE name = 'serac_transactions_aborted_total' AND labels = 'cause=\"57\"'").fetchone() == (True,)
+    with connect(autocommit=True, options="-c statement_timeout=200 -c work_mem=256kB") as c:
+        assert c.execute("SHOW statement_timeout").fetchone() == ("200ms",)
+        raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
+        c.execute("SET statement_timeout = DEFAULT")
+        assert c.execute("SHOW work_mem").fetchone() == ("256kB",)
+        # A hash table of 99,990 rows, which must stay in memory.
+        memory = "SELECT count(*) FROM numbers AS a JOIN numbers AS b ON a.t = b.t"
+        raises(errors.OutOfMemory, lambda: c.execute(memory))
+        c.execute("SET work_mem = '1GB'")
+        assert c.execute(memory).fetchone() == (99_990,)
+        for wrong in ("work_mem = '1 cow'", "statement_timeout = '-1'", "idle_session_timeout = 'soon'"):
+            raises(errors.InvalidParameterValue, lambda: c.execute(f"SET {wrong}"))
+    assert "unrecognized" in str(raises(psycopg.OperationalError, lambda: connect(options="-c nonsense=1")))
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -299,7 +352,23 @@ def roles():
     connect(user="reader", password="other").close()
 
 
-for check in {"passwords": [passwords], "roles": [roles]}.get(CHECKS, [types, transactions, statements, names, concurrency]):
+def tls():
+    """Encrypted, by a server whose certificate is verified; not without."""
+    options = {"host": "localhost", "hostaddr": "127.0.0.1", "password": "secret", "sslrootcert": sys.argv[3]}
+    with connect(sslmode="verify-full", **options) as c:
+        assert c.execute("SELECT 'ü' || repeat('x', 100000)").fetchone() == ("ü" + "x" * 100000,)
+        assert c.pgconn.ssl_in_use
+    error = raises(psycopg.OperationalError, lambda: connect(sslmode="disable", **options))
+    assert "without encryption" in str(error), error
+    raises(psycopg.OperationalError, lambda: connect(sslmode="verify-full", **{**options, "host": "elsewhere"}))
+    # Cancelling opens a connection of its own, encrypted too.
+    with connect(sslmode="verify-full", autocommit=True, **options) as c:
+        timer = threading.Timer(0.2, c.cancel)
+        timer.start()
+        raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
+
+
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, statements, names, others, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

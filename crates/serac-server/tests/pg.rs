@@ -5,8 +5,9 @@ mod flight_sql;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
-use serac_server::{PgOptions, PgServer, Verifier};
-use serac_sql::{SqlDatabase, SqlOptions};
+use serac_server::{PgOptions, PgServer, Verifier, tls_config};
+use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -18,20 +19,25 @@ use tokio::task::JoinHandle;
 
 struct Served {
     address: SocketAddr,
+    db: SqlDatabase,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
 
 impl Served {
     async fn new(options: PgOptions) -> Self {
-        let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
+        Self::with(options, &SqlOptions::default()).await
+    }
+    async fn with(options: PgOptions, sql: &SqlOptions) -> Self {
+        let db = SqlDatabase::new(Database::in_memory().unwrap(), sql).unwrap();
+        let kept = db.clone();
         let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
         let address = server.local_address().unwrap();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, stop: Some(stop), running }
+        Self { address, db: kept, stop: Some(stop), running }
     }
     async fn end(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
@@ -41,14 +47,29 @@ impl Served {
 }
 
 async fn python(name: &str, address: SocketAddr) {
+    python_with(name, address, "").await;
+}
+
+async fn python_with(name: &str, address: SocketAddr, certificate: &str) {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/python");
     assert!(Path::new(python).exists(), "Python with psycopg is missing: run scripts/readers");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients.py");
-    let (name, port) = (name.to_owned(), address.port().to_string());
-    let run = move || Command::new(python).args([script, &name, &port]).output().unwrap();
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let arguments = [script.to_owned(), name.to_owned(), address.port().to_string(), certificate.to_owned()];
+    let (out, err, success) = run(python, &arguments, &[]).await;
+    assert!(success && out.ends_with("done\n"), "{out}{err}");
+}
+
+/// Runs a program beside the server: what it writes, and whether it succeeds.
+async fn run(
+    program: &str,
+    arguments: &[String],
+    variables: &[(&'static str, &'static str)],
+) -> (String, String, bool) {
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables.iter().copied());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.ends_with("done\n"), "{out}{err}");
+    (out.into_owned(), err.into_owned(), output.status.success())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,6 +91,52 @@ async fn passwords_are_asked_for() {
 async fn roles_of_the_database_log_in() {
     let served = Served::new(PgOptions::default()).await;
     python("roles", served.address).await;
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_encrypted_and_the_certificate_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (certificate, key) = (file("server.pem"), file("server.key"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"])
+        .args([
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-keyout",
+            &key,
+            "-out",
+            &certificate,
+        ])
+        .output()
+        .expect("the command openssl makes the certificate");
+    assert!(made.status.success(), "{made:?}");
+    let tls = Some(tls_config(Path::new(&certificate), Path::new(&key)).unwrap());
+    let users: HashMap<String, Verifier> = [("ada".to_owned(), Verifier::new("secret"))].into();
+    let served = Served::new(PgOptions { users, tls, require_tls: true, ..PgOptions::default() }).await;
+    python_with("tls", served.address, &certificate).await;
+    if Path::new("/usr/bin/psql").exists() {
+        let at = format!("host=localhost hostaddr=127.0.0.1 port={} user=ada dbname=db", served.address.port());
+        for (options, wanted) in [
+            (format!("{at} sslmode=verify-full sslrootcert={certificate}"), Some("42\n")),
+            (format!("{at} sslmode=disable"), None),
+            (
+                at.replace("host=localhost", "host=elsewhere")
+                    + &format!(" sslmode=verify-full sslrootcert={certificate}"),
+                None,
+            ),
+        ] {
+            let arguments = [options.clone(), "-XAtc".into(), "SELECT 6 * 7".into()];
+            let (out, err, success) = run("/usr/bin/psql", &arguments, &[("PGPASSWORD", "secret")]).await;
+            assert_eq!(success.then_some(out.as_str()), wanted, "{options}: {err}");
+        }
+    }
+    // A key that is another's, and files that are none, are told apart from good ones.
+    assert!(tls_config(Path::new(&key), Path::new(&key)).unwrap_err().contains("server.key"));
+    assert!(tls_config(Path::new(&file("nothing")), Path::new(&key)).unwrap_err().contains("nothing"));
     served.end().await;
 }
 
@@ -168,5 +235,118 @@ async fn there_is_room_for_so_many_and_no_more() {
     let answer = exchange(served.address, &startup()).await;
     assert!(String::from_utf8_lossy(&answer).contains("53300"));
     drop(first);
+    served.end().await;
+}
+
+/// Text that the server sends until a piece of text is in it, or the connection ends.
+async fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
+    let mut answer = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    let reading = async {
+        while !String::from_utf8_lossy(&answer).contains(wanted) {
+            match socket.read(&mut piece).await {
+                Ok(count @ 1..) => answer.extend_from_slice(&piece[..count]),
+                _ => break,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reading).await.unwrap_or_else(|_| panic!("no {wanted:?} comes"));
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_all(&startup()).await.unwrap();
+    read_until(&mut socket, "Z\0\0\0\x05I").await;
+    socket
+}
+
+fn query(sql: &str) -> Vec<u8> {
+    message(b'Q', &[sql.as_bytes(), b"\0"].concat())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_holds_nobody_up() {
+    let options = PgOptions { shutdown_timeout: Duration::from_millis(100), ..PgOptions::default() };
+    let served = Served::with(options, &SqlOptions { threads: Some(2), ..SqlOptions::default() }).await;
+    let mut stalled = Vec::new();
+    // Each would be far larger than the memory.
+    let huge = "SELECT x, repeat('y', 1000) FROM generate_series(1, 1000000000) AS a (x)";
+    for _ in 0..4 {
+        let mut socket = connect(served.address).await;
+        socket.write_all(&query(huge)).await.unwrap();
+        stalled.push(socket);
+    }
+    let waiting = async || {
+        for _ in 0..1_000 {
+            let rows = served.db.connections().rows();
+            if rows.iter().filter(|row| row.wait == Some("ClientWrite") && row.text == huge).count() == 4 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("they do not wait for their clients: {:?}", served.db.connections().rows());
+    };
+    waiting().await;
+    let sent = served.db.connections().figures().bytes_out;
+    // Others go on meanwhile.
+    let mut other = connect(served.address).await;
+    for i in 0..50 {
+        other.write_all(&query(&format!("SELECT {i} + sum(x) FROM generate_series(1, 1000) AS a (x)"))).await.unwrap();
+        read_until(&mut other, &format!("{}", 500_500 + i)).await;
+    }
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+    };
+    let before = resident();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Other tests in this process need some; the four results are 4 TB.
+    assert!(resident() < before + 400, "{before} MiB, then {} MiB", resident());
+    assert!(served.db.connections().figures().bytes_out < sent + (1 << 20));
+    // It is ended by another connection, and so is one that stalls longer than its statements may take.
+    let process = served.db.connections().rows()[0].process;
+    other.write_all(&query(&format!("SELECT pg_terminate_backend({process})"))).await.unwrap();
+    read_until(&mut other, "\0\x01t").await;
+    let mut timed = connect(served.address).await;
+    timed.write_all(&query(&format!("SET statement_timeout = 300; {huge}"))).await.unwrap();
+    for _ in 0..1_000 {
+        let rows = served.db.connections().rows();
+        let timed_out = rows.iter().any(|row| row.text.starts_with("SET") && row.transaction.is_none());
+        if timed_out && rows.iter().all(|row| row.process != process) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let answer = read_until(&mut timed, "57014").await;
+    assert!(answer.contains("canceling statement due to statement timeout"));
+    assert!(served.db.connections().get(process).is_none());
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_end_at_their_limits_and_are_told() {
+    let session =
+        SessionDefaults { idle_session_timeout: Some(Duration::from_millis(300)), ..SessionDefaults::default() };
+    let served = Served::with(PgOptions::default(), &SqlOptions { session, ..SqlOptions::default() }).await;
+    let mut idle = connect(served.address).await;
+    let answer = read_until(&mut idle, "57P05").await;
+    assert!(answer.contains("FATAL"), "{answer}");
+    let mut open = connect(served.address).await;
+    let sql = "SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = '200ms'";
+    open.write_all(&query(sql)).await.unwrap();
+    open.write_all(&query("BEGIN")).await.unwrap();
+    let answer = read_until(&mut open, "25P03").await;
+    assert!(answer.contains("idle-in-transaction timeout"), "{answer}");
+    // It is told before it is gone.
+    for _ in 0..1_000 {
+        if served.db.connections().rows().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let figures = served.db.connections().figures();
+    assert_eq!((figures.aborted.get("disconnect"), figures.connections), (Some(&1), 2));
     served.end().await;
 }

@@ -5,6 +5,7 @@ use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
+use crate::session::SqlDatabase;
 use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
@@ -96,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) roles: RwLock<SessionRoles>,
     /// The owner of the view whose query is being planned.
     pub(crate) planned_for: Mutex<Option<RoleId>>,
+    /// The database with what queries need.
+    pub(crate) sql: SqlDatabase,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
 }
@@ -202,7 +205,7 @@ impl SchemaProvider for TransactionSchema {
             return Ok(Some(Arc::new(self.shared.provider(&view, table, false))));
         }
         let Some(definition) = schema.views.get(name).cloned() else {
-            return system_view(name, &view);
+            return system_view(name, &view, &self.shared.sql);
         };
         let object = Object::relation(schema_name, name);
         access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;

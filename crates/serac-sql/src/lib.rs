@@ -1,6 +1,8 @@
 //! SQL on SeracDB: DataFusion plans and runs queries over our scans; statements that change things are ours.
 #![warn(missing_docs)]
 
+pub mod activity;
+mod backends;
 mod catalog;
 mod conflicts;
 mod copy;
@@ -17,6 +19,7 @@ mod locate;
 mod maintenance;
 mod marks;
 mod merge;
+mod metrics;
 mod optimizer;
 mod point;
 mod query;
@@ -32,14 +35,16 @@ mod transactions;
 mod types;
 mod uuids;
 pub mod wire;
+mod work_memory;
 
 pub use copy::{CopyProgress, StreamedCopy};
 pub use describe::Description;
 pub use error::{Result, SqlError};
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
-pub use limits::CancelHandle;
+pub use limits::{CancelHandle, SessionDefaults};
 pub use marks::number_parameters;
+pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use point::{Prepared, Rows, Started};
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse, reads_stdin, row_tag};

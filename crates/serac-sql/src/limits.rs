@@ -11,6 +11,21 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
+/// What holds for a session that does not set it otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionDefaults {
+    /// How long a statement may take; none for ever.
+    pub statement_timeout: Option<Duration>,
+    /// How long the session may be idle with a transaction open; none for ever.
+    pub idle_in_transaction_session_timeout: Option<Duration>,
+    /// How long the session may be idle; none for ever.
+    pub idle_session_timeout: Option<Duration>,
+    /// Bytes that its queries may use; none for no limit of its own.
+    pub work_mem: Option<usize>,
+    /// The most that `work_mem` may be set to; none for no bound.
+    pub max_work_mem: Option<usize>,
+}
+
 /// Cancels the running statement of a session, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<Notify>);

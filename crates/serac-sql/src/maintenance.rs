@@ -1,8 +1,10 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM` and `ANALYZE`, which the parser does not know, and the system views `serac_blocks` and `serac_indexes`.
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM` and `ANALYZE`, which the parser does not know, and the system views: `serac_blocks`, `serac_indexes`, and those of
+//! [`backends`].
 
+use crate::backends;
 use crate::catalog::View;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, TransactionStatus};
+use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
@@ -19,8 +21,9 @@ use serac_storage::{BlockNo, FreezeFormat};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The view with a row for every block, and that with a row for every index.
-pub(crate) const SYSTEM_VIEWS: [&str; 2] = ["serac_blocks", "serac_indexes"];
+/// Views of the system, by names that no schema has.
+pub(crate) const SYSTEM_VIEWS: [&str; 5] =
+    ["serac_blocks", "serac_indexes", "serac_activity", "serac_metrics", "pg_stat_activity"];
 
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
@@ -184,10 +187,17 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 }
 
 /// One of [`SYSTEM_VIEWS`], if it has the name.
-pub(crate) fn system_view(name: &str, view: &View) -> datafusion::error::Result<Option<Arc<dyn TableProvider>>> {
+pub(crate) fn system_view(
+    name: &str,
+    view: &View,
+    sql: &SqlDatabase,
+) -> datafusion::error::Result<Option<Arc<dyn TableProvider>>> {
     match name {
         "serac_blocks" => blocks_view(view).map(Some),
         "serac_indexes" => indexes_view(view).map(Some),
+        "serac_activity" => backends::activity_view(sql, &view.access).map(Some),
+        "serac_metrics" => backends::metrics_view(sql, &view.access).map(Some),
+        "pg_stat_activity" => backends::pg_stat_activity(sql, &view.access).map(Some),
         _ => Ok(None),
     }
 }

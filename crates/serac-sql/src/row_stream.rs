@@ -88,11 +88,31 @@ impl<'s> RowStream<'s> {
         if let Ok(Some(batch)) = next {
             return Ok(Some(batch));
         }
-        if let Rest::Query { savepoint, stream, .. } = std::mem::replace(&mut self.rest, Rest::Nothing) {
-            drop(stream);
-            self.session.finish_statement(next, savepoint).await?;
-        }
+        self.end(next).await?;
         Ok(None)
+    }
+
+    /// Does something that belongs to the statement, such as sending its rows, under its limits.
+    ///
+    /// # Errors
+    /// When a limit is reached: the statement has ended then.
+    pub async fn keep<T>(&mut self, part: impl Future<Output = T>) -> Result<T> {
+        let Rest::Query { limits, .. } = &mut self.rest else { return Ok(part.await) };
+        match limits.keep(async { Ok(part.await) }).await {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.end::<()>(Err(error)).await.expect_err("it has failed")),
+        }
+    }
+
+    /// Ends the statement.
+    async fn end<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match std::mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Query { savepoint, stream, .. } => {
+                drop(stream);
+                self.session.finish_statement(result, savepoint).await.map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! opened transaction nothing but ROLLBACK (or ROLLBACK TO) is then accepted, as in PostgreSQL. Queries run on DataFusion over the transaction's
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
+use crate::activity::Connections;
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
@@ -11,7 +12,7 @@ use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
 use crate::functions::functions;
 use crate::identity::Identity;
-use crate::limits::{CancelHandle, Limits};
+use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::optimizer::JoinOrder;
 use crate::point::{Outcome, PointState, Prepared};
@@ -21,6 +22,7 @@ use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown};
 use crate::transactions::{Isolation, Mark, Modes, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
+use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
@@ -49,6 +51,8 @@ pub struct SqlOptions {
     pub memory_limit: Option<usize>,
     /// Threads of a query; none for all.
     pub threads: Option<usize>,
+    /// What holds for its sessions.
+    pub session: SessionDefaults,
 }
 
 /// A database with what queries need. Sessions are made from it.
@@ -59,6 +63,8 @@ pub struct SqlDatabase {
     query_runtime: Arc<QueryRuntime>,
     threads: usize,
     memory_limit: Option<usize>,
+    defaults: SessionDefaults,
+    connections: Connections,
 }
 
 impl SqlDatabase {
@@ -78,11 +84,25 @@ impl SqlDatabase {
             query_runtime: Arc::new(QueryRuntime::new(threads.max(1))?),
             threads,
             memory_limit: options.memory_limit,
+            defaults: options.session,
+            connections: Connections::default(),
         })
     }
     /// The engine below.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+    /// Those who are connected.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+    /// Bytes that running queries hold.
+    pub fn query_memory(&self) -> usize {
+        self.runtime.memory_pool.reserved()
+    }
+    /// Whether commits are possible: false once the log has failed.
+    pub fn can_commit(&self) -> bool {
+        self.database.storage().manager().log().is_none_or(|log| !log.has_failed())
     }
 }
 
@@ -160,6 +180,10 @@ pub struct Session {
     pub(crate) settings: u64,
     pub(crate) cancel: CancelHandle,
     pub(crate) statement_timeout: Option<Duration>,
+    pub(crate) idle_in_transaction_timeout: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) work_memory: Arc<WorkMemory>,
+    pub(crate) defaults: SessionDefaults,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
     /// How long a statement waits for a transaction in its way.
@@ -301,8 +325,11 @@ impl Session {
             identity: OnceLock::new(),
             roles: Default::default(),
             planned_for: Default::default(),
+            sql: db.clone(),
             sequence_values: Default::default(),
         });
+        let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
+        let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let mut rules = Optimizer::new().rules;
         // Joins are ordered once filters have reached the tables, and before projections come between them.
         let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
@@ -312,7 +339,7 @@ impl Session {
         analyzer.insert(0, Arc::new(UuidTypes));
         let state = SessionStateBuilder::new()
             .with_config(config)
-            .with_runtime_env(db.runtime.clone())
+            .with_runtime_env(Arc::new(runtime))
             .with_default_features()
             .with_analyzer_rules(analyzer)
             .with_optimizer_rules(rules)
@@ -330,7 +357,10 @@ impl Session {
         }
         ctx.state_ref().write().register_expr_planner(Arc::new(UuidComparisons)).expect("planners are taken");
         let _ = shared.state.set(ctx.state_weak_ref());
-        Self {
+        for function in crate::backends::functions(&shared) {
+            ctx.register_udf(function);
+        }
+        let mut session = Self {
             expressions: Arc::new(SessionExpressions(shared.clone())),
             shared,
             ctx,
@@ -342,13 +372,19 @@ impl Session {
             settings: 0,
             default_modes: Modes::default(),
             cancel: CancelHandle::default(),
-            statement_timeout: None,
+            statement_timeout: db.defaults.statement_timeout,
+            idle_in_transaction_timeout: db.defaults.idle_in_transaction_session_timeout,
+            idle_timeout: db.defaults.idle_session_timeout,
+            work_memory,
+            defaults: db.defaults,
             postgresql_names: false,
             lock_timeout: None,
             waits_at_any_level: false,
-            client_settings: HashMap::new(),
             login: None,
-        }
+            client_settings: HashMap::new(),
+        };
+        session.set_work_memory(db.defaults.work_mem);
+        session
     }
 
     /// The engine below.

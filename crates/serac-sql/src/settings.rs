@@ -1,7 +1,7 @@
 //! SHOW and SET.
 
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult};
+use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::transactions::{Isolation, Modes};
 use datafusion::sql::sqlparser::ast::{Set, Statement};
 use serac_engine::DEFAULT_SCHEMA;
@@ -38,23 +38,34 @@ const CLIENT_SETTINGS: [ClientSetting; 12] = [
     noted("check_function_bodies", "on"),
 ];
 
-/// A time as settings have it: milliseconds unless a unit is given. Zero is none.
-fn time_of(text: &str) -> Option<Option<Duration>> {
-    let text = text.trim().to_lowercase();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let millis = match text[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    let millis = text[..digits].parse::<u64>().ok()?.checked_mul(millis)?;
-    Some((millis > 0).then(|| Duration::from_millis(millis)))
-}
-fn shown(time: Option<Duration>) -> String {
+fn shown_time(time: Option<Duration>) -> String {
     time.map_or("0".into(), |time| format!("{}ms", time.as_millis()))
 }
+
+/// A number and its unit, which must be one of these; without one it counts in the first.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].trim() {
+        "" => units.first(),
+        unit => units.iter().find(|(name, _)| *name == unit),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(unit?.1)
+}
+
+/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
+fn time_of(text: &str) -> Option<Option<Duration>> {
+    let units = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let time = with_unit(text, &units)?;
+    Some(Some(Duration::from_millis(time)).filter(|time| !time.is_zero()))
+}
+
+/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
+fn memory_of(text: &str) -> Option<Option<usize>> {
+    let units = [("kB", 1 << 10), ("B", 1), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
+    let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
+    Some(Some(bytes).filter(|bytes| *bytes > 0))
+}
+
 fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
@@ -78,8 +89,11 @@ impl Session {
             "threads" => self.ctx.state().config().target_partitions().to_string(),
             "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
             "enable_point_path" => on_or_off(!self.point.is_off),
-            "statement_timeout" => shown(self.statement_timeout),
-            "lock_timeout" => shown(self.lock_timeout),
+            "statement_timeout" => shown_time(self.statement_timeout),
+            "idle_in_transaction_session_timeout" => shown_time(self.idle_in_transaction_timeout),
+            "idle_session_timeout" => shown_time(self.idle_timeout),
+            "work_mem" => self.work_memory.limit().map_or("0".into(), |bytes| format!("{}kB", bytes >> 10)),
+            "lock_timeout" => shown_time(self.lock_timeout),
             other => {
                 let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == other)?;
                 self.client_settings.get(known.name).map_or(known.usual, String::as_str).to_owned()
@@ -103,61 +117,87 @@ impl Session {
         Some(Ok(()))
     }
 
+    /// Sets what a client gives as a parameter of its connection: a setting by name.
+    ///
+    /// # Errors
+    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value.
+    pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
+        let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
+        let is_default = value.eq_ignore_ascii_case("default");
+        let time = |usual| if is_default { Ok(usual) } else { time_of(value).ok_or_else(invalid) };
+        let level = || Isolation::of_name(value).ok_or_else(invalid);
+        let switch = || match value.to_lowercase().as_str() {
+            "on" | "true" | "1" | "yes" => Ok(true),
+            "off" | "false" | "0" | "no" => Ok(false),
+            _ => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
+        };
+        match name {
+            "default_transaction_isolation" => self.default_modes.isolation = level()?,
+            "default_transaction_read_only" => self.default_modes.read_only = switch()?,
+            "enable_point_path" => self.point.is_off = !switch()?,
+            "statement_timeout" => self.statement_timeout = time(self.defaults.statement_timeout)?,
+            "idle_in_transaction_session_timeout" => {
+                self.idle_in_transaction_timeout = time(self.defaults.idle_in_transaction_session_timeout)?;
+            }
+            "lock_timeout" => self.lock_timeout = time(None)?,
+            "idle_session_timeout" => self.idle_timeout = time(self.defaults.idle_session_timeout)?,
+            "work_mem" => {
+                let wanted = if is_default { self.defaults.work_mem } else { memory_of(value).ok_or_else(invalid)? };
+                if let Some(most) = self.defaults.max_work_mem
+                    && wanted.is_none_or(|bytes| bytes > most)
+                {
+                    let detail = Some(format!("The server allows {}kB at the most.", most >> 10));
+                    return Err(SqlError { detail, ..invalid() });
+                }
+                self.set_work_memory(wanted);
+            }
+            // Relaxed: only this session reads it.
+            "enable_bitmap_index" => self.shared.bitmap_indexes.store(switch()?, Ordering::Relaxed),
+            "threads" => {
+                let threads = value.parse::<usize>().map_err(|_| invalid())?.clamp(1, 1024);
+                self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
+            }
+            _ => {
+                let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
+                return self.set_for_client(name, value).ok_or_else(unknown)?;
+            }
+        }
+        Ok(())
+    }
+    /// Limits the memory of the session's queries.
+    pub(crate) fn set_work_memory(&mut self, limit: Option<usize>) {
+        // A bound of the server holds for those who ask for no limit, too.
+        let limit = limit.or(self.defaults.max_work_mem);
+        self.work_memory.set_limit(limit);
+        let Some(limit) = limit else { return };
+        let state = self.ctx.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        // What sorts keep back for merging must leave most of the memory for sorting.
+        let share = limit / (5 * options.execution.target_partitions.max(1));
+        options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
+    }
+    /// What the client calls itself.
+    pub fn application_name(&self) -> &str {
+        self.client_settings.get("application_name").map_or("", String::as_str)
+    }
+    /// How long the session may be idle as it is now, with a transaction or without; none for ever.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        match self.transaction_status() {
+            TransactionStatus::Idle => self.idle_timeout,
+            _ => self.idle_in_transaction_timeout,
+        }
+    }
+
     pub(crate) async fn set(&mut self, set: Set) -> Result<StatementResult> {
         if let Set::SingleAssignment { variable, values, .. } = &set {
             let name = variable.to_string().to_lowercase();
-            let value = values.first().map(|v| v.to_string().trim_matches('\'').to_owned()).unwrap_or_default();
-            let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
-            let number = || value.parse::<u64>().map_err(|_| invalid());
-            let time = || time_of(&value).ok_or_else(invalid);
-            let level = || Isolation::of_name(&value).ok_or_else(invalid);
-            let switch = || match value.to_lowercase().as_str() {
-                "on" | "true" | "1" | "yes" => Ok(true),
-                "off" | "false" | "0" | "no" => Ok(false),
-                _ => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
-            };
-            match name.as_str() {
-                "default_transaction_isolation" => {
-                    self.default_modes.isolation = level()?;
-                    return Ok(StatementResult::command("SET"));
-                }
-                "default_transaction_read_only" => {
-                    self.default_modes.read_only = switch()?;
-                    return Ok(StatementResult::command("SET"));
-                }
-                "enable_point_path" => {
-                    self.point.is_off = !switch()?;
-                    return Ok(StatementResult::command("SET"));
-                }
-                "statement_timeout" => {
-                    self.statement_timeout = time()?;
-                    return Ok(StatementResult::command("SET"));
-                }
-                "lock_timeout" => {
-                    self.lock_timeout = time()?;
-                    return Ok(StatementResult::command("SET"));
-                }
-                "enable_bitmap_index" => {
-                    // Relaxed: only this session reads it.
-                    self.shared.bitmap_indexes.store(switch()?, Ordering::Relaxed);
-                    return Ok(StatementResult::command("SET"));
-                }
-                "threads" => {
-                    let threads = (number()? as usize).clamp(1, 1024);
-                    self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
-                    return Ok(StatementResult::command("SET"));
-                }
-                _ if name.starts_with("datafusion.runtime.") => {
-                    self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
-                }
-                _ if name.starts_with("datafusion.") => {}
-                _ => {
-                    let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
-                    let values: Vec<String> =
-                        values.iter().map(|v| v.to_string().trim_matches('\'').to_owned()).collect();
-                    self.set_for_client(&name, &values.join(", ")).ok_or_else(unknown)??;
-                    return Ok(StatementResult::command("SET"));
-                }
+            if name.starts_with("datafusion.runtime.") {
+                self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
+            } else if !name.starts_with("datafusion.") {
+                let values: Vec<String> = values.iter().map(|v| v.to_string().trim_matches('\'').to_owned()).collect();
+                self.set_parameter(&name, &values.join(", "))?;
+                return Ok(StatementResult::command("SET"));
             }
         }
         if let Set::SetTimeZone { value, .. } = &set {

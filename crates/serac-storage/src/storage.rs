@@ -33,7 +33,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -147,6 +147,10 @@ pub struct StorageMetrics {
     pub log_bytes_written: u64,
     /// Syncs of the log.
     pub log_syncs: u64,
+    /// Checkpoints written by this process.
+    pub checkpoints: u64,
+    /// Time spent on them.
+    pub checkpoint_time: Duration,
     /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their former selves.
     pub block_memory_bytes: usize,
     /// Bytes held besides, as halves of huge pages that are not used yet.
@@ -180,6 +184,9 @@ pub struct Storage {
     threads: Mutex<Vec<JoinHandle<()>>>,
     log_thread: Mutex<Option<JoinHandle<()>>>,
     checkpoint_latch: Mutex<()>,
+    // Figures of checkpoints.
+    checkpoints: AtomicU64,
+    checkpoint_nanos: AtomicU64,
     lock: Mutex<Option<std::fs::File>>,
     closed: AtomicBool,
 }
@@ -371,6 +378,8 @@ impl Storage {
             threads: Mutex::new(threads),
             log_thread: Mutex::new(log_thread),
             checkpoint_latch: Mutex::new(()),
+            checkpoints: AtomicU64::new(0),
+            checkpoint_nanos: AtomicU64::new(0),
             lock: Mutex::new(lock),
             closed: AtomicBool::new(false),
         })
@@ -488,6 +497,7 @@ impl Storage {
     pub fn checkpoint(&self, state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>)) -> Result<CheckpointReport> {
         let Some(path) = &self.options.path else { return Ok(CheckpointReport::default()) };
         let _one_at_a_time = self.checkpoint_latch.lock();
+        let began = Instant::now();
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
         if let Some(log) = self.manager.log() {
@@ -509,6 +519,8 @@ impl Storage {
         if let Some(log) = self.manager.log() {
             log.truncate_before(txn.snapshot().start())?;
         }
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.checkpoint_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         Ok(report)
     }
 
@@ -575,7 +587,7 @@ impl Storage {
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();
-        let (log_bytes_written, log_syncs) = self.manager.log().map_or((0, 0), |log| log.counts());
+        let log = self.manager.log().map(|log| log.figures()).unwrap_or_default();
         let (block_memory_bytes, idle_block_memory_bytes) = block_memory_bytes();
         StorageMetrics {
             commits,
@@ -584,8 +596,10 @@ impl Storage {
             gc_backlog: self.manager.gc().backlog(),
             gc_unlinked: self.manager.gc().unlinked_total(),
             undo_bytes: self.manager.undo_pool().outstanding_bytes(),
-            log_bytes_written,
-            log_syncs,
+            log_bytes_written: log.bytes,
+            log_syncs: log.syncs,
+            checkpoints: self.checkpoints.load(Ordering::Relaxed),
+            checkpoint_time: Duration::from_nanos(self.checkpoint_nanos.load(Ordering::Relaxed)),
             block_memory_bytes,
             idle_block_memory_bytes,
             tables: self.tables.read().values().map(|t| (t.id(), t.name().to_owned(), t.metrics())).collect(),

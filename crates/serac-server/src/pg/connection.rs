@@ -10,6 +10,7 @@ use super::report::put_error;
 use super::wire::Wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serac_sql::activity::Registered;
 use serac_sql::{CancelHandle, Rows, Session, TransactionStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +42,20 @@ pub(super) struct Connection<S> {
     skipping: bool,
     /// The open transaction was not begun by the client: it has sent statements without a Sync between them.
     pub(super) implicit: bool,
-    idle_timeout: Option<Duration>,
+    /// How others see it.
+    pub(super) activity: Registered,
+    /// Rows of the statement that has ended last.
+    pub(super) row_count: u64,
+    /// Statements that take so long are logged.
+    pub(super) slow: Option<Duration>,
+}
+
+/// How long a client may take for the last that it is told.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The connection is ended by somebody else.
+fn terminated() -> WireError {
+    WireError::fatal("57P01", "terminating connection due to administrator command")
 }
 
 /// What a message leads to.
@@ -51,7 +65,7 @@ enum Next {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(wire: Wire<S>, session: Session, idle_timeout: Option<Duration>) -> Self {
+    pub(super) fn new(wire: Wire<S>, session: Session, activity: Registered, slow: Option<Duration>) -> Self {
         Self {
             wire,
             cancel: session.cancel_handle(),
@@ -61,7 +75,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             rows: Rows::default(),
             skipping: false,
             implicit: false,
-            idle_timeout,
+            activity,
+            row_count: 0,
+            slow,
         }
     }
 
@@ -69,22 +85,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn serve(mut self, stop: &mut Stop) {
         if let Err(error @ WireError::Sql { .. }) = self.work(stop).await {
             put_error(&mut self.wire.out, &error, "");
-            let _ = self.wire.flush().await;
+            // A client that does not read is not waited for.
+            let _ = tokio::time::timeout(FAREWELL, self.wire.flush()).await;
         }
-        self.wire.close().await;
+        let _ = tokio::time::timeout(FAREWELL, self.wire.close()).await;
     }
 
-    /// Works off messages until the client goes, or the server stops.
+    /// Works off messages until the client goes, the server stops, or somebody ends the connection.
     async fn work(&mut self, stop: &mut Stop) -> Result<(), WireError> {
+        let activity = self.activity.activity().clone();
+        let mut ends = activity.ends();
         loop {
             while let Some((tag, body)) = self.wire.take()? {
-                match self.handle(tag, &body).await? {
-                    Next::Goes => self.wire.send_some().await?,
-                    Next::Ends => return self.wire.flush().await,
+                if let Next::Ends = self.handle(tag, &body).await? {
+                    return self.wire.flush().await;
+                }
+                if activity.is_terminated() {
+                    return Err(terminated());
+                }
+                if self.wire.is_full() {
+                    self.send(&mut ends).await?;
                 }
             }
-            self.wire.flush().await?;
-            let limit = self.idle_timeout.filter(|_| self.session.transaction_status() != TransactionStatus::Idle);
+            self.send(&mut ends).await?;
+            let limit = self.session.idle_limit();
             let idle = async {
                 match limit {
                     Some(limit) => tokio::time::sleep(limit).await,
@@ -93,16 +117,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             tokio::select! {
                 biased;
+                _ = ends.wait_for(|ends| *ends) => return Err(terminated()),
                 more = self.wire.fill() => if !more? { return Ok(()) },
-                () = stop.stopped() => {
-                    let message = "terminating connection due to administrator command";
-                    return Err(WireError::fatal("57P01", message));
-                }
+                () = stop.stopped() => return Err(terminated()),
                 () = idle => {
-                    let message = "terminating connection due to idle-in-transaction timeout";
-                    return Err(WireError::fatal("25P03", message));
+                    return Err(match self.session.transaction_status() {
+                        TransactionStatus::Idle => {
+                            WireError::fatal("57P05", "terminating connection due to idle-session timeout")
+                        }
+                        _ => WireError::fatal("25P03", "terminating connection due to idle-in-transaction timeout"),
+                    });
                 }
             }
+        }
+    }
+
+    /// Sends what has been written, unless somebody ends the connection.
+    async fn send(&mut self, ends: &mut watch::Receiver<bool>) -> Result<(), WireError> {
+        tokio::select! {
+            biased;
+            sent = self.wire.flush() => sent,
+            _ = ends.wait_for(|ends| *ends) => Err(terminated()),
         }
     }
 
@@ -157,6 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The client may go on.
     async fn ready(&mut self) -> Result<(), WireError> {
+        self.activity.rests(self.session.transaction_status());
         let status = match self.session.transaction_status() {
             TransactionStatus::Idle => b'I',
             TransactionStatus::Open => b'T',

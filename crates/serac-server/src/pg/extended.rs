@@ -16,9 +16,9 @@ use super::simple::{changes, complete_tag, missing, send_rows};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
+use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{Description, StatementStream, TransactionStatus};
 use serac_storage::{ColumnType, Value};
@@ -31,6 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(super) struct Prepared {
     /// None for an empty text.
     statement: Option<serac_sql::Prepared>,
+    text: Arc<str>,
     /// The parameters' types that the client has named; 0 for none.
     oids: Vec<u32>,
     description: Option<Arc<Description>>,
@@ -98,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let is_empty = serac_sql::parse(sql)?.is_empty();
         let statement = if is_empty { None } else { Some(self.session.prepare(sql)?) };
-        let prepared = Prepared { statement, oids, description: None };
+        let prepared = Prepared { statement, text: sql.into(), oids, description: None };
         self.statements.insert(name.to_owned(), Arc::new(Mutex::new(prepared)));
         bare(&mut self.wire.out, b'1');
         Ok(())
@@ -222,30 +223,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (name, limit) = (body.string()?, body.int32()?);
         body.end()?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
-        let portal = self.portal(name)?;
-        if portal.rest.is_some() {
-            return self.go_on(name, limit);
-        }
-        let prepared = portal.statement.clone();
-        let Some(kind) = prepared.lock().statement.as_ref().map(|statement| Kind::of(statement.statement())) else {
+        let (prepared, goes_on) = {
+            let portal = self.portal(name)?;
+            (portal.statement.clone(), portal.rest.is_some())
+        };
+        let known = {
+            let prepared = prepared.lock();
+            let statement = prepared.statement.as_ref();
+            statement.map(|statement| (StatementKind::of(statement.statement()), prepared.text.clone()))
+        };
+        let Some((kind, text)) = known else {
             bare(&mut self.wire.out, b'I');
             return Ok(());
         };
+        let began = self.activity.begins(&text);
+        let result = match goes_on {
+            true => self.go_on(name, limit).await,
+            false => self.run_portal(name, kind, &prepared, limit).await,
+        };
+        self.note(kind, began, &text, &result);
+        result
+    }
+
+    async fn run_portal(
+        &mut self,
+        name: &str,
+        kind: StatementKind,
+        prepared: &Arc<Mutex<Prepared>>,
+        limit: Option<usize>,
+    ) -> Result<(), WireError> {
         match kind {
             // The client has begun the transaction itself, then.
-            Kind::Begin if self.implicit => self.implicit = false,
-            Kind::Begin | Kind::End => {}
-            Kind::Other => {
+            StatementKind::Begin if self.implicit => self.implicit = false,
+            StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {}
+            _ => {
                 let alone = self.wire.input.first() == Some(&b'S');
                 if !alone && !self.implicit && self.session.transaction_status() == TransactionStatus::Idle {
                     self.begin_implicit().await?;
                 }
             }
         }
-        if self.execute_point(name, &prepared, limit).await? {
+        if self.execute_point(name, prepared, limit).await? {
             return Ok(());
         }
-        Box::pin(self.execute_other(name, &prepared, limit)).await
+        Box::pin(self.execute_other(name, prepared, limit)).await
     }
 
     /// Runs a statement of the point path; false if it is for the other.
@@ -255,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
     ) -> Result<bool, WireError> {
-        let Self { wire, session, cancel, portals, rows, .. } = &mut *self;
+        let Self { wire, session, cancel, portals, rows, row_count, activity, .. } = &mut *self;
         let portal = portals.get(name).expect("it was found");
         // The statement is the session's while it runs.
         let (mut statement, values) = {
@@ -280,26 +301,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !ran.is_durable() {
             // What others have been told meanwhile need not wait with this.
             wire.flush().await?;
-            ran.durable().await?;
+            activity.waits(Wait::Commit);
+            let durable = ran.durable().await;
+            activity.waits(Wait::Nothing);
+            durable?;
         }
-        let prepared = prepared.lock();
-        let statement = prepared.statement.as_ref().expect("it has run");
-        let tag = serac_sql::row_tag(statement.statement());
-        let out = &mut wire.out;
-        match statement.schema() {
-            None => command_complete(out, &complete_tag(tag, affected)),
-            Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
-                let batch = statement.batch(rows)?;
-                drop(prepared);
-                let rest = Rest { batches: [batch].into(), taken: 0, tag };
-                self.portal(name)?.rest = Some(rest);
-                self.go_on(name, limit)?;
+        let rest = {
+            let prepared = prepared.lock();
+            let statement = prepared.statement.as_ref().expect("it has run");
+            let tag = serac_sql::row_tag(statement.statement());
+            let out = &mut wire.out;
+            match statement.schema() {
+                None => {
+                    *row_count = affected;
+                    command_complete(out, &complete_tag(tag, affected));
+                    None
+                }
+                Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
+                    Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, tag })
+                }
+                Some(_) => {
+                    let types = statement.column_types();
+                    (0..rows.len()).for_each(|row| put_point_row(out, rows, row, types, &portal.formats));
+                    *row_count = rows.len() as u64;
+                    command_complete(out, &complete_tag(tag, *row_count));
+                    None
+                }
             }
-            Some(_) => {
-                let types = statement.column_types();
-                (0..rows.len()).for_each(|row| put_point_row(out, rows, row, types, &portal.formats));
-                command_complete(out, &complete_tag(tag, rows.len() as u64));
-            }
+        };
+        if rest.is_some() {
+            self.portal(name)?.rest = rest;
+            self.go_on(name, limit).await?;
         }
         Ok(true)
     }
@@ -323,22 +355,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.description(prepared).await?.parameters.clone()
         };
-        let Self { wire, session, cancel, portals, .. } = &mut *self;
+        let Self { wire, session, cancel, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         let scalars = portal.scalars(&types, &oids)?;
         if changes(statement.statement()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
-            return self.put_rows(result, &formats);
+            return self.put_rows(result, &formats).await;
         }
         let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
-            StatementStream::Command { tag, .. } => {
+            StatementStream::Command { tag, rows } => {
+                *row_count = rows;
                 command_complete(&mut wire.out, &tag);
                 return Ok(());
             }
             StatementStream::Rows(mut rows) if limit.is_none() => {
                 let count = send_rows(wire, cancel, &mut rows, &portal.formats).await?;
                 command_complete(&mut wire.out, &complete_tag(rows.tag(), count));
+                *row_count = count;
                 return Ok(());
             }
             StatementStream::Rows(mut rows) => {
@@ -350,12 +384,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         portal.rest = Some(rest);
-        self.go_on(name, limit)
+        self.go_on(name, limit).await
     }
 
     /// Sends up to `limit` of the rows that are left.
-    fn go_on(&mut self, name: &str, limit: Option<usize>) -> Result<(), WireError> {
-        let Self { portals, wire, .. } = self;
+    async fn go_on(&mut self, name: &str, limit: Option<usize>) -> Result<(), WireError> {
+        let Self { portals, wire, row_count, .. } = self;
         let portal = portals.get_mut(name).expect("it was found");
         let rest = portal.rest.as_mut().expect("there is one");
         let mut left = limit.unwrap_or(usize::MAX);
@@ -364,9 +398,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let rows = batch.num_rows();
             let to = rows.min(rest.taken.saturating_add(left));
             let piece = WireBatch::new(&batch.slice(rest.taken, to - rest.taken))?;
-            (0..piece.rows()).for_each(|row| piece.put(&mut wire.out, row, &portal.formats));
+            for row in 0..piece.rows() {
+                piece.put(&mut wire.out, row, &portal.formats);
+                wire.send_some().await?;
+            }
             left -= piece.rows();
             sent += piece.rows() as u64;
+            *row_count = sent;
             rest.taken = to;
             if to < rows {
                 bare(&mut wire.out, b's');
@@ -378,23 +416,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         command_complete(&mut wire.out, &complete_tag(rest.tag, sent));
         // It is at its end, and stays there.
         Ok(())
-    }
-}
-
-/// What a statement means for the transaction.
-enum Kind {
-    Begin,
-    End,
-    Other,
-}
-
-impl Kind {
-    fn of(statement: &Statement) -> Self {
-        match statement {
-            Statement::StartTransaction { .. } => Self::Begin,
-            Statement::Commit { .. } | Statement::Rollback { .. } => Self::End,
-            _ => Self::Other,
-        }
     }
 }
 

@@ -12,10 +12,12 @@ use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
 use super::server::{Entry, Shared};
 use super::wire::Wire;
-use serac_sql::{Identity, Session};
+use serac_sql::activity::Client;
+use serac_sql::{Identity, Session, SqlError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tracing::{debug, warn};
 
 /// Serves a client to its end. `is_full`: there is no room for it.
 pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>, stop: Stop, is_full: bool) {
@@ -51,7 +53,8 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
 
 /// Up to the client's name and wishes; none if it wanted something else, and has got it.
 async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
-    let mut wire = Wire::new(socket);
+    let address = socket.peer_addr().ok();
+    let mut wire = Wire::new(socket, address);
     let refuse = async |mut wire: Wire<TcpStream>, error: WireError| {
         put_error(&mut wire.out, &error, "");
         let _ = wire.flush().await;
@@ -72,7 +75,7 @@ async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened
                 Some(acceptor) => {
                     wire.out.push(b'S');
                     wire.flush().await?;
-                    let mut wire = Wire::new(acceptor.accept(wire.into_io()).await?);
+                    let mut wire = Wire::new(acceptor.accept(wire.into_io()).await?, address);
                     return match startup(&mut wire).await? {
                         Some(Startup::Session(parameters)) => Ok(Some((Opened::Encrypted(Box::new(wire)), parameters))),
                         Some(Startup::Cancel { process, secret }) => {
@@ -104,6 +107,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     mut stop: Stop,
     is_full: bool,
 ) {
+    let address = wire.address;
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let user = parameter("user").unwrap_or_default().to_owned();
     let login = async {
@@ -134,19 +138,77 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(Err(error)) => Err(error),
     };
     if let Err(error) = result {
+        if let WireError::Sql { error, .. } = &error {
+            let (sqlstate, message, address) = (error.sqlstate, &error.message, address.map(tracing::field::display));
+            warn!(sqlstate, message, user, address, "login refused");
+        }
         put_error(&mut wire.out, &error, "");
         let _ = wire.flush().await;
         return;
     }
     authentication(&mut wire.out, 0, &[]);
     session.as_for_postgresql();
-    let entry = shared.enter(session.cancel_handle());
-    let database = parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned();
-    session.identify(Identity { user: user.clone(), database, process: entry.process });
-    let is_superuser = session.is_superuser();
-    greet(&mut wire.out, &user, is_superuser, parameter("application_name").unwrap_or_default(), &entry);
-    wire.limit = shared.options.max_message;
-    Connection::new(wire, session, shared.options.idle_in_transaction_timeout).serve(&mut stop).await;
+    if let Err(error) = set_parameters(&mut session, &parameters) {
+        put_error(&mut wire.out, &WireError::Sql { error, fatal: true }, "");
+        let _ = wire.flush().await;
+        return;
+    }
+    let client = Client {
+        user: user.clone(),
+        database: parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned(),
+        application: session.application_name().to_owned(),
+        address,
+    };
+    let activity = shared.db.connections().enter(client.clone(), session.cancel_handle());
+    let entry = shared.enter(activity.activity().clone());
+    let Client { database, application, .. } = client;
+    session.identify(Identity { user: user.clone(), database, process: activity.process() });
+    greet(&mut wire.out, &user, session.is_superuser(), &application, &entry);
+    wire.admit(shared.options.max_message, activity.activity().clone());
+    debug!(
+        user,
+        application,
+        process = activity.process(),
+        address = address.map(tracing::field::display),
+        "connected"
+    );
+    let process = activity.process();
+    Connection::new(wire, session, activity, shared.options.slow_statement).serve(&mut stop).await;
+    debug!(user, process, "disconnected");
+}
+
+/// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
+fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), SqlError> {
+    for (name, value) in parameters {
+        match name.as_str() {
+            "user" | "database" | "replication" | "client_encoding" => {}
+            "options" => {
+                for (name, value) in options(value) {
+                    session.set_parameter(&name, &value)?;
+                }
+            }
+            _ => {
+                let _ = session.set_parameter(&name.to_lowercase(), value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash takes away a space's meaning.
+fn options(text: &str) -> Vec<(String, String)> {
+    let (mut words, mut word, mut letters) = (Vec::new(), String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => word.extend(letters.next()),
+            letter if letter.is_whitespace() => words.push(std::mem::take(&mut word)),
+            letter => word.push(letter),
+        }
+    }
+    words.push(word);
+    let settings = words.iter().map(|word| word.strip_prefix("--").or(word.strip_prefix("-c")).unwrap_or(word));
+    let settings = settings.filter_map(|word| word.split_once('='));
+    settings.map(|(name, value)| (name.to_lowercase().replace('-', "_"), value.to_owned())).collect()
 }
 
 /// Asks for the password, if one is needed; false if the client has gone.
@@ -198,8 +260,30 @@ fn greet(out: &mut Vec<u8>, user: &str, is_superuser: bool, application: &str, e
         parameter_status(out, name, value);
     }
     message(out, b'K', |out| {
-        put_i32(out, entry.process);
+        put_i32(out, entry.process());
         put_i32(out, entry.secret);
     });
     message(out, b'Z', |out| out.push(b'I'));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_settings() {
+        let given =
+            options(r"-c statement_timeout=5s  -cwork_mem=1MB --idle-session-timeout=0 -c application_name=a\ b");
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            given,
+            [
+                of("statement_timeout", "5s"),
+                of("work_mem", "1MB"),
+                of("idle_session_timeout", "0"),
+                of("application_name", "a b")
+            ]
+        );
+        assert!(options("nonsense").is_empty());
+    }
 }

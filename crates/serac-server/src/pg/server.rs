@@ -5,22 +5,25 @@ use super::login::serve;
 use super::scram::Verifier;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
-use serac_sql::{CancelHandle, SqlDatabase};
+use serac_sql::SqlDatabase;
+use serac_sql::activity::Activity;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tracing::{info, warn};
 
-/// How long statements may go on after the stop.
+/// How long cancelled statements may take to end.
 const GRACE: Duration = Duration::from_secs(5);
+/// Connections beyond twice the limit, which are heard before they are refused.
+const SPARE_CONNECTIONS: usize = 16;
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -39,8 +42,10 @@ pub struct PgOptions {
     pub max_message: usize,
     /// How long a client may take to say who it is.
     pub login_timeout: Duration,
-    /// How long a connection may stay idle with a transaction open; none for ever.
-    pub idle_in_transaction_timeout: Option<Duration>,
+    /// How long statements may go on after the stop before they are cancelled.
+    pub shutdown_timeout: Duration,
+    /// Statements that take so long are logged; none for none.
+    pub slow_statement: Option<Duration>,
 }
 
 impl Default for PgOptions {
@@ -52,7 +57,8 @@ impl Default for PgOptions {
             max_connections: 1_024,
             max_message: 256 << 20,
             login_timeout: Duration::from_secs(60),
-            idle_in_transaction_timeout: None,
+            shutdown_timeout: Duration::from_secs(5),
+            slow_statement: None,
         }
     }
 }
@@ -62,34 +68,37 @@ pub(super) struct Shared {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
-    running: Mutex<HashMap<i32, (i32, CancelHandle)>>,
-    processes: AtomicI32,
+    running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
 
 impl Shared {
-    /// Registers a session under a number and a secret with which its statements can be cancelled.
-    pub(super) fn enter(self: &Arc<Self>, cancel: CancelHandle) -> Entry {
-        // Relaxed: numbers need only differ.
-        let process = self.processes.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+    /// Keeps a secret with which a connection's statements can be cancelled.
+    pub(super) fn enter(self: &Arc<Self>, activity: Arc<Activity>) -> Entry {
         let mut secret = [0; 4];
         SystemRandom::new().fill(&mut secret).expect("the system has random numbers");
         let secret = i32::from_be_bytes(secret);
-        self.running.lock().insert(process, (secret, cancel));
-        Entry { shared: self.clone(), process, secret }
+        self.running.lock().insert(activity.process(), (secret, activity.clone()));
+        Entry { shared: self.clone(), process: activity.process(), secret }
     }
     /// Cancels what a session runs, if the secret is its.
     pub(super) fn cancel(&self, process: i32, secret: i32) {
-        if let Some((_, cancel)) = self.running.lock().get(&process).filter(|(own, _)| *own == secret) {
-            cancel.cancel();
+        if let Some((_, activity)) = self.running.lock().get(&process).filter(|(own, _)| *own == secret) {
+            activity.cancel();
         }
     }
 }
 
-/// A registered session.
+/// A connection's secret, up to its end.
 pub(super) struct Entry {
     shared: Arc<Shared>,
-    pub(super) process: i32,
+    process: i32,
     pub(super) secret: i32,
+}
+
+impl Entry {
+    pub(super) fn process(&self) -> i32 {
+        self.process
+    }
 }
 
 impl Drop for Entry {
@@ -117,7 +126,7 @@ impl PgServer {
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
-        let shared = Shared { db, options, tls, running: Mutex::default(), processes: AtomicI32::new(1) };
+        let shared = Shared { db, options, tls, running: Mutex::default() };
         Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared) })
     }
     /// Where it listens.
@@ -128,9 +137,10 @@ impl PgServer {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for a few seconds, and cancels what is
-    /// left.
+    /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for the
+    /// [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what is left.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, shared } = self;
         let (stopping, stopped) = watch::channel(false);
         let stopped = Stop(stopped);
         let mut connections = JoinSet::new();
@@ -139,21 +149,32 @@ impl PgServer {
             tokio::select! {
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
+                accepted = listener.accept() => match accepted {
                     Ok((socket, _)) => {
                         // Small answers shall not wait for more.
                         let _ = socket.set_nodelay(true);
-                        let is_full = connections.len() >= self.shared.options.max_connections;
-                        connections.spawn(serve(socket, self.shared.clone(), stopped.clone(), is_full));
+                        let is_full = connections.len() >= shared.options.max_connections;
+                        // Each that is told that there is no room takes some: not any number of them.
+                        if connections.len() >= 2 * shared.options.max_connections + SPARE_CONNECTIONS {
+                            continue;
+                        }
+                        connections.spawn(serve(socket, shared.clone(), stopped.clone(), is_full));
                     }
-                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                    Err(error) => {
+                        warn!(%error, "a connection could not be taken");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 },
             }
         }
+        // Who comes now is refused by the system.
+        drop(listener);
         let _ = stopping.send(true);
         let mut all_ended = async || while connections.join_next().await.is_some() {};
-        if tokio::time::timeout(GRACE, all_ended()).await.is_err() {
-            self.shared.running.lock().values().for_each(|(_, cancel)| cancel.cancel());
+        if tokio::time::timeout(shared.options.shutdown_timeout, all_ended()).await.is_err() {
+            let left: Vec<_> = shared.running.lock().values().map(|(_, activity)| activity.clone()).collect();
+            info!(connections = left.len(), "statements are cancelled");
+            left.iter().for_each(|activity| activity.terminate());
             let _ = tokio::time::timeout(GRACE, all_ended()).await;
         }
     }

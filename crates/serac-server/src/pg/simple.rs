@@ -6,18 +6,36 @@ use super::message::{bare, command_complete};
 use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
+use serac_sql::activity::StatementKind;
 use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, parse};
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A script, of the simple protocol. Several statements are one transaction, unless they say otherwise.
     pub(super) async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
         self.end_implicit().await?;
+        let mut began = self.activity.begins(sql);
         let Self { wire, session, cancel, .. } = &mut *self;
-        if let Some(result) = wire.attend(cancel, session.execute_known(sql)).await? {
-            return self.put_result(result);
+        let known = match wire.attend(cancel, session.execute_known(sql)).await {
+            Ok(Some(result)) => Some(self.put_result(result).await),
+            Ok(None) => None,
+            Err(error) => Some(Err(error.into())),
+        };
+        if let Some(result) = known {
+            let kind = StatementKind::of_text(sql);
+            self.note(kind, began, sql, &result);
+            return result;
         }
-        let statements = parse(sql)?;
+        let statements = match parse(sql) {
+            Ok(statements) => statements,
+            Err(error) => {
+                let result = Err(error.into());
+                self.note(StatementKind::Other, began, sql, &result);
+                return result;
+            }
+        };
         if statements.is_empty() {
             bare(&mut self.wire.out, b'I');
             return Ok(());
@@ -35,7 +53,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.begin_implicit().await?;
         }
         for (i, statement) in statements.into_iter().enumerate() {
-            match self.run(statement).await {
+            if i > 0 {
+                began = self.activity.begins(sql);
+            }
+            let kind = StatementKind::of(&statement);
+            let result = self.run(statement).await;
+            self.note(kind, began, sql, &result);
+            match result {
                 Ok(()) => {}
                 Err(WireError::Sql { error, fatal }) => {
                     if block {
@@ -58,12 +82,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Ends it, if there is one.
     pub(super) async fn end_implicit(&mut self) -> Result<(), WireError> {
         if std::mem::take(&mut self.implicit) {
-            let end = match self.session.transaction_status() {
+            let (end, kind) = match self.session.transaction_status() {
                 TransactionStatus::Idle => return Ok(()),
-                TransactionStatus::Open => "COMMIT",
-                TransactionStatus::Failed => "ROLLBACK",
+                TransactionStatus::Open => ("COMMIT", StatementKind::Commit),
+                TransactionStatus::Failed => ("ROLLBACK", StatementKind::Rollback),
             };
-            Box::pin(self.session.execute(end)).await?;
+            let ended = Box::pin(self.session.execute(end)).await;
+            let error = ended.as_ref().err().map(|error| error.sqlstate);
+            self.activity.settled(kind, self.session.transaction_status(), error);
+            ended?;
         }
         Ok(())
     }
@@ -73,47 +100,82 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
-        let Self { wire, session, cancel, .. } = self;
+        let Self { wire, session, cancel, row_count, .. } = self;
         if changes(&statement) {
             let result = wire.attend(cancel, session.execute_statement(statement)).await?;
-            return self.put_result(result);
+            return self.put_result(result).await;
         }
         match wire.attend(cancel, session.stream_statement(statement)).await? {
-            StatementStream::Command { tag, .. } => command_complete(&mut wire.out, &tag),
+            StatementStream::Command { tag, rows } => {
+                command_complete(&mut wire.out, &tag);
+                *row_count = rows;
+            }
             StatementStream::Rows(mut rows) => {
                 let formats = Formats::default();
                 describe(&mut wire.out, rows.schema(), &formats);
                 let count = send_rows(wire, cancel, &mut rows, &formats).await?;
                 command_complete(&mut wire.out, &complete_tag(rows.tag(), count));
+                *row_count = count;
             }
         }
         Ok(())
     }
 
     /// Writes a whole result, as text.
-    fn put_result(&mut self, result: StatementResult) -> Result<(), WireError> {
+    async fn put_result(&mut self, result: StatementResult) -> Result<(), WireError> {
         let formats = Formats::default();
         if let StatementResult::Rows { schema, .. } = &result {
             describe(&mut self.wire.out, schema, &formats);
         }
-        self.put_rows(result, &formats)
+        self.put_rows(result, &formats).await
     }
     /// Writes the rows of a whole result, and its tag.
-    pub(super) fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<(), WireError> {
-        let out = &mut self.wire.out;
+    pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<(), WireError> {
         match result {
-            StatementResult::Command { tag, .. } => command_complete(out, &tag),
+            StatementResult::Command { tag, rows } => {
+                self.row_count = rows;
+                command_complete(&mut self.wire.out, &tag);
+            }
             StatementResult::Rows { tag, batches, .. } => {
-                let mut count = 0;
+                self.row_count = 0;
                 for batch in &batches {
                     let batch = WireBatch::new(batch)?;
-                    (0..batch.rows()).for_each(|row| batch.put(out, row, formats));
-                    count += batch.rows() as u64;
+                    for row in 0..batch.rows() {
+                        batch.put(&mut self.wire.out, row, formats);
+                        self.wire.send_some().await?;
+                    }
+                    self.row_count += batch.rows() as u64;
                 }
-                command_complete(out, &complete_tag(tag, count));
+                command_complete(&mut self.wire.out, &complete_tag(tag, self.row_count));
             }
         }
         Ok(())
+    }
+
+    /// Notes the end of a statement, in the figures and, if it was slow, in the log.
+    pub(super) fn note(&mut self, kind: StatementKind, began: Instant, text: &str, result: &Result<(), WireError>) {
+        let error = match result {
+            Ok(()) => None,
+            Err(WireError::Sql { error, .. }) => {
+                let (sqlstate, message) = (error.sqlstate, &error.message);
+                match &sqlstate[..2] {
+                    // Of the server, not of the statement.
+                    "XX" | "58" | "53" => error!(sqlstate, message, statement = text, "statement failed"),
+                    _ => debug!(sqlstate, message, statement = text, "statement failed"),
+                }
+                Some(sqlstate)
+            }
+            Err(WireError::Io) => Some("08006"),
+        };
+        let took = self.activity.ended(kind, began, self.session.transaction_status(), error);
+        if kind == StatementKind::Other {
+            self.activity.set_application(self.session.application_name());
+        }
+        if self.slow.is_some_and(|slow| took >= slow) {
+            let (user, process, milliseconds) =
+                (&self.activity.client().user, self.activity.process(), took.as_secs_f64() * 1e3);
+            info!(milliseconds, rows = self.row_count, user, process, error, statement = text, "slow statement");
+        }
     }
 }
 
@@ -139,7 +201,10 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
         let batch = WireBatch::new(&batch)?;
         for row in 0..batch.rows() {
             batch.put(&mut wire.out, row, formats);
-            wire.send_some().await?;
+            if wire.is_full() {
+                // A client that does not read holds the statement up, and what it sees, no longer than its limits allow.
+                rows.keep(wire.flush()).await??;
+            }
         }
         count += batch.rows() as u64;
     }

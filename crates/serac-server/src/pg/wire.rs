@@ -4,7 +4,12 @@ use super::WireError;
 use super::message::message_length;
 use bytes::{Buf, Bytes, BytesMut};
 use serac_sql::CancelHandle;
-use std::future::Future;
+use serac_sql::activity::{Activity, Wait};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Answers of this size are sent before there are more.
@@ -21,46 +26,87 @@ pub(super) struct Wire<S> {
     io: S,
     pub(super) input: BytesMut,
     pub(super) out: Vec<u8>,
+    /// How much of `out` is sent.
+    sent: usize,
     /// The client is gone.
     closed: bool,
     /// The longest message that is taken.
-    pub(super) limit: usize,
+    limit: usize,
+    /// Who is told of bytes and waits, once that is known.
+    activity: Option<Arc<Activity>>,
+    /// Where the client is.
+    pub(super) address: Option<SocketAddr>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub(super) fn new(io: S) -> Self {
-        Self { io, input: BytesMut::new(), out: Vec::new(), closed: false, limit: MAX_LOGIN_MESSAGE }
+    pub(super) fn new(io: S, address: Option<SocketAddr>) -> Self {
+        let (input, out) = (BytesMut::new(), Vec::new());
+        Self { io, input, out, sent: 0, closed: false, limit: MAX_LOGIN_MESSAGE, activity: None, address }
     }
 
     pub(super) fn into_io(self) -> S {
         self.io
+    }
+    /// The client is known: its messages may be long from now on.
+    pub(super) fn admit(&mut self, limit: usize, activity: Arc<Activity>) {
+        self.limit = limit;
+        self.activity = Some(activity);
     }
     /// Says goodbye.
     pub(super) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
     }
 
-    /// Sends what has been written.
+    /// Sends what has been written. May be broken off, and is gone on with by the next call.
     pub(super) async fn flush(&mut self) -> Result<(), WireError> {
-        if !self.out.is_empty() {
-            let sent = self.io.write_all(&self.out).await;
-            self.out.clear();
-            // A large result shall not be kept in mind for ever.
-            self.out.shrink_to(2 * SEND_BYTES);
-            sent?;
-            self.io.flush().await?;
+        if self.out.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        if let Some(activity) = &self.activity {
+            activity.waits(Wait::ClientWrite);
+        }
+        let result = self.write_out().await;
+        if let Some(activity) = &self.activity {
+            activity.sent(self.out.len());
+            activity.waits(Wait::Nothing);
+        }
+        (self.sent, self.closed) = (0, self.closed || result.is_err());
+        self.out.clear();
+        // A large result shall not be kept in mind for ever.
+        self.out.shrink_to(2 * SEND_BYTES);
+        Ok(result?)
+    }
+    async fn write_out(&mut self) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match self.io.write(&self.out[self.sent..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => self.sent += count,
+            }
+        }
+        self.io.flush().await
+    }
+    /// Whether so much has been written that it is to be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() >= SEND_BYTES
     }
     /// Sends what has been written if it is much.
     pub(super) async fn send_some(&mut self) -> Result<(), WireError> {
-        if self.out.len() >= SEND_BYTES { self.flush().await } else { Ok(()) }
+        if self.is_full() { self.flush().await } else { Ok(()) }
     }
     /// Reads more; false if there is no more.
     pub(super) async fn fill(&mut self) -> Result<bool, WireError> {
         self.input.reserve(READ_BYTES);
-        self.closed = self.closed || self.io.read_buf(&mut self.input).await? == 0;
+        if !self.closed {
+            let count = self.io.read_buf(&mut self.input).await?;
+            self.received(count);
+            self.closed = count == 0;
+        }
         Ok(!self.closed)
+    }
+    fn received(&self, bytes: usize) {
+        if let Some(activity) = &self.activity {
+            activity.received(bytes);
+        }
     }
 
     /// A message that has arrived.
@@ -96,15 +142,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Runs a part of a statement, and cancels it if the client goes away meanwhile.
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
+        if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(part.as_mut().poll(context))).await {
+            return result;
+        }
+        // It listens from now on; what came before is not lost.
+        if self.activity.as_ref().is_some_and(|activity| activity.take_cancelled()) {
+            cancel.cancel();
+        }
         loop {
             self.input.reserve(READ_BYTES);
             tokio::select! {
                 biased;
                 result = &mut part => return result,
                 read = self.io.read_buf(&mut self.input), if !self.closed && self.input.len() < READ_AHEAD => {
-                    if !matches!(read, Ok(1..)) {
-                        self.closed = true;
-                        cancel.cancel();
+                    match read {
+                        Ok(count @ 1..) => self.received(count),
+                        _ => {
+                            self.closed = true;
+                            cancel.cancel();
+                        }
                     }
                 }
             }

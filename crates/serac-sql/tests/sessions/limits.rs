@@ -17,7 +17,11 @@ const ENDLESS_JOIN: &str = "SELECT count(*) FROM generate_series(1, 1000) AS a (
 const SOON: Duration = Duration::from_secs(20);
 
 fn database(memory_limit: Option<usize>) -> SqlDatabase {
-    SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { memory_limit, threads: Some(2) }).unwrap()
+    SqlDatabase::new(
+        Database::in_memory().unwrap(),
+        &SqlOptions { memory_limit, threads: Some(2), ..SqlOptions::default() },
+    )
+    .unwrap()
 }
 
 async fn number(session: &mut Session, sql: &str) -> i64 {

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -184,8 +184,24 @@ pub struct LogManager {
     done: Condvar,
     durable: AtomicU64,
     synced_sequence: AtomicU64,
+    // Figures, which the log's thread alone writes.
     bytes_written: AtomicU64,
     syncs: AtomicU64,
+    frames_written: AtomicU64,
+    flushing_nanos: AtomicU64,
+}
+
+/// What a log has done in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFigures {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Syncs: one for each group of commits, and each segment that it touches.
+    pub syncs: u64,
+    /// Commits and parts of transactions written.
+    pub frames: u64,
+    /// Time spent on writing and syncing.
+    pub flushing: Duration,
 }
 
 impl std::fmt::Debug for LogManager {
@@ -230,6 +246,8 @@ impl LogManager {
             synced_sequence: AtomicU64::new(last_sequence),
             bytes_written: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            frames_written: AtomicU64::new(0),
+            flushing_nanos: AtomicU64::new(0),
         });
         {
             let mut state = log.state.lock();
@@ -409,9 +427,20 @@ impl LogManager {
         self.wait_durable(newest)
     }
 
-    /// Bytes written and syncs made by this process.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.bytes_written.load(Ordering::Relaxed), self.syncs.load(Ordering::Relaxed))
+    /// What the log has done in this process.
+    pub fn figures(&self) -> LogFigures {
+        // Relaxed: figures.
+        let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        LogFigures {
+            bytes: of(&self.bytes_written),
+            syncs: of(&self.syncs),
+            frames: of(&self.frames_written),
+            flushing: Duration::from_nanos(of(&self.flushing_nanos)),
+        }
+    }
+    /// Whether a write or a sync has failed: nothing can be committed any more.
+    pub fn has_failed(&self) -> bool {
+        self.state.lock().failed.is_some()
     }
 
     /// Drops segments that hold nothing newer than `checkpoint`.
@@ -481,7 +510,10 @@ impl LogManager {
             };
             let newest_commit = batch.frames.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
             let newest_sequence = batch.frames.last().expect("not empty").sequence;
+            let began = Instant::now();
             let result = self.write(&batch, &files, &mut bytes);
+            self.frames_written.fetch_add(batch.frames.len() as u64, Ordering::Relaxed);
+            self.flushing_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
             let mut state = self.state.lock();
             state.writing = false;
             batch.clear();

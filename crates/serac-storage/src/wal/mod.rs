@@ -9,4 +9,4 @@ pub mod frame;
 mod log_manager;
 pub mod reader;
 
-pub use log_manager::{Durability, LogManager, LogOptions};
+pub use log_manager::{Durability, LogFigures, LogManager, LogOptions};

@@ -1,0 +1,85 @@
+//! The memory of a session's queries: a limit of its own within the memory for all queries.
+
+use datafusion::common::resources_datafusion_err;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, human_readable_size,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A session's part of the memory for queries. Operators that can spill do so at the limit, others fail (SQLSTATE 53200).
+#[derive(Debug)]
+pub(crate) struct WorkMemory {
+    /// `usize::MAX` for none. Relaxed, as `used`: each is exact by itself, and nothing else hangs on them.
+    limit: AtomicUsize,
+    used: AtomicUsize,
+    all: Arc<dyn MemoryPool>,
+}
+
+impl WorkMemory {
+    /// Within the memory `all`; no limit of its own yet.
+    pub(crate) fn new(all: Arc<dyn MemoryPool>) -> Self {
+        Self { limit: AtomicUsize::new(usize::MAX), used: AtomicUsize::new(0), all }
+    }
+    pub(crate) fn set_limit(&self, limit: Option<usize>) {
+        self.limit.store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+    pub(crate) fn limit(&self) -> Option<usize> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
+    }
+}
+
+impl fmt::Display for WorkMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = human_readable_size(self.used.load(Ordering::Relaxed));
+        match self.limit() {
+            Some(limit) => write!(f, "work_mem(used: {used}, limit: {})", human_readable_size(limit)),
+            None => write!(f, "work_mem(used: {used})"),
+        }
+    }
+}
+
+impl MemoryPool for WorkMemory {
+    fn name(&self) -> &str {
+        "work_mem"
+    }
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.all.register(consumer);
+    }
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.all.unregister(consumer);
+    }
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.used.fetch_add(additional, Ordering::Relaxed);
+        self.all.grow(reservation, additional);
+    }
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.used.fetch_sub(shrink, Ordering::Relaxed);
+        self.all.shrink(reservation, shrink);
+    }
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let grown = |used: usize| used.checked_add(additional).filter(|grown| *grown <= limit);
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
+            return Err(resources_datafusion_err!(
+                "{} wants {} more: {self}",
+                reservation.consumer().name(),
+                human_readable_size(additional)
+            ));
+        }
+        self.all.try_grow(reservation, additional).inspect_err(|_| {
+            self.used.fetch_sub(additional, Ordering::Relaxed);
+        })
+    }
+    fn reserved(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+    fn memory_limit(&self) -> MemoryLimit {
+        match self.limit() {
+            Some(limit) => MemoryLimit::Finite(limit),
+            None => self.all.memory_limit(),
+        }
+    }
+}
