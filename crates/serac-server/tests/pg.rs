@@ -1,6 +1,7 @@
-//! Clients of PostgreSQL against the server: psycopg, and messages that no client sends. Those of Flight SQL are beside them.
+//! Clients of PostgreSQL against the server, and messages that no client sends: psycopg here, others in `pg_clients`. Those of Flight SQL are beside them.
 
 mod flight_sql;
+mod pg_clients;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

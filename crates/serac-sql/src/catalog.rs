@@ -3,6 +3,7 @@
 use crate::error::SqlError;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
+use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
 use crate::session::SqlDatabase;
@@ -11,7 +12,9 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{LogicalPlanBuilder, col};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
@@ -40,6 +43,8 @@ pub(crate) struct View {
     pub(crate) own: OwnChanges,
     /// Where a serializable transaction notes what it reads.
     pub(crate) reads: Option<ReadSet>,
+    /// The objects under PostgreSQL's numbers, once they are needed.
+    pub(crate) image: LazyImage,
     /// Of the session's own database, if it has one.
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
     /// What the current user may do.
@@ -99,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) planned_for: Mutex<Option<RoleId>>,
     /// The database with what queries need.
     pub(crate) sql: SqlDatabase,
+    /// What clients of PostgreSQL have set.
+    pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
 }
@@ -159,11 +166,13 @@ impl CatalogProvider for TransactionCatalog {
     fn schema_names(&self) -> Vec<String> {
         let Some(view) = self.0.view() else { return Vec::new() };
         let temporary = view.temporary.is_some().then(|| TEMPORARY_SCHEMA.to_owned());
+        let system = [CATALOG_SCHEMA, INFORMATION_SCHEMA].map(str::to_owned);
         let shown = |name: &&String| view.access.check_usage(name).is_ok();
-        view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).collect()
+        view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).chain(system).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let known = name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
+        let system = pg_catalog::is_system_schema(name);
+        let known = system || name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
         known.then(|| Arc::new(TransactionSchema { shared: self.0.clone(), name: name.into() }) as _)
     }
 }
@@ -177,6 +186,9 @@ struct TransactionSchema {
 #[async_trait]
 impl SchemaProvider for TransactionSchema {
     fn table_names(&self) -> Vec<String> {
+        if pg_catalog::is_system_schema(&self.name) {
+            return pg_catalog::table_names(&self.name);
+        }
         let Some(view) = self.shared.view() else { return Vec::new() };
         let Some(schema) = view.schema(&self.name) else { return Vec::new() };
         let tables = schema.tables.values().filter(|table| readable(&view.access, table) != Columns::None);
@@ -188,46 +200,73 @@ impl SchemaProvider for TransactionSchema {
         if let Some(lent) = self.shared.lent.read().get(name) {
             return Ok(Some(lent.clone()));
         }
-        let Some(view) = self.shared.view() else { return Ok(None) };
-        let schema_name = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
-        let Some(schema) = view.schema(schema_name) else { return Ok(None) };
-        let access = self.shared.access(&view);
-        let refused = |error: SqlError| DataFusionError::External(Box::new(error));
-        let known = schema.tables.contains_key(name) || schema.views.contains_key(name);
-        if schema_name != TEMPORARY_SCHEMA && (known || !SYSTEM_VIEWS.contains(&name)) {
-            access.check_usage(schema_name).map_err(|error| refused(error.into()))?;
-        }
-        if let Some(table) = schema.tables.get(name) {
-            // A view of a table that its owner may not read any more can be described, and not scanned.
-            if readable(&access, table) == Columns::None && self.shared.planned_for.lock().is_none() {
-                return Err(refused(denied(name)));
-            }
-            return Ok(Some(Arc::new(self.shared.provider(&view, table, false))));
-        }
-        let Some(definition) = schema.views.get(name).cloned() else {
-            return system_view(name, &view, &self.shared.sql);
-        };
-        let object = Object::relation(schema_name, name);
-        access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
-        let _for_owner = PlannedFor::new(&self.shared, access.security().owner(&object));
-        let state = self.shared.state.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
-        let state = state.read().clone();
-        let plan = state.create_logical_plan(&definition.query).await;
-        let mut plan = plan.map_err(|e| DataFusionError::External(Box::new(SqlError::from(e).unplaced())))?;
-        if !definition.columns.is_empty() {
-            let columns = plan.schema().columns();
-            let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));
-            plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
-        }
-        Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
+        table_of(&self.shared, &self.name, name).await
     }
 
     fn table_exist(&self, name: &str) -> bool {
+        if pg_catalog::is_system_schema(&self.name) {
+            return pg_catalog::is_table(&self.name, name);
+        }
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
             || self.shared.lent.read().contains_key(name)
+            || (self.name == SEARCH_PATH && pg_catalog::is_table(CATALOG_SCHEMA, name))
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
+}
+
+/// A relation of the running statement.
+pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let in_path = schema == SEARCH_PATH;
+    let Some(view) = shared.view() else { return Ok(None) };
+    if name == "pg_stat_activity" && (in_path || schema == CATALOG_SCHEMA) {
+        return system_view(name, &view, &shared.sql);
+    }
+    if pg_catalog::is_system_schema(schema) {
+        return pg_catalog::table(shared, schema, name).await;
+    }
+    let schema_name = if in_path { view.schema_of(name) } else { schema };
+    // System tables come before those of users, as in PostgreSQL, but behind temporary ones.
+    if in_path && schema_name != TEMPORARY_SCHEMA && pg_catalog::is_table(CATALOG_SCHEMA, name) {
+        return pg_catalog::table(shared, CATALOG_SCHEMA, name).await;
+    }
+    let Some(schema) = view.schema(schema_name) else { return Ok(None) };
+    let access = shared.access(&view);
+    let refused = |error: SqlError| DataFusionError::External(Box::new(error));
+    let known = schema.tables.contains_key(name) || schema.views.contains_key(name);
+    if schema_name != TEMPORARY_SCHEMA && (known || !SYSTEM_VIEWS.contains(&name)) {
+        access.check_usage(schema_name).map_err(|error| refused(error.into()))?;
+    }
+    if let Some(table) = schema.tables.get(name) {
+        // A view of a table that its owner may not read any more can be described, and not scanned.
+        if readable(&access, table) == Columns::None && shared.planned_for.lock().is_none() {
+            return Err(refused(denied(name)));
+        }
+        return Ok(Some(Arc::new(shared.provider(&view, table, false))));
+    }
+    let Some(definition) = schema.views.get(name).cloned() else {
+        return system_view(name, &view, &shared.sql);
+    };
+    let object = Object::relation(schema_name, name);
+    access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
+    let _for_owner = PlannedFor::new(shared, access.security().owner(&object));
+    let state = shared.state.get().and_then(Weak::upgrade);
+    let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
+    let state = state.read().clone();
+    let plan = view_plan(&state, &definition.query).await;
+    let mut plan = plan.map_err(|e| DataFusionError::External(Box::new(e.unplaced())))?;
+    if !definition.columns.is_empty() {
+        let columns = plan.schema().columns();
+        let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));
+        plan = LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?;
+    }
+    Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
+}
+
+/// The plan of a view's query.
+async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
+    let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
+    pg_catalog::rewrite(&mut statement);
+    Ok(state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
 }

@@ -4,7 +4,7 @@ use crate::dml::nullable_schema;
 use crate::error::{Result, SqlError};
 use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
-use crate::wire::wire_type;
+use crate::wire::{of_oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, CopySource, Expr, FromTable, SelectItem, SetExpr, Statement, TableObject, TableWithJoins, Value,
@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct Description {
     /// The types of its parameters; none where any will do.
     pub parameters: Vec<Option<ColumnType>>,
+    /// The numbers of the types that casts of parameters name and that no column has, as arrays; 0 for others.
+    pub oids: Vec<u32>,
     /// The columns of its rows; none if it gives none.
     pub schema: Option<SchemaRef>,
 }
@@ -58,6 +60,25 @@ impl Parameters {
     }
 }
 
+/// A parameter that is cast is of the type that it is cast to; the numbers of those types that no column has.
+fn cast_types(statement: &Statement, parameters: &mut Parameters) -> Vec<u32> {
+    let mut oids = vec![0; parameters.0.len()];
+    let _ = visit_expressions(statement, |expr| {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && let Some(number) = parameter(expr).filter(|number| *number <= parameters.0.len())
+            && let Some(oid) = crate::pg_catalog::type_number(&data_type.to_string())
+        {
+            match of_oid(oid) {
+                Some(column_type) => parameters.assigned(expr, column_type),
+                None if crate::pg_catalog::element_type(oid).is_some() => oids[number - 1] = oid,
+                None => {}
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    oids
+}
+
 impl Session {
     /// Says what a statement takes and gives.
     ///
@@ -66,7 +87,7 @@ impl Session {
     pub async fn describe(&mut self, prepared: &mut Prepared) -> Result<Description> {
         if let Some(types) = prepared.parameter_types() {
             let parameters = types.iter().copied().map(Some).collect();
-            return Ok(Description { parameters, schema: prepared.schema().cloned() });
+            return Ok(Description { parameters, oids: Vec::new(), schema: prepared.schema().cloned() });
         }
         self.describe_statement(prepared.statement().clone()).await
     }
@@ -119,6 +140,7 @@ impl Session {
 
     async fn description_of(&mut self, statement: Statement) -> Result<Description> {
         let mut parameters = Parameters::of(&statement);
+        let oids = cast_types(&statement, &mut parameters);
         let schema = match &statement {
             Statement::Query(_)
             | Statement::ShowTables { .. }
@@ -186,7 +208,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Description { parameters: parameters.0, schema })
+        Ok(Description { parameters: parameters.0, oids, schema })
     }
 
     async fn describe_query(&mut self, query: Statement, parameters: &mut Parameters) -> Result<SchemaRef> {

@@ -37,12 +37,13 @@ enum Question {
     InRecovery,
 }
 
-const FUNCTIONS: [(&str, Question); 9] = [
+const FUNCTIONS: [(&str, Question); 10] = [
     ("current_user", Question::CurrentUser),
     ("current_role", Question::CurrentUser),
     ("session_user", Question::SessionUser),
     ("user", Question::CurrentUser),
     ("current_database", Question::Database),
+    ("current_catalog", Question::Database),
     ("current_schema", Question::Schema),
     ("version", Question::Version),
     ("pg_backend_pid", Question::Process),

@@ -21,6 +21,7 @@ mod marks;
 mod merge;
 mod metrics;
 mod optimizer;
+mod pg_catalog;
 mod point;
 mod query;
 mod result_names;

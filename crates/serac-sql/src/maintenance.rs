@@ -22,8 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Views of the system, by names that no schema has.
-pub(crate) const SYSTEM_VIEWS: [&str; 5] =
-    ["serac_blocks", "serac_indexes", "serac_activity", "serac_metrics", "pg_stat_activity"];
+pub(crate) const SYSTEM_VIEWS: [&str; 4] = ["serac_blocks", "serac_indexes", "serac_activity", "serac_metrics"];
 
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
@@ -186,7 +185,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// One of [`SYSTEM_VIEWS`], if it has the name.
+/// One of [`SYSTEM_VIEWS`], or PostgreSQL's view of sessions, if it has the name.
 pub(crate) fn system_view(
     name: &str,
     view: &View,

@@ -107,7 +107,8 @@ fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecord
 }
 
 impl Session {
-    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+    pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
+        crate::pg_catalog::rewrite(&mut statement);
         Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
     }
     /// The rows of a query, whose columns may have the same name.

@@ -190,8 +190,6 @@ pub struct Session {
     pub(crate) lock_timeout: Option<Duration>,
     /// Whether it does so at all levels of isolation.
     pub(crate) waits_at_any_level: bool,
-    /// What clients of PostgreSQL have set.
-    pub(crate) client_settings: HashMap<&'static str, String>,
     /// Of a role that has connected.
     pub(crate) login: Option<Login>,
 }
@@ -302,7 +300,7 @@ impl Session {
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SEARCH_PATH)
             .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true)
+            .with_information_schema(false)
             .with_target_partitions(db.threads);
         let options = config.options_mut();
         options.sql_parser.dialect = Dialect::PostgreSQL;
@@ -326,6 +324,7 @@ impl Session {
             roles: Default::default(),
             planned_for: Default::default(),
             sql: db.clone(),
+            client_settings: Default::default(),
             sequence_values: Default::default(),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
@@ -352,8 +351,11 @@ impl Session {
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
         let own = functions(&shared).into_iter().chain(crate::identity::functions(&shared));
-        for function in own.chain(crate::uuids::functions()) {
+        for function in own.chain(crate::uuids::functions()).chain(crate::pg_catalog::functions(&shared)) {
             ctx.register_udf(function);
+        }
+        for function in crate::pg_catalog::table_functions() {
+            ctx.register_udtf(function.name(), function.function().clone());
         }
         ctx.state_ref().write().register_expr_planner(Arc::new(UuidComparisons)).expect("planners are taken");
         let _ = shared.state.set(ctx.state_weak_ref());
@@ -381,7 +383,6 @@ impl Session {
             lock_timeout: None,
             waits_at_any_level: false,
             login: None,
-            client_settings: HashMap::new(),
         };
         session.set_work_memory(db.defaults.work_mem);
         session

@@ -1,10 +1,10 @@
 //! SHOW and SET.
 
+use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::transactions::{Isolation, Modes};
 use datafusion::sql::sqlparser::ast::{Set, Statement};
-use serac_engine::DEFAULT_SCHEMA;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
     ClientSetting { name, usual, accepts: &[] }
 }
 
-const CLIENT_SETTINGS: [ClientSetting; 12] = [
+const CLIENT_SETTINGS: [ClientSetting; 14] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY", "ISO, DMY", "ISO, YMD"]),
     fixed("intervalstyle", "postgres", &["postgres"]),
@@ -36,6 +36,8 @@ const CLIENT_SETTINGS: [ClientSetting; 12] = [
     noted("client_min_messages", "notice"),
     noted("extra_float_digits", "1"),
     noted("check_function_bodies", "on"),
+    noted("jit", "off"),
+    fixed("search_path", "public", &["public", "\"$user\", public", "public, pg_catalog", "pg_catalog, public", ""]),
 ];
 
 fn shown_time(time: Option<Duration>) -> String {
@@ -70,6 +72,27 @@ fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
 
+/// The value of a setting of clients that has not been made.
+pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
+    CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
+}
+
+/// Takes a setting that clients of PostgreSQL make; none if it is not one.
+pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
+    let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
+    if value.eq_ignore_ascii_case("default") {
+        shared.client_settings.write().remove(known.name);
+    } else if known.accepts.is_empty() {
+        shared.client_settings.write().insert(known.name, value.to_owned());
+    } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
+        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+        let detail = format!("It can be {} here.", known.accepts.join(" or "));
+        return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
+    }
+    Some(Ok(()))
+}
+
 impl Session {
     fn modes(&self) -> Modes {
         self.running.as_ref().map_or(self.default_modes, |running| running.modes)
@@ -84,7 +107,6 @@ impl Session {
             "server_version_num" => "150000".into(),
             "server_encoding" => "UTF8".into(),
             "transaction_deferrable" => "off".into(),
-            "search_path" => DEFAULT_SCHEMA.into(),
             "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
             "threads" => self.ctx.state().config().target_partitions().to_string(),
             "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
@@ -96,25 +118,9 @@ impl Session {
             "lock_timeout" => shown_time(self.lock_timeout),
             other => {
                 let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == other)?;
-                self.client_settings.get(known.name).map_or(known.usual, String::as_str).to_owned()
+                self.shared.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned()
             }
         })
-    }
-
-    /// Takes a setting that clients of PostgreSQL make; none if it is not one.
-    fn set_for_client(&mut self, name: &str, value: &str) -> Option<Result<()>> {
-        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
-        let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
-        if value.eq_ignore_ascii_case("default") {
-            self.client_settings.remove(known.name);
-        } else if known.accepts.is_empty() {
-            self.client_settings.insert(known.name, value.to_owned());
-        } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
-            let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-            let detail = format!("It can be {} here.", known.accepts.join(" or "));
-            return Some(Err(SqlError { detail: Some(detail), ..SqlError::new("22023", message) }));
-        }
-        Some(Ok(()))
     }
 
     /// Sets what a client gives as a parameter of its connection: a setting by name.
@@ -159,7 +165,7 @@ impl Session {
             }
             _ => {
                 let unknown = || SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""));
-                return self.set_for_client(name, value).ok_or_else(unknown)?;
+                return set_for_client(&self.shared, name, value).ok_or_else(unknown)?;
             }
         }
         Ok(())
@@ -178,8 +184,8 @@ impl Session {
         options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
     }
     /// What the client calls itself.
-    pub fn application_name(&self) -> &str {
-        self.client_settings.get("application_name").map_or("", String::as_str)
+    pub fn application_name(&self) -> String {
+        self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
     /// How long the session may be idle as it is now, with a transaction or without; none for ever.
     pub fn idle_limit(&self) -> Option<Duration> {
@@ -202,11 +208,11 @@ impl Session {
         }
         if let Set::SetTimeZone { value, .. } = &set {
             let value = value.to_string();
-            self.set_for_client("timezone", value.trim_matches('\'')).expect("a known setting")?;
+            set_for_client(&self.shared, "timezone", value.trim_matches('\'')).expect("a known setting")?;
             return Ok(StatementResult::command("SET"));
         }
         if let Set::SetNames { charset_name, .. } = &set {
-            self.set_for_client("client_encoding", &charset_name.value).expect("a known setting")?;
+            set_for_client(&self.shared, "client_encoding", &charset_name.value).expect("a known setting")?;
             return Ok(StatementResult::command("SET"));
         }
         self.settings += 1;

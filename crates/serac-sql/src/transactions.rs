@@ -8,6 +8,7 @@
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
+use crate::pg_catalog::LazyImage;
 use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
 use datafusion::sql::sqlparser::ast::{
@@ -176,7 +177,8 @@ impl Session {
             let (catalog, snapshot, own) = part(&running.txn);
             let reads = running.txn.reads().cloned();
             let access = running.txn.access(self.current_role());
-            View { catalog, snapshot, own, reads, temporary: running.temporary.as_ref().map(part), access }
+            let temporary = running.temporary.as_ref().map(part);
+            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access }
         });
         *self.shared.view.write() = view;
     }

@@ -211,6 +211,12 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
             format!("CAST('{text}' AS TIMESTAMP{})", if zone.is_some() { "TZ" } else { "" })
         }
         FixedSizeBinary(16, Some(bytes)) => quoted(&format_uuid(bytes)),
+        ScalarValue::List(list) => {
+            let elements = list.value(0);
+            let element = |i| literal(&ScalarValue::try_from_array(&elements, i)?);
+            let elem = (0..elements.len()).map(element).collect::<Result<_>>()?;
+            return Ok(Expr::Array(datafusion::sql::sqlparser::ast::Array { elem, named: true }));
+        }
         Binary(Some(bytes)) | BinaryView(Some(bytes)) => {
             let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
             format!("X'{hex}'")

@@ -155,7 +155,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared)).await?),
             None => Arc::default(),
         };
-        statement.lock().description = Some(description.clone());
+        let mut prepared = statement.lock();
+        // Types that the statement names itself count as named by the client.
+        let count = prepared.oids.len().max(description.oids.len());
+        prepared.oids.resize(count, 0);
+        for (named, oid) in prepared.oids.iter_mut().zip(&description.oids) {
+            *named = if *named == 0 { *oid } else { *named };
+        }
+        prepared.description = Some(description.clone());
+        drop(prepared);
         Ok(description)
     }
 
@@ -343,10 +351,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
     ) -> Result<(), WireError> {
-        let (mut statement, oids) = {
-            let prepared = prepared.lock();
-            (prepared.statement.clone().expect("it is not empty"), prepared.oids.clone())
-        };
+        let mut statement = prepared.lock().statement.clone().expect("it is not empty");
         if let Some(copy) = self.session.streamed_copy(statement.statement())? {
             return self.copy(statement.statement().clone(), copy).await;
         }
@@ -355,6 +360,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.description(prepared).await?.parameters.clone()
         };
+        let oids = prepared.lock().oids.clone();
         let Self { wire, session, cancel, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
         let scalars = portal.scalars(&types, &oids)?;
@@ -397,7 +403,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         while let Some(batch) = rest.batches.front() {
             let rows = batch.num_rows();
             let to = rows.min(rest.taken.saturating_add(left));
-            let piece = WireBatch::new(&batch.slice(rest.taken, to - rest.taken))?;
+            let piece = WireBatch::new(&batch.slice(rest.taken, to - rest.taken), &portal.formats)?;
             for row in 0..piece.rows() {
                 piece.put(&mut wire.out, row, &portal.formats);
                 wire.send_some().await?;

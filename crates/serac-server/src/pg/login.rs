@@ -118,7 +118,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
         }
         if let Some(encoding) = parameter("client_encoding")
-            && !matches!(encoding.to_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "auto" | "sql_ascii")
+            && !matches!(
+                encoding.to_lowercase().replace(['-', '\''], "").as_str(),
+                "utf8" | "unicode" | "auto" | "sql_ascii"
+            )
         {
             return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
         }

@@ -5,7 +5,7 @@ use super::message::{message, put_i16, put_i32, put_string};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::value_at;
-use serac_sql::wire::{modifier, oid, size, to_wire, wire_type, write_binary, write_text};
+use serac_sql::wire::{column, type_of, write_binary, write_text};
 use serac_sql::{Rows, SqlError};
 use serac_storage::{ColumnType, Value};
 
@@ -28,14 +28,14 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
     message(out, b'T', |out| {
         put_i16(out, schema.fields().len() as i16);
         for (i, field) in schema.fields().iter().enumerate() {
-            let column_type = wire_type(field.data_type());
+            let column = type_of(field.data_type());
             put_string(out, field.name());
             // No table, no number in it.
             put_i32(out, 0);
             put_i16(out, 0);
-            put_i32(out, oid(column_type) as i32);
-            put_i16(out, size(column_type));
-            put_i32(out, modifier(column_type));
+            put_i32(out, column.oid as i32);
+            put_i16(out, column.size);
+            put_i32(out, column.modifier);
             put_i16(out, formats.is_binary(i).into());
         }
     });
@@ -63,12 +63,9 @@ pub(super) struct WireBatch {
 }
 
 impl WireBatch {
-    pub(super) fn new(batch: &RecordBatch) -> Result<Self, WireError> {
-        let column = |array: &ArrayRef| {
-            let sent = to_wire(array).map_err(SqlError::from)?;
-            Ok((sent, wire_type(array.data_type())))
-        };
-        let columns = batch.columns().iter().map(column).collect::<Result<_, WireError>>()?;
+    pub(super) fn new(batch: &RecordBatch, formats: &Formats) -> Result<Self, WireError> {
+        let sent = |(i, array): (usize, &ArrayRef)| Ok(column(array, formats.is_binary(i)).map_err(SqlError::from)?);
+        let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<_, WireError>>()?;
         Ok(Self { columns, rows: batch.num_rows() })
     }
     pub(super) fn rows(&self) -> usize {

@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             StatementResult::Rows { tag, batches, .. } => {
                 self.row_count = 0;
                 for batch in &batches {
-                    let batch = WireBatch::new(batch)?;
+                    let batch = WireBatch::new(batch, formats)?;
                     for row in 0..batch.rows() {
                         batch.put(&mut self.wire.out, row, formats);
                         self.wire.send_some().await?;
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let took = self.activity.ended(kind, began, self.session.transaction_status(), error);
         if kind == StatementKind::Other {
-            self.activity.set_application(self.session.application_name());
+            self.activity.set_application(&self.session.application_name());
         }
         if self.slow.is_some_and(|slow| took >= slow) {
             let (user, process, milliseconds) =
@@ -198,7 +198,7 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<u64, WireError> {
     let mut count = 0;
     while let Some(batch) = wire.attend(cancel, rows.next()).await? {
-        let batch = WireBatch::new(&batch)?;
+        let batch = WireBatch::new(&batch, formats)?;
         for row in 0..batch.rows() {
             batch.put(&mut wire.out, row, formats);
             if wire.is_full() {

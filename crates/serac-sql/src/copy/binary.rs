@@ -108,35 +108,28 @@ impl<R: Read> Iterator for BinaryReader<R> {
     }
 }
 
-/// Writes batches, a row in one piece.
+/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind it, as some readers expect.
 pub(super) struct BinaryWriter<W> {
     output: W,
-    started: bool,
+    header: Vec<u8>,
 }
 
 impl<W: Write> BinaryWriter<W> {
     pub(super) fn new(output: W) -> Self {
-        Self { output, started: false }
+        let header = [&SIGNATURE[..], &[0; 8]].concat();
+        Self { output, header }
     }
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.write_all(bytes).map_err(|error| SqlError::new("58030", format!("could not write: {error}")))
     }
-    fn start(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.started, true) {
-            return Ok(());
-        }
-        let mut header = SIGNATURE.to_vec();
-        header.extend_from_slice(&[0; 8]);
-        self.put(&header)
-    }
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.start()?;
         let types: Vec<_> = batch.columns().iter().map(|array| wire_type(array.data_type())).collect();
         let columns = batch.columns().iter().map(to_wire).collect::<Result<Vec<_>, _>>()?;
         let mut row_bytes = Vec::new();
         for row in 0..batch.num_rows() {
             row_bytes.clear();
+            row_bytes.append(&mut self.header);
             row_bytes.extend_from_slice(&(columns.len() as i16).to_be_bytes());
             for (column, column_type) in columns.iter().zip(&types) {
                 if column.is_null(row) {
@@ -155,8 +148,9 @@ impl<W: Write> BinaryWriter<W> {
     }
 
     pub(super) fn finish(mut self) -> Result<W> {
-        self.start()?;
-        self.put(&(-1i16).to_be_bytes())?;
+        let mut end = std::mem::take(&mut self.header);
+        end.extend_from_slice(&(-1i16).to_be_bytes());
+        self.put(&end)?;
         Ok(self.output)
     }
 }

@@ -78,6 +78,9 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such value.
 pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarValue> {
+    if let Some(array) = super::array::parameter(given)? {
+        return Ok(array);
+    }
     let Some(column_type) = of_oid(given.oid).or(inferred) else {
         return match given.bytes {
             None => Ok(ScalarValue::Null),
@@ -100,7 +103,14 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
 /// The value that a text says.
 fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     let text = utf8(bytes)?;
-    let trimmed = text.trim();
+    let mut trimmed = text.trim();
+    // A date may have a time zone, which means nothing.
+    if column_type == ColumnType::Date
+        && let Some((date, zone)) = trimmed.split_once(' ')
+        && zone.starts_with(['+', '-'])
+    {
+        trimmed = date;
+    }
     let wrong = || invalid(bytes, column_type);
     let number = || {
         trimmed.parse::<i64>().map_err(|error| match error.kind() {

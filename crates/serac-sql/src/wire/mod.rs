@@ -1,9 +1,11 @@
 //! Values as PostgreSQL's clients and COPY write and read them, as text and in binary form, and the numbers of their types.
 
+mod array;
 mod decode;
 mod encode;
 mod types;
 
+pub use array::{WireColumn, column, type_of};
 pub use decode::{Given, scalar, value};
 pub(crate) use decode::{interval, of_binary};
 pub use encode::{write_binary, write_text};

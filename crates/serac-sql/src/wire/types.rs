@@ -100,7 +100,7 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::Dictionary(_, values) => wire_type(values),
-        // Lists, structures and what else there is: their text.
+        // Arrays, structures and what else there is: their text.
         _ => ColumnType::Utf8,
     }
 }
@@ -118,6 +118,9 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Null | DataType::Dictionary(..))
             || wire != DataType::Utf8View;
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    if super::array::is_list(array.data_type()) {
+        return super::array::texts(array);
+    }
     if castable {
         return match array.data_type() {
             DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => relabelled(array, wire),

@@ -1,0 +1,178 @@
+//! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` give, as PostgreSQL writes them.
+
+use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
+use crate::session::quote;
+use serac_engine::DEFAULT_SCHEMA;
+use serac_engine::definition::{KeyDefinition, ReferentialAction};
+
+/// Words that must be quoted as names, because they would be read as something else.
+pub(super) const RESERVED: &str = " all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create current_catalog \
+    current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign from \
+    grant group having in initially intersect into lateral leading limit localtime localtimestamp not null offset on only or order placing primary \
+    references returning select session_user some symmetric table then to trailing true union unique user using variadic when where window with \
+    authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull join left like natural notnull outer overlaps right \
+    similar tablesample verbose between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int integer \
+    interval least national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring time timestamp treat trim \
+    values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
+
+/// A name as it is written in SQL: quoted only where it must be.
+pub(super) fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$')
+        && !RESERVED.contains(&format!(" {name} "));
+    if plain { name.into() } else { quote(name) }
+}
+
+/// A relation's name, with its schema where the search path does not lead to it.
+pub(super) fn relation_name(image: &Image, relation: &Relation) -> String {
+    if image.is_visible(relation) {
+        quote_ident(&relation.name)
+    } else {
+        format!("{}.{}", quote_ident(&relation.schema), quote_ident(&relation.name))
+    }
+}
+
+fn names<'a>(relation: &Relation, columns: impl IntoIterator<Item = &'a usize>) -> String {
+    let Object::Table(table) = &relation.object else { return String::new() };
+    let names = columns.into_iter().map(|&column| quote_ident(&table.definition.columns[column].name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A column of an index: its name, and its order where that is not the usual one.
+fn index_column(table: &Relation, key: &KeyDefinition, i: usize) -> String {
+    let order = key.order(i);
+    let mut text = names(table, [&key.columns[i]]);
+    if order.descending {
+        text += " DESC";
+    }
+    // NULLs come last in ascending order, and first in descending order, unless it is said.
+    match (order.descending, order.nulls_first) {
+        (false, true) => text += " NULLS FIRST",
+        (true, false) => text += " NULLS LAST",
+        _ => {}
+    }
+    text
+}
+
+/// CREATE INDEX of an index; or the name of one of its columns, counted from 1.
+pub(super) fn index(image: &Image, oid: u32, column: usize) -> Option<String> {
+    let relation = image.relation(oid)?;
+    let (table, method, key) = match &relation.object {
+        Object::Index(table, key) => (*table, "btree", key.clone()),
+        Object::Bitmap(table, bitmap) => {
+            let columns = vec![bitmap.column];
+            (*table, "bitmap", KeyDefinition { name: bitmap.name.clone(), columns, ..Default::default() })
+        }
+        _ => return None,
+    };
+    let table = &image.relations[table];
+    if column > 0 {
+        return Some(key.columns.get(column - 1).map(|column| names(table, [column])).unwrap_or_default());
+    }
+    let columns: Vec<String> = (0..key.columns.len()).map(|i| index_column(table, &key, i)).collect();
+    Some(format!(
+        "CREATE {}INDEX {} ON {}.{} USING {method} ({})",
+        if key.unique { "UNIQUE " } else { "" },
+        quote_ident(&key.name),
+        quote_ident(&table.schema),
+        quote_ident(&table.name),
+        columns.join(", ")
+    ))
+}
+
+/// A constraint as it is written in CREATE TABLE.
+pub(super) fn constraint(image: &Image, constraint: &Constraint) -> String {
+    let table = &image.relations[constraint.table];
+    match &constraint.kind {
+        ConstraintKind::Key { definition, .. } => {
+            let kind = if definition.primary { "PRIMARY KEY" } else { "UNIQUE" };
+            format!("{kind} ({})", names(table, &definition.columns))
+        }
+        ConstraintKind::Check { expression } => format!("CHECK (({expression}))"),
+        ConstraintKind::Foreign { columns, parent, parent_columns, on_delete, on_update, .. } => {
+            let parent = &image.relations[*parent];
+            let mut text = format!(
+                "FOREIGN KEY ({}) REFERENCES {}({})",
+                names(table, columns),
+                relation_name(image, parent),
+                names(parent, parent_columns)
+            );
+            for (event, action) in [("UPDATE", on_update), ("DELETE", on_delete)] {
+                if *action != ReferentialAction::NoAction {
+                    text += &format!(" ON {event} {action}");
+                }
+            }
+            text
+        }
+    }
+}
+
+/// A view's query.
+pub(super) fn view(image: &Image, oid: u32) -> Option<String> {
+    match &image.relation(oid)?.object {
+        Object::View(view) => Some(format!(" {};", view.query.trim_end_matches(';'))),
+        _ => None,
+    }
+}
+
+/// The name of a sequence that a column owns, as `pg_get_serial_sequence` gives it.
+pub(super) fn owned_sequence(image: &Image, table: &Relation, column: &str) -> Option<String> {
+    let owned = |relation: &&Relation| match &relation.object {
+        Object::Sequence(sequence) => {
+            let owner = sequence.definition.owner.as_ref();
+            relation.schema == table.schema && owner.is_some_and(|(t, c)| *t == table.name && c == column)
+        }
+        _ => false,
+    };
+    let sequence = image.relations.iter().find(owned)?;
+    Some(format!("{}.{}", quote_ident(&sequence.schema), quote_ident(&sequence.name)))
+}
+
+/// Schema and name in a text such as `public.orders` or `"Orders"`.
+pub(super) fn split_name(text: &str) -> (Option<String>, String) {
+    let mut parts: Vec<String> = Vec::new();
+    let (mut part, mut quoted) = (String::new(), false);
+    let mut letters = text.trim().chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                part.push('"');
+            }
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(std::mem::take(&mut part)),
+            _ if quoted => part.push(letter),
+            _ => part.extend(letter.to_lowercase()),
+        }
+    }
+    (parts.pop(), part)
+}
+
+/// The relation that a text names.
+pub(super) fn relation_of<'i>(image: &'i Image, text: &str) -> Option<&'i Relation> {
+    match split_name(text) {
+        (None, name) => image.visible(&name),
+        (Some(schema), name) => image.relation_named(&schema, &name),
+    }
+}
+
+/// The schemas that unqualified names are looked up in.
+pub(super) fn search_path(implicit: bool) -> Vec<&'static str> {
+    if implicit { vec![super::CATALOG_SCHEMA, DEFAULT_SCHEMA] } else { vec![DEFAULT_SCHEMA] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_where_they_must_be() {
+        for (name, quoted) in
+            [("plain_1", "plain_1"), ("Upper", "\"Upper\""), ("select", "\"select\""), ("a\"b", "\"a\"\"b\"")]
+        {
+            assert_eq!(quote_ident(name), quoted);
+        }
+        assert_eq!(split_name("public.\"Or\"\"ders\""), (Some("public".into()), "Or\"ders".into()));
+        assert_eq!(split_name("Orders"), (None, "orders".into()));
+    }
+}

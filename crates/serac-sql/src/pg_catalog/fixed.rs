@@ -1,0 +1,203 @@
+//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
+
+use super::functions::SETTINGS;
+use super::image::{CATALOG_NAMESPACE, hashed};
+use super::layout::Rows;
+use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
+
+/// The default tablespace, which all tables are in.
+const DEFAULT_TABLESPACE: u32 = 1663;
+
+pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
+    match table {
+        "pg_namespace" => relations::namespaces(scope, rows),
+        "pg_class" => relations::classes(scope, rows),
+        "pg_attribute" => relations::attributes(scope, rows),
+        "pg_attrdef" => relations::defaults(scope, rows),
+        "pg_index" => relations::indexes(scope, rows),
+        "pg_constraint" => relations::constraints(scope, rows),
+        "pg_depend" => relations::dependencies(scope, rows),
+        "pg_sequence" => relations::sequences(scope, rows),
+        "pg_sequences" => relations::sequence_view(scope, rows),
+        "pg_tables" => relations::table_view(scope, rows),
+        "pg_views" => relations::view_view(scope, rows),
+        "pg_indexes" => relations::index_view(scope, rows),
+        "pg_rewrite" => relations::rules(scope, rows),
+        "pg_stat_user_tables" | "pg_stat_all_tables" => relations::table_statistics(scope, rows),
+        "pg_opclass" => relations::operator_classes(rows),
+        "pg_type" => types::rows(rows),
+        "pg_proc" => procedures(scope, rows),
+        "pg_am" => access_methods(rows),
+        "pg_collation" => collations(rows),
+        "pg_database" => database(scope, rows),
+        "pg_tablespace" => tablespaces(rows),
+        "pg_language" => languages(rows),
+        "pg_authid" | "pg_roles" => roles(scope, rows),
+        "pg_user" | "pg_shadow" => users(scope, rows),
+        "pg_auth_members" => members(scope, rows),
+        "pg_settings" => settings(rows),
+        "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
+        _ => {}
+    }
+}
+
+fn roles(scope: &Scope<'_>, rows: &mut Rows) {
+    for role in scope.access.security().roles() {
+        rows.add([
+            ("oid", role.id.0.into()),
+            ("rolname", scope.role_name(role.id.0).into()),
+            ("rolsuper", role.superuser.into()),
+            ("rolinherit", role.inherit.into()),
+            ("rolcreaterole", (role.superuser || role.create_role).into()),
+            ("rolcreatedb", (role.superuser || role.create_db).into()),
+            ("rolcanlogin", role.login.into()),
+            ("rolconnlimit", role.connection_limit.map_or(-1, i64::from).into()),
+            ("rolvaliduntil", role.valid_until.into()),
+        ]);
+    }
+}
+
+fn users(scope: &Scope<'_>, rows: &mut Rows) {
+    for role in scope.access.security().roles().filter(|role| role.login) {
+        rows.add([
+            ("usename", scope.role_name(role.id.0).into()),
+            ("usesysid", role.id.0.into()),
+            ("usecreatedb", (role.superuser || role.create_db).into()),
+            ("usesuper", role.superuser.into()),
+        ]);
+    }
+}
+
+fn members(scope: &Scope<'_>, rows: &mut Rows) {
+    for role in scope.access.security().roles() {
+        for membership in &role.member_of {
+            rows.add([
+                ("roleid", membership.role.0.into()),
+                ("member", role.id.0.into()),
+                ("grantor", membership.grantor.0.into()),
+                ("admin_option", membership.admin.into()),
+            ]);
+        }
+    }
+}
+
+fn access_methods(rows: &mut Rows) {
+    for (oid, name, handler, kind) in [
+        (HEAP_METHOD, "heap", "heap_tableam_handler", "t"),
+        (BTREE_METHOD, "btree", "bthandler", "i"),
+        (BITMAP_METHOD, "bitmap", "bitmaphandler", "i"),
+    ] {
+        rows.add([
+            ("oid", oid.into()),
+            ("amname", name.into()),
+            ("amhandler", handler.into()),
+            ("amtype", kind.into()),
+        ]);
+    }
+}
+
+fn collations(rows: &mut Rows) {
+    for (oid, name, provider) in [(100u32, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")] {
+        let locale = (provider == "c").then_some(name);
+        rows.add([
+            ("oid", oid.into()),
+            ("collname", name.into()),
+            ("collnamespace", CATALOG_NAMESPACE.into()),
+            ("collowner", SUPERUSER.into()),
+            ("collprovider", provider.into()),
+            ("collisdeterministic", true.into()),
+            ("collencoding", (-1).into()),
+            ("collcollate", locale.into()),
+            ("collctype", locale.into()),
+        ]);
+    }
+}
+
+/// The number of the database, which is made of what the client calls it.
+pub(super) fn database_oid(scope: &Scope<'_>) -> u32 {
+    hashed("database", &scope.database())
+}
+
+fn database(scope: &Scope<'_>, rows: &mut Rows) {
+    rows.add([
+        ("oid", database_oid(scope).into()),
+        ("datname", scope.database().into()),
+        ("datdba", SUPERUSER.into()),
+        ("encoding", 6.into()),
+        ("datlocprovider", "c".into()),
+        ("datallowconn", true.into()),
+        ("datconnlimit", (-1).into()),
+        ("dattablespace", DEFAULT_TABLESPACE.into()),
+        ("datcollate", "C".into()),
+        ("datctype", "C".into()),
+    ]);
+}
+
+fn tablespaces(rows: &mut Rows) {
+    for (oid, name) in [(DEFAULT_TABLESPACE, "pg_default"), (1664, "pg_global")] {
+        rows.add([("oid", oid.into()), ("spcname", name.into()), ("spcowner", SUPERUSER.into())]);
+    }
+}
+
+fn languages(rows: &mut Rows) {
+    for (oid, name) in [(12u32, "internal"), (14, "sql")] {
+        rows.add([
+            ("oid", oid.into()),
+            ("lanname", name.into()),
+            ("lanowner", SUPERUSER.into()),
+            ("lanpltrusted", true.into()),
+        ]);
+    }
+}
+
+/// Functions, with the letters of their kinds.
+pub(super) fn all_functions(scope: &Scope<'_>) -> Vec<(String, &'static str)> {
+    let Some(state) = scope.state() else { return Vec::new() };
+    let scalar = state.scalar_functions().keys().map(|name| (name.clone(), "f"));
+    let aggregate = state.aggregate_functions().keys().map(|name| (name.clone(), "a"));
+    let window = state.window_functions().keys().map(|name| (name.clone(), "w"));
+    let mut all: Vec<_> = scalar.chain(aggregate).chain(window).filter(|(name, _)| !name.contains(' ')).collect();
+    all.sort_unstable();
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
+}
+
+/// The number of a function.
+pub(super) fn function_oid(name: &str) -> u32 {
+    hashed("function", name)
+}
+
+fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
+    for (name, kind) in all_functions(scope) {
+        // Which types a function takes and gives depends on its arguments.
+        rows.add([
+            ("oid", function_oid(&name).into()),
+            ("proname", (&name).into()),
+            ("pronamespace", CATALOG_NAMESPACE.into()),
+            ("proowner", SUPERUSER.into()),
+            ("prolang", 12.into()),
+            ("prokind", kind.into()),
+            ("provolatile", "s".into()),
+            ("proparallel", "s".into()),
+            ("prorettype", types::named("any").into()),
+            ("proargtypes", Vec::<u32>::new().into()),
+            ("prosrc", (&name).into()),
+        ]);
+    }
+}
+
+fn settings(rows: &mut Rows) {
+    for (name, value, description) in SETTINGS {
+        rows.add([
+            ("name", name.into()),
+            ("setting", value.into()),
+            ("category", "Preset Options".into()),
+            ("short_desc", description.into()),
+            ("context", "internal".into()),
+            ("vartype", if value.parse::<i64>().is_ok() { "integer" } else { "string" }.into()),
+            ("source", "default".into()),
+            ("boot_val", value.into()),
+            ("reset_val", value.into()),
+        ]);
+    }
+}

@@ -1,0 +1,724 @@
+//! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
+
+use super::definitions::{self, quote_ident, relation_of, search_path, split_name};
+use super::image::{Image, Object, Relation};
+use super::layout::list_of;
+use super::relations::size;
+use super::{Scope, apply, fixed, types};
+use crate::catalog::Shared;
+use crate::error::SqlError;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringArray, new_empty_array};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
+use datafusion::catalog::{MemTable, TableFunction, TableFunctionImpl, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use serac_engine::roles::{self, Privilege, RoleId};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Settings that never change, for `pg_settings` and `current_setting`: name, value, and what it is.
+pub(super) const SETTINGS: [(&str, &str, &str); 17] = [
+    ("block_size", "8192", "Size of the disk blocks in which sizes are told."),
+    ("client_encoding", "UTF8", "The client's character set encoding."),
+    ("DateStyle", "ISO, MDY", "The display format for date and time values."),
+    ("default_table_access_method", "heap", "The access method of tables."),
+    ("default_tablespace", "", "The default tablespace to create tables and indexes in."),
+    ("integer_datetimes", "on", "Times are integers."),
+    ("IntervalStyle", "postgres", "The display format for interval values."),
+    ("lc_collate", "C", "The collation order."),
+    ("lc_ctype", "C", "The character classification."),
+    ("max_identifier_length", "63", "The length of names that PostgreSQL keeps."),
+    ("max_index_keys", "32", "The number of columns of an index."),
+    ("search_path", "public", "The schemas in which unqualified names are looked up."),
+    ("server_encoding", "UTF8", "The database's character set encoding."),
+    ("server_version", "15.0", "The version of PostgreSQL whose catalog this is."),
+    ("server_version_num", "150000", "The same as a number."),
+    ("standard_conforming_strings", "on", "Backslashes in strings are letters."),
+    ("TimeZone", "UTC", "The time zone."),
+];
+
+/// The arguments of one row.
+struct Row<'r>(&'r [ScalarValue]);
+
+impl Row<'_> {
+    fn get(&self, i: usize) -> Option<&ScalarValue> {
+        self.0.get(i).filter(|value| !value.is_null())
+    }
+    fn text(&self, i: usize) -> Option<String> {
+        let value = self.get(i)?;
+        match value.try_as_str() {
+            Some(text) => text.map(str::to_owned),
+            None => Some(value.to_string()),
+        }
+    }
+    fn int(&self, i: usize) -> Option<i64> {
+        let value = self.get(i)?;
+        match value.try_as_str() {
+            Some(text) => text?.trim().parse().ok(),
+            None => value.cast_to(&DataType::Int64).ok().and_then(|v| match v {
+                ScalarValue::Int64(v) => v,
+                _ => None,
+            }),
+        }
+    }
+    fn oid(&self, i: usize) -> Option<u32> {
+        self.int(i).and_then(|oid| u32::try_from(oid).ok())
+    }
+    fn is_true(&self, i: usize) -> bool {
+        matches!(self.get(i), Some(ScalarValue::Boolean(Some(true))))
+    }
+    /// The elements of an array.
+    fn list(&self, i: usize) -> Option<ArrayRef> {
+        match self.get(i)? {
+            ScalarValue::List(list) => Some(list.value(0)),
+            ScalarValue::LargeList(list) => Some(list.value(0)),
+            _ => None,
+        }
+    }
+    fn is_vector(&self, i: usize) -> bool {
+        matches!(self.0.get(i), Some(ScalarValue::LargeList(_)))
+    }
+    /// The relation that an argument means: by its number, or by its name.
+    fn relation<'i>(&self, i: usize, image: &'i Image) -> Option<&'i Relation> {
+        match self.oid(i) {
+            Some(oid) => image.relation(oid),
+            None => relation_of(image, &self.text(i)?),
+        }
+    }
+}
+
+type Outcome = Result<ScalarValue, SqlError>;
+type Body = fn(&Scope<'_>, &Row<'_>) -> Outcome;
+
+/// What a function gives.
+#[derive(Clone, Copy)]
+enum Gives {
+    Text,
+    Bool,
+    Int4,
+    Int8,
+    Oid,
+    Oids,
+    Texts,
+    Numbers,
+    Json,
+    /// What the first argument is.
+    First,
+    /// An element of the first argument.
+    Element,
+    /// Elements of the first argument with their numbers.
+    Expanded,
+}
+
+fn text(value: impl Into<String>) -> Outcome {
+    Ok(ScalarValue::Utf8(Some(value.into())))
+}
+fn maybe(value: Option<String>) -> Outcome {
+    Ok(ScalarValue::Utf8(value))
+}
+fn nothing(_: &Scope<'_>, _: &Row<'_>) -> Outcome {
+    Ok(ScalarValue::Utf8(None))
+}
+fn yes(_: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    Ok(ScalarValue::Boolean(row.get(0).map(|_| true)))
+}
+fn texts(values: impl IntoIterator<Item = String>) -> Outcome {
+    let values: StringArray = values.into_iter().map(Some).collect();
+    Ok(SingleRowListArrayBuilder::new(Arc::new(values)).build_list_scalar())
+}
+
+fn no_relation(name: &str) -> SqlError {
+    SqlError::new("42P01", format!("relation \"{name}\" does not exist")).named(name)
+}
+
+/// The number of the object that a text names, or that a number is.
+fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result<Option<u32>, SqlError> {
+    if row.get(at).is_none() {
+        return Ok(None);
+    }
+    if let Some(oid) = row.oid(at) {
+        return Ok(Some(oid));
+    }
+    let written = row.text(at).unwrap_or_default();
+    if written == "-" {
+        return Ok(Some(0));
+    }
+    let missing = |what: &str| SqlError::new("42704", format!("{what} \"{written}\" does not exist")).named(&written);
+    let found = match kind {
+        "regclass" => {
+            return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
+        }
+        "regtype" => types::of_text(&written).ok_or_else(|| missing("type")),
+        "regnamespace" => {
+            let name = split_name(&written).1;
+            let found = scope.image.namespaces.iter().find(|namespace| namespace.name == name);
+            found.map(|n| n.oid).ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist")))
+        }
+        "regrole" => scope.role_named(&split_name(&written).1).ok_or_else(|| missing("role")),
+        "regcollation" => match split_name(&written).1.as_str() {
+            "default" => Ok(100),
+            "c" | "C" => Ok(950),
+            _ => Err(missing("collation")),
+        },
+        _ => Err(missing("object")),
+    };
+    found.map(Some)
+}
+
+/// The name of an object, as the type whose value its number is writes it.
+fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
+    let name = match kind {
+        "regclass" => scope.image.relation(oid).map(|relation| definitions::relation_name(scope.image, relation)),
+        "regtype" => types::find(oid).map(|_| types::format(oid, None)),
+        "regnamespace" => scope.image.namespace(oid).map(|namespace| quote_ident(&namespace.name)),
+        "regrole" => scope.role_name(oid).map(|name| quote_ident(&name)),
+        _ => None,
+    };
+    name.unwrap_or_else(|| if oid == 0 { "-".into() } else { oid.to_string() })
+}
+
+fn to_registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>) -> Outcome {
+    Ok(ScalarValue::UInt32(registered(scope, kind, row, 0).unwrap_or(None)))
+}
+
+/// Whether a role, or the current user if none is named, has one of the privileges in a list.
+fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, kind: &str, others: usize) -> Outcome {
+    let at = row.0.len().saturating_sub(2 + others);
+    let (Some(name), Some(wanted)) = (row.text(at), row.text(row.0.len().saturating_sub(1))) else {
+        return Ok(ScalarValue::Boolean(None));
+    };
+    let security = scope.access.security();
+    let access = match (at, row.oid(0), row.text(0)) {
+        (0, ..) => scope.access.clone(),
+        (_, Some(number), _) => scope.access.of(RoleId(number)),
+        (_, None, Some(role)) if role == scope.user() => scope.access.clone(),
+        (_, None, Some(role)) => scope.access.of(security.role_named(&role)?.id),
+        _ => return Ok(ScalarValue::Boolean(None)),
+    };
+    let missing = match kind {
+        "table" => no_relation(&name),
+        "schema" => SqlError::new("3F000", format!("schema \"{name}\" does not exist")),
+        _ => SqlError::new("3D000", format!("database \"{name}\" does not exist")),
+    };
+    let number = row.oid(at);
+    let object = match kind {
+        "table" => row.relation(at, scope.image).map(|r| (r.is_system(), roles::Object::relation(&r.schema, &r.name))),
+        "schema" => {
+            let found = scope.image.namespaces.iter().find(|n| number.map_or(n.name == name, |oid| n.oid == oid));
+            found.map(|n| (super::is_system_schema(&n.name), roles::Object::Schema(n.name.clone())))
+        }
+        _ => {
+            let is_ours = number.map_or(name == scope.database(), |oid| oid == fixed::database_oid(scope));
+            is_ours.then_some((false, roles::Object::Database))
+        }
+    };
+    let Some((is_system, object)) = object else {
+        // Of a number that no object has, nothing is known.
+        return if number.is_some() { Ok(ScalarValue::Boolean(None)) } else { Err(missing) };
+    };
+    let mut any = false;
+    for privilege in wanted.split(',') {
+        let privilege = privilege.trim().to_uppercase();
+        let known = match privilege.strip_suffix(" WITH GRANT OPTION").unwrap_or(&privilege) {
+            "TEMP" => Some(Privilege::Temporary),
+            other => Privilege::of_name(other),
+        };
+        let unrecognized = || SqlError::new("22023", format!("unrecognized privilege type: \"{privilege}\""));
+        let privilege = known.ok_or_else(unrecognized)?;
+        // Everybody may read system tables, and nobody may change them.
+        any |= match is_system {
+            true => matches!(privilege, Privilege::Select | Privilege::Usage),
+            false => access.may(&object, privilege),
+        };
+    }
+    Ok(ScalarValue::Boolean(Some(any)))
+}
+
+fn bytes_of(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    if row.get(0).is_none() {
+        return Ok(ScalarValue::Int64(None));
+    }
+    match (row.relation(0, scope.image), row.oid(0)) {
+        (Some(relation), _) => Ok(ScalarValue::Int64(Some(size(relation).1 as i64))),
+        (None, Some(_)) => Ok(ScalarValue::Int64(None)),
+        (None, None) => Err(no_relation(&row.text(0).unwrap_or_default())),
+    }
+}
+fn index_bytes(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let bytes = row.relation(0, scope.image).map(|relation| match &relation.object {
+        Object::Table(table) => table.bitmaps.iter().map(|index| index.entries.statistics().bytes as i64).sum(),
+        _ => 0i64,
+    });
+    Ok(ScalarValue::Int64(bytes))
+}
+
+/// Bytes in the largest unit in which they are ten thousand at the most, as PostgreSQL rounds them.
+fn pretty(bytes: i64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes.unsigned_abs() < 10_240 {
+        return format!("{bytes} bytes");
+    }
+    // With one more binary digit, by which it is rounded.
+    let mut halves = bytes >> 9;
+    for unit in UNITS {
+        if halves.unsigned_abs() < 20_480 - 1 || unit == "PB" {
+            return format!("{} {unit}", (halves + halves.signum()) / 2);
+        }
+        halves >>= 10;
+    }
+    unreachable!("the last unit takes all")
+}
+
+/// `%s`, `%I` and `%L` of a text with values.
+fn formatted(row: &Row<'_>) -> Outcome {
+    let Some(pattern) = row.text(0) else { return maybe(None) };
+    let (mut out, mut next) = (String::new(), 1);
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        let kind = letters.next();
+        if kind == Some('%') {
+            out.push('%');
+            continue;
+        }
+        if next >= row.0.len() {
+            return Err(SqlError::new("22023", "too few arguments for format()"));
+        }
+        let value = row.text(next);
+        next += 1;
+        match kind {
+            Some('s') => out += &value.unwrap_or_default(),
+            Some('I') => {
+                let null = || SqlError::new("22004", "null values cannot be formatted as an SQL identifier");
+                out += &quote_ident(&value.ok_or_else(null)?);
+            }
+            Some('L') => out += &value.map_or("NULL".into(), |value| quote_literal(&value)),
+            other => {
+                let other = other.map(String::from).unwrap_or_default();
+                return Err(SqlError::new("22023", format!("unrecognized format() type specifier \"{other}\"")));
+            }
+        }
+    }
+    text(out)
+}
+
+fn quote_literal(value: &str) -> String {
+    let quoted = value.replace('\'', "''");
+    if value.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+fn json_string(value: &str) -> String {
+    let mut out = String::from('"');
+    for letter in value.chars() {
+        match letter {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\r' => out += "\\r",
+            '\t' => out += "\\t",
+            c if u32::from(c) < 32 => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// Keys and values in turn as a JSON object.
+fn json_object(row: &Row<'_>) -> Outcome {
+    if row.0.len() % 2 == 1 {
+        return Err(SqlError::new("22023", "argument list must have even number of elements"));
+    }
+    let mut parts = Vec::new();
+    for i in (0..row.0.len()).step_by(2) {
+        let key = row.text(i).ok_or_else(|| SqlError::new("22004", "null value not allowed for object key"))?;
+        let value = match row.get(i + 1) {
+            None => "null".into(),
+            Some(ScalarValue::LargeUtf8(Some(json))) => json.clone(),
+            Some(value @ ScalarValue::Boolean(_)) => value.to_string(),
+            Some(value) if value.data_type().is_numeric() => value.to_string(),
+            Some(_) => json_string(&row.text(i + 1).unwrap_or_default()),
+        };
+        parts.push(format!("{} : {value}", json_string(&key)));
+    }
+    Ok(ScalarValue::LargeUtf8(Some(format!("{{{}}}", parts.join(", ")))))
+}
+
+/// An element of an array, whose first has the number 1, or of a vector, where it has 0.
+fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
+    let (Some(list), Some(number)) = (row.list(0), row.int(1)) else { return Ok(None) };
+    let at = if row.is_vector(0) { number } else { number - 1 };
+    match usize::try_from(at).ok().filter(|at| *at < list.len()) {
+        Some(at) => Ok(Some(ScalarValue::try_from_array(&list, at)?)),
+        None => Ok(None),
+    }
+}
+fn numbers(values: impl Iterator<Item = i32>) -> Outcome {
+    let values: datafusion::arrow::array::Int32Array = values.map(Some).collect();
+    Ok(SingleRowListArrayBuilder::new(Arc::new(values)).build_list_scalar())
+}
+
+const EXPANDED: [&str; 2] = ["x", "n"];
+
+fn expanded(row: &Row<'_>) -> Outcome {
+    let list = row.list(0).unwrap_or_else(|| new_empty_array(&DataType::Int16));
+    let positions: datafusion::arrow::array::Int32Array = (1..=list.len() as i32).map(Some).collect();
+    let field = |name: &str, array: &dyn Array| Field::new(name, array.data_type().clone(), true);
+    let fields = Fields::from(vec![field(EXPANDED[0], &list), field(EXPANDED[1], &positions)]);
+    let pairs = datafusion::arrow::array::StructArray::new(fields, vec![list, Arc::new(positions)], None);
+    Ok(SingleRowListArrayBuilder::new(Arc::new(pairs)).build_list_scalar())
+}
+
+fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let Some(name) = row.text(0) else { return maybe(None) };
+    if let Some(value) = scope.shared.client_settings.read().get(name.to_lowercase().as_str()) {
+        return text(value);
+    }
+    if let Some((_, value, _)) = SETTINGS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(&name)) {
+        return text(*value);
+    }
+    match crate::settings::usual_setting(&name.to_lowercase()) {
+        Some(value) => text(value),
+        None if row.is_true(1) => maybe(None),
+        None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
+    }
+}
+fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let (Some(name), Some(value)) = (row.text(0), row.text(1)) else { return maybe(None) };
+    let known = crate::settings::set_for_client(scope.shared, &name.to_lowercase(), &value);
+    known.ok_or_else(|| SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))??;
+    text(value)
+}
+
+fn definition(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    let constraint = row.oid(0).and_then(|oid| scope.image.constraint(oid));
+    maybe(constraint.map(|constraint| {
+        let definition = definitions::constraint(scope.image, constraint);
+        // Written for people, a check has one pair of parentheses.
+        match definition.strip_prefix("CHECK ((").and_then(|rest| rest.strip_suffix("))")) {
+            Some(check) if row.is_true(1) => format!("CHECK ({check})"),
+            _ => definition,
+        }
+    }))
+}
+
+const FUNCTIONS: &[(&str, Gives, Body)] = &[
+    ("format_type", Gives::Text, |_, row| {
+        maybe(row.oid(0).map(|oid| types::format(oid, row.int(1).and_then(|modifier| i32::try_from(modifier).ok()))))
+    }),
+    ("pg_get_indexdef", Gives::Text, |scope, row| {
+        let column = row.int(1).and_then(|column| usize::try_from(column).ok()).unwrap_or(0);
+        maybe(row.oid(0).and_then(|oid| definitions::index(scope.image, oid, column)))
+    }),
+    ("pg_get_constraintdef", Gives::Text, definition),
+    ("pg_get_expr", Gives::Text, |_, row| maybe(row.text(0))),
+    ("pg_get_viewdef", Gives::Text, |scope, row| {
+        maybe(row.relation(0, scope.image).and_then(|relation| definitions::view(scope.image, relation.oid)))
+    }),
+    ("pg_get_ruledef", Gives::Text, nothing),
+    ("pg_get_triggerdef", Gives::Text, nothing),
+    ("pg_get_functiondef", Gives::Text, nothing),
+    ("pg_get_partkeydef", Gives::Text, nothing),
+    ("pg_get_statisticsobjdef", Gives::Text, nothing),
+    ("pg_get_statisticsobjdef_columns", Gives::Text, nothing),
+    ("pg_get_function_result", Gives::Text, |_, row| maybe(row.get(0).map(|_| "\"any\"".into()))),
+    ("pg_get_function_arguments", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
+    ("pg_get_function_identity_arguments", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
+    ("pg_get_function_arg_default", Gives::Text, nothing),
+    ("pg_get_userbyid", Gives::Text, |scope, row| {
+        maybe(row.oid(0).map(|oid| scope.role_name(oid).unwrap_or_else(|| format!("unknown (OID={oid})"))))
+    }),
+    ("pg_get_serial_sequence", Gives::Text, |scope, row| {
+        let (Some(name), Some(column)) = (row.text(0), row.text(1)) else { return maybe(None) };
+        let table = relation_of(scope.image, &name).ok_or_else(|| no_relation(&name))?;
+        if !scope.attributes(table).iter().any(|attribute| attribute.name == column) {
+            return Err(SqlError::no_column(&column, &table.name));
+        }
+        maybe(definitions::owned_sequence(scope.image, table, &column))
+    }),
+    ("pg_table_is_visible", Gives::Bool, |scope, row| {
+        let relation = row.oid(0).and_then(|oid| scope.image.relation(oid));
+        Ok(ScalarValue::Boolean(relation.map(|relation| scope.image.is_visible(relation))))
+    }),
+    ("pg_type_is_visible", Gives::Bool, yes),
+    ("pg_function_is_visible", Gives::Bool, yes),
+    ("pg_operator_is_visible", Gives::Bool, yes),
+    ("pg_opclass_is_visible", Gives::Bool, yes),
+    ("pg_opfamily_is_visible", Gives::Bool, yes),
+    ("pg_collation_is_visible", Gives::Bool, yes),
+    ("pg_conversion_is_visible", Gives::Bool, yes),
+    ("pg_statistics_obj_is_visible", Gives::Bool, yes),
+    ("pg_ts_config_is_visible", Gives::Bool, yes),
+    ("pg_ts_dict_is_visible", Gives::Bool, yes),
+    ("pg_ts_parser_is_visible", Gives::Bool, yes),
+    ("pg_ts_template_is_visible", Gives::Bool, yes),
+    ("has_table_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
+    ("has_any_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
+    ("has_column_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 1)),
+    ("has_sequence_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "table", 0)),
+    ("has_schema_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "schema", 0)),
+    ("has_database_privilege", Gives::Bool, |scope, row| has_privilege(scope, row, "database", 0)),
+    ("has_function_privilege", Gives::Bool, yes),
+    ("has_type_privilege", Gives::Bool, yes),
+    ("has_language_privilege", Gives::Bool, yes),
+    ("has_tablespace_privilege", Gives::Bool, yes),
+    ("has_server_privilege", Gives::Bool, yes),
+    ("has_foreign_data_wrapper_privilege", Gives::Bool, yes),
+    ("pg_has_role", Gives::Bool, yes),
+    ("pg_relation_is_publishable", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
+    ("pg_is_other_temp_schema", Gives::Bool, |_, row| Ok(ScalarValue::Boolean(row.get(0).map(|_| false)))),
+    ("pg_my_temp_schema", Gives::Oid, |scope, _| {
+        let temporary = scope.image.namespaces.iter().find(|n| n.name == crate::catalog::TEMPORARY_SCHEMA);
+        Ok(ScalarValue::UInt32(Some(temporary.map_or(0, |namespace| namespace.oid))))
+    }),
+    ("current_schemas", Gives::Texts, |_, row| texts(search_path(row.is_true(0)).into_iter().map(str::to_owned))),
+    ("obj_description", Gives::Text, nothing),
+    ("col_description", Gives::Text, nothing),
+    ("shobj_description", Gives::Text, nothing),
+    ("pg_encoding_to_char", Gives::Text, |_, row| {
+        maybe(row.int(0).map(|number| if number == 6 { "UTF8".into() } else { String::new() }))
+    }),
+    ("pg_char_to_encoding", Gives::Int4, |_, row| {
+        let number = |name: String| if name.to_lowercase().replace(['-', '_'], "") == "utf8" { 6 } else { -1 };
+        Ok(ScalarValue::Int32(row.text(0).map(number)))
+    }),
+    ("pg_client_encoding", Gives::Text, |_, _| text("UTF8")),
+    ("getdatabaseencoding", Gives::Text, |_, _| text("UTF8")),
+    ("pg_relation_size", Gives::Int8, bytes_of),
+    ("pg_table_size", Gives::Int8, bytes_of),
+    ("pg_indexes_size", Gives::Int8, index_bytes),
+    ("pg_total_relation_size", Gives::Int8, |scope, row| match (bytes_of(scope, row)?, index_bytes(scope, row)?) {
+        (ScalarValue::Int64(Some(table)), ScalarValue::Int64(Some(indexes))) => {
+            Ok(ScalarValue::Int64(Some(table + indexes)))
+        }
+        (table, _) => Ok(table),
+    }),
+    ("pg_database_size", Gives::Int8, |scope, _| {
+        let bytes = scope.image.relations.iter().map(|relation| size(relation).1 as i64).sum();
+        Ok(ScalarValue::Int64(Some(bytes)))
+    }),
+    ("pg_size_pretty", Gives::Text, |_, row| maybe(row.int(0).map(pretty))),
+    ("pg_tablespace_location", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
+    ("quote_ident", Gives::Text, |_, row| maybe(row.text(0).map(|name| quote_ident(&name)))),
+    ("quote_literal", Gives::Text, |_, row| maybe(row.text(0).map(|value| quote_literal(&value)))),
+    ("quote_nullable", Gives::Text, |_, row| text(row.text(0).map_or("NULL".into(), |value| quote_literal(&value)))),
+    ("format", Gives::Text, |_, row| formatted(row)),
+    ("json_build_object", Gives::Json, |_, row| json_object(row)),
+    ("txid_current", Gives::Int8, |scope, _| {
+        let view = scope.shared.view();
+        Ok(ScalarValue::Int64(view.map(|view| view.snapshot.start().0 as i64)))
+    }),
+    ("current_setting", Gives::Text, setting),
+    ("set_config", Gives::Text, set_config),
+    ("to_regclass", Gives::Oid, |scope, row| to_registered(scope, "regclass", row)),
+    ("to_regtype", Gives::Oid, |scope, row| to_registered(scope, "regtype", row)),
+    ("to_regnamespace", Gives::Oid, |scope, row| to_registered(scope, "regnamespace", row)),
+    ("to_regrole", Gives::Oid, |scope, row| to_registered(scope, "regrole", row)),
+    ("pg_partition_ancestors", Gives::Oids, |_, _| {
+        let none = new_empty_array(&DataType::UInt32);
+        Ok(SingleRowListArrayBuilder::new(none).build_list_scalar())
+    }),
+    ("array_upper", Gives::Int4, |_, row| {
+        let length = row.list(0).map(|list| list.len() as i32).filter(|length| *length > 0 && row.int(1) == Some(1));
+        Ok(ScalarValue::Int32(length.map(|length| if row.is_vector(0) { length - 1 } else { length })))
+    }),
+    ("array_lower", Gives::Int4, |_, row| {
+        let any = row.list(0).filter(|list| !list.is_empty() && row.int(1) == Some(1));
+        Ok(ScalarValue::Int32(any.map(|_| if row.is_vector(0) { 0 } else { 1 })))
+    }),
+    ("generate_subscripts", Gives::Numbers, |_, row| {
+        let length = row.list(0).map_or(0, |list| list.len() as i32);
+        if row.is_vector(0) { numbers(0..length) } else { numbers(1..=length) }
+    }),
+    ("_pg_expandarray", Gives::Expanded, |_, row| expanded(row)),
+    // What `rewrite` puts in the place of PostgreSQL's casts and subscripts.
+    ("pg_positions", Gives::Numbers, |_, row| numbers(1..=row.list(0).map_or(0, |list| list.len() as i32))),
+    ("pg_array", Gives::First, |_, row| {
+        // ARRAY(…) of no rows is an empty array.
+        Ok(match row.0.first() {
+            Some(ScalarValue::List(list)) if list.is_null(0) => {
+                SingleRowListArrayBuilder::new(new_empty_array(&list.value_type())).build_list_scalar()
+            }
+            other => other.cloned().unwrap_or(ScalarValue::Null),
+        })
+    }),
+    ("pg_element", Gives::Element, |_, row| Ok(element(row)?.unwrap_or(ScalarValue::Null))),
+    ("pg_reg_oid", Gives::Oid, |scope, row| {
+        let kind = row.text(0).unwrap_or_default();
+        Ok(ScalarValue::UInt32(registered(scope, &kind, row, 1)?))
+    }),
+    ("pg_reg_text", Gives::Text, |scope, row| {
+        let kind = row.text(0).unwrap_or_default();
+        maybe(registered(scope, &kind, row, 1)?.map(|oid| registered_name(scope, &kind, oid)))
+    }),
+    ("pg_procedure_name", Gives::Text, |scope, row| {
+        let name = |oid| fixed::all_functions(scope).into_iter().map(|f| f.0).find(|f| fixed::function_oid(f) == oid);
+        maybe(match row.oid(0) {
+            Some(0) => Some("-".into()),
+            Some(oid) => Some(name(oid).unwrap_or_else(|| oid.to_string())),
+            None => row.text(0).map(|name| split_name(&name).1),
+        })
+    }),
+    ("pg_oid", Gives::Oid, |_, row| {
+        let oid = match (row.get(0), row.int(0)) {
+            (None, _) => None,
+            (_, Some(number)) => {
+                let out_of_range = || SqlError::new("22003", format!("OID out of range: {number}"));
+                // Negative numbers stand for the upper half.
+                let number = if number < 0 { number + (1 << 32) } else { number };
+                Some(u32::try_from(number).map_err(|_| out_of_range())?)
+            }
+            // The name of a function, of which columns of the type regproc have the text.
+            (_, None) => match row.text(0).unwrap_or_default().as_str() {
+                "-" => Some(0),
+                name if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => {
+                    Some(fixed::function_oid(name))
+                }
+                other => return Err(SqlError::new("22P02", format!("invalid input syntax for type oid: \"{other}\""))),
+            },
+        };
+        Ok(ScalarValue::UInt32(oid))
+    }),
+    ("pg_oids", Gives::Oids, |_, row| {
+        let Some(list) = row.list(0) else {
+            return Ok(ScalarValue::try_from(&list_of(DataType::UInt32))?);
+        };
+        let oids = datafusion::arrow::compute::cast(&list, &DataType::UInt32)?;
+        Ok(SingleRowListArrayBuilder::new(oids).build_list_scalar())
+    }),
+];
+
+struct SystemFunction {
+    name: &'static str,
+    gives: Gives,
+    body: Body,
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for SystemFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+impl PartialEq for SystemFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for SystemFunction {}
+impl Hash for SystemFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    let function = |(name, gives, body): &(&'static str, Gives, Body)| {
+        let arguments = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
+        let volatility = if *name == "set_config" { Volatility::Volatile } else { Volatility::Stable };
+        let signature = Signature::one_of(arguments, volatility);
+        ScalarUDF::from(SystemFunction { name, gives: *gives, body: *body, signature, shared: shared.clone() })
+    };
+    FUNCTIONS.iter().map(function).chain([apply::function(shared)]).collect()
+}
+
+impl ScalarUDFImpl for SystemFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        let element = || match arguments.first() {
+            Some(DataType::List(element) | DataType::LargeList(element)) => element.data_type().clone(),
+            _ => DataType::Utf8,
+        };
+        Ok(match self.gives {
+            Gives::Text => DataType::Utf8,
+            Gives::Bool => DataType::Boolean,
+            Gives::Int4 => DataType::Int32,
+            Gives::Int8 => DataType::Int64,
+            Gives::Oid => DataType::UInt32,
+            Gives::Oids => list_of(DataType::UInt32),
+            Gives::Texts => list_of(DataType::Utf8),
+            Gives::Numbers => list_of(DataType::Int32),
+            Gives::Json => DataType::LargeUtf8,
+            Gives::First => arguments.first().cloned().unwrap_or(DataType::Null),
+            Gives::Element => element(),
+            Gives::Expanded => {
+                let field = |name: &str, data_type| Field::new(name, data_type, true);
+                let fields = vec![field(EXPANDED[0], element()), field(EXPANDED[1], DataType::Int32)];
+                list_of(DataType::Struct(Fields::from(fields)))
+            }
+        })
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let view = self.shared.view().ok_or_else(|| DataFusionError::Internal("there is no transaction".into()))?;
+        let scope = Scope::new(&self.shared, &view);
+        let wanted = args.return_field.data_type();
+        let constant = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        if rows == 0 {
+            return Ok(ColumnarValue::Array(new_empty_array(wanted)));
+        }
+        let arrays = args.args.iter().map(|a| a.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let arguments = arrays.iter().map(|a| ScalarValue::try_from_array(a, row)).collect::<Result<Vec<_>>>()?;
+            let value = (self.body)(&scope, &Row(&arguments)).map_err(|e| DataFusionError::External(Box::new(e)))?;
+            values.push(if value.is_null() { ScalarValue::try_from(wanted)? } else { value });
+        }
+        Ok(match constant {
+            true => ColumnarValue::Scalar(values.swap_remove(0)),
+            false => ColumnarValue::Array(ScalarValue::iter_to_array(values)?),
+        })
+    }
+}
+
+/// `pg_get_keywords()`: the words that SQL reserves.
+#[derive(Debug)]
+struct Keywords;
+
+impl TableFunctionImpl for Keywords {
+    fn call(&self, _: &[Expr]) -> Result<Arc<dyn TableProvider>> {
+        let words: Vec<&str> = definitions::RESERVED.split_whitespace().collect();
+        let column = |value: &'static str| Arc::new(StringArray::from(vec![value; words.len()])) as ArrayRef;
+        let columns = [
+            ("word", Arc::new(StringArray::from(words.clone())) as ArrayRef),
+            ("catcode", column("R")),
+            ("catdesc", column("reserved")),
+        ];
+        let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Utf8, true)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, array)| array).collect())?;
+        Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+    }
+}
+
+/// The functions of a session that give tables.
+pub(crate) fn table_functions() -> Vec<TableFunction> {
+    vec![TableFunction::new("pg_get_keywords".into(), Arc::new(Keywords))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_as_postgresql_does() {
+        for (bytes, pretty_text) in
+            [(0, "0 bytes"), (10_239, "10239 bytes"), (10_240, "10 kB"), (10_752, "11 kB"), (20_000_000, "19 MB")]
+        {
+            assert_eq!(pretty(bytes), pretty_text);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The objects of a transaction's catalog under the numbers that PostgreSQL's clients know objects by.
+//!
+//! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it, which is never used again. What has no number in the engine
+//! (schemas, views, indexes, constraints, defaults, and all that is temporary) gets one from its kind and its full name, in the upper half of the positive
+//! numbers; where two names meet, the later in the order of names takes the next free number. So a number stays as long as the object keeps its name. System
+//! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are fixed.
+
+use super::layout::{LAYOUTS, Layout};
+use super::types;
+use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
+use crate::catalog::{TEMPORARY_SCHEMA, View};
+use serac_engine::catalog::Schema;
+use serac_engine::definition::{BitmapDefinition, KeyDefinition, ReferentialAction, SqlType, ViewDefinition};
+use serac_engine::sequence::Sequence;
+use serac_engine::{DEFAULT_SCHEMA, Table};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The number of the schema `pg_catalog`, and that of `public`.
+pub(super) const CATALOG_NAMESPACE: u32 = 11;
+pub(super) const PUBLIC_NAMESPACE: u32 = 2200;
+/// Where numbers of users' objects begin.
+pub(super) const FIRST_USER_OID: u32 = 16_384;
+
+/// A number from a name, in the range for objects that the engine does not number (FNV-1a, 30 bits).
+pub(super) fn hashed(kind: &str, name: &str) -> u32 {
+    let bytes = kind.bytes().chain([0]).chain(name.bytes());
+    let hash = bytes.fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash & 0x3fff_ffff) | 0x4000_0000
+}
+
+pub(super) struct Namespace {
+    pub(super) oid: u32,
+    pub(super) name: String,
+}
+
+/// What is behind a row of `pg_class`.
+pub(super) enum Object {
+    Table(Arc<Table>),
+    View(Arc<ViewDefinition>),
+    Sequence(Arc<Sequence>),
+    /// An ordered index of the relation with this position.
+    Index(usize, KeyDefinition),
+    Bitmap(usize, BitmapDefinition),
+    System(&'static Layout),
+}
+
+/// A row of `pg_class`.
+pub(super) struct Relation {
+    pub(super) oid: u32,
+    pub(super) namespace: u32,
+    pub(super) schema: String,
+    pub(super) name: String,
+    pub(super) object: Object,
+}
+
+/// A column of a relation as `pg_attribute` has it.
+pub(super) struct Attribute {
+    pub(super) name: String,
+    pub(super) type_oid: u32,
+    pub(super) modifier: i32,
+    pub(super) nullable: bool,
+    /// The text of its default, as PostgreSQL shows it.
+    pub(super) default: Option<String>,
+    /// GENERATED ALWAYS AS IDENTITY.
+    pub(super) identity: bool,
+}
+
+impl Attribute {
+    fn new(name: &str, type_oid: u32, modifier: i32) -> Self {
+        Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: false }
+    }
+    /// A column of a query's result.
+    pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
+        Self::new(
+            field.name(),
+            crate::wire::type_of(field.data_type()).oid,
+            crate::wire::type_of(field.data_type()).modifier,
+        )
+    }
+    fn of_type(name: &str, sql_type: SqlType) -> Self {
+        let (oid, modifier) = types::of_sql(sql_type);
+        Self::new(name, oid, modifier)
+    }
+}
+
+/// A row of `pg_constraint`.
+pub(super) struct Constraint {
+    pub(super) oid: u32,
+    pub(super) name: String,
+    /// The position of its table among the relations.
+    pub(super) table: usize,
+    pub(super) kind: ConstraintKind,
+}
+
+pub(super) enum ConstraintKind {
+    /// PRIMARY KEY or UNIQUE, with its index.
+    Key {
+        index: u32,
+        definition: KeyDefinition,
+    },
+    Check {
+        expression: String,
+    },
+    Foreign {
+        columns: Vec<usize>,
+        /// The position of the parent among the relations.
+        parent: usize,
+        parent_columns: Vec<usize>,
+        /// The parent's index over these columns; 0 if there is none.
+        parent_index: u32,
+        on_delete: ReferentialAction,
+        on_update: ReferentialAction,
+    },
+}
+
+/// All objects of a catalog.
+#[derive(Default)]
+pub(super) struct Image {
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) relations: Vec<Relation>,
+    pub(super) constraints: Vec<Constraint>,
+    positions: HashMap<u32, usize>,
+    names: HashMap<(String, String), usize>,
+    used: HashSet<u32>,
+}
+
+impl Image {
+    pub(super) fn of(view: &View) -> Self {
+        let mut image = Self::default();
+        for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
+            image.used.insert(oid);
+            image.namespaces.push(Namespace { oid, name: name.into() });
+        }
+        image.add_namespace(INFORMATION_SCHEMA);
+        for name in view.catalog.schemas.keys().filter(|name| *name != DEFAULT_SCHEMA) {
+            image.add_namespace(name);
+        }
+        if view.temporary.is_some() {
+            image.add_namespace(TEMPORARY_SCHEMA);
+        }
+        for layout in LAYOUTS.iter() {
+            image.add(layout.schema, layout.name, Some(layout.oid).filter(|oid| *oid > 0), Object::System(layout));
+        }
+        for (name, schema) in &view.catalog.schemas {
+            image.add_schema(name, schema, true);
+        }
+        if let Some(schema) = view.temporary.as_ref().and_then(|(catalog, ..)| catalog.schema(TEMPORARY_SCHEMA).ok()) {
+            image.add_schema(TEMPORARY_SCHEMA, schema, false);
+        }
+        image.add_constraints();
+        image
+    }
+
+    fn number(&mut self, kind: &str, name: &str) -> u32 {
+        let mut oid = hashed(kind, name);
+        while !self.used.insert(oid) {
+            oid = (oid + 1) | 0x4000_0000;
+        }
+        oid
+    }
+    fn add_namespace(&mut self, name: &str) {
+        let oid = self.number("schema", name);
+        self.namespaces.push(Namespace { oid, name: name.into() });
+    }
+    fn add(&mut self, schema: &str, name: &str, oid: Option<u32>, object: Object) -> usize {
+        let oid = match oid {
+            Some(oid) => oid,
+            None => self.number("relation", &format!("{schema}.{name}")),
+        };
+        let namespace = self.namespaces.iter().find(|n| n.name == schema).map_or(0, |n| n.oid);
+        let at = self.relations.len();
+        self.positions.insert(oid, at);
+        self.names.insert((schema.into(), name.into()), at);
+        self.relations.push(Relation { oid, namespace, schema: schema.into(), name: name.into(), object });
+        at
+    }
+    fn add_schema(&mut self, name: &str, schema: &Schema, numbered: bool) {
+        let number = |id: u32| numbered.then_some(FIRST_USER_OID + id);
+        for table in schema.tables.values() {
+            let at = self.add(name, table.name(), number(table.definition.id.0), Object::Table(table.clone()));
+            for key in &table.definition.keys {
+                self.add(name, &key.name, None, Object::Index(at, key.clone()));
+            }
+            for bitmap in &table.definition.bitmaps {
+                self.add(name, &bitmap.name, None, Object::Bitmap(at, bitmap.clone()));
+            }
+        }
+        for view in schema.views.values() {
+            self.add(name, &view.name, None, Object::View(view.clone()));
+        }
+        for sequence in schema.sequences.values() {
+            let definition = &sequence.definition;
+            self.add(name, &definition.name, number(definition.id), Object::Sequence(sequence.clone()));
+        }
+    }
+    fn add_constraints(&mut self) {
+        let mut found = Vec::new();
+        for (at, relation) in self.relations.iter().enumerate() {
+            let Object::Table(table) = &relation.object else { continue };
+            let definition = &table.definition;
+            // The index that a foreign key needs is none.
+            for key in definition.keys.iter().filter(|key| key.unique && (key.constraint || key.primary)) {
+                let index = self.relation_named(&relation.schema, &key.name).map_or(0, |index| index.oid);
+                found.push((at, key.name.clone(), ConstraintKind::Key { index, definition: key.clone() }));
+            }
+            for check in &definition.checks {
+                let expression = check.expression.clone();
+                found.push((at, check.name.clone(), ConstraintKind::Check { expression }));
+            }
+            for key in &definition.foreign_keys {
+                let place = (key.parent_schema.clone(), key.parent_table.clone());
+                let Some(&parent) = self.names.get(&place) else { continue };
+                let Object::Table(parent_table) = &self.relations[parent].object else { continue };
+                let covers = |k: &&KeyDefinition| {
+                    k.unique
+                        && k.columns.len() == key.parent_columns.len()
+                        && key.parent_columns.iter().all(|column| k.columns.contains(column))
+                };
+                let index = parent_table.definition.keys.iter().find(covers);
+                let index = index.and_then(|index| self.relation_named(&key.parent_schema, &index.name));
+                let kind = ConstraintKind::Foreign {
+                    columns: key.columns.clone(),
+                    parent,
+                    parent_columns: key.parent_columns.clone(),
+                    parent_index: index.map_or(0, |index| index.oid),
+                    on_delete: key.on_delete,
+                    on_update: key.on_update,
+                };
+                found.push((at, key.name.clone(), kind));
+            }
+        }
+        for (table, name, kind) in found {
+            let relation = &self.relations[table];
+            let full = format!("{}.{}.{name}", relation.schema, relation.name);
+            let oid = self.number("constraint", &full);
+            self.constraints.push(Constraint { oid, name, table, kind });
+        }
+    }
+
+    pub(super) fn relation(&self, oid: u32) -> Option<&Relation> {
+        self.positions.get(&oid).map(|&at| &self.relations[at])
+    }
+    pub(super) fn relation_named(&self, schema: &str, name: &str) -> Option<&Relation> {
+        self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
+    }
+    /// The relation that an unqualified name means.
+    pub(super) fn visible(&self, name: &str) -> Option<&Relation> {
+        [TEMPORARY_SCHEMA, CATALOG_SCHEMA, DEFAULT_SCHEMA].iter().find_map(|schema| self.relation_named(schema, name))
+    }
+    pub(super) fn is_visible(&self, relation: &Relation) -> bool {
+        self.visible(&relation.name).is_some_and(|seen| seen.oid == relation.oid)
+    }
+    pub(super) fn constraint(&self, oid: u32) -> Option<&Constraint> {
+        self.constraints.iter().find(|constraint| constraint.oid == oid)
+    }
+    pub(super) fn namespace(&self, oid: u32) -> Option<&Namespace> {
+        self.namespaces.iter().find(|namespace| namespace.oid == oid)
+    }
+}
+
+/// A sequence's columns, as PostgreSQL shows them.
+const SEQUENCE_COLUMNS: [(&str, u32); 3] = [("last_value", 20), ("log_cnt", 20), ("is_called", 16)];
+
+impl Relation {
+    /// PostgreSQL's letter for what it is.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.object {
+            Object::Table(_) => "r",
+            Object::View(_) => "v",
+            Object::Sequence(_) => "S",
+            Object::Index(..) | Object::Bitmap(..) => "i",
+            Object::System(layout) => layout.kind,
+        }
+    }
+    pub(super) fn is_system(&self) -> bool {
+        matches!(self.object, Object::System(_))
+    }
+    /// Its columns; none for a view, of which only a plan tells.
+    pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
+        let of_table = |table: &Table| -> Vec<Attribute> {
+            let attribute = |column: &serac_engine::definition::ColumnDefinition| Attribute {
+                nullable: column.nullable,
+                default: column.default.as_deref().filter(|_| !column.always_generated).map(shown_default),
+                identity: column.always_generated,
+                ..Attribute::of_type(&column.name, column.sql_type)
+            };
+            table.definition.columns.iter().map(attribute).collect()
+        };
+        Some(match &self.object {
+            Object::Table(table) => {
+                let mut attributes = of_table(table);
+                // A primary key's columns hold no NULL, whatever else was said of them.
+                for &column in table.definition.primary_key().iter().flat_map(|key| &key.columns) {
+                    attributes[column].nullable = false;
+                }
+                attributes
+            }
+            Object::View(_) => return None,
+            Object::Sequence(_) => {
+                let columns = SEQUENCE_COLUMNS.iter();
+                columns.map(|(name, oid)| Attribute { nullable: false, ..Attribute::new(name, *oid, -1) }).collect()
+            }
+            Object::Index(table, key) => image.of_index(*table, &key.columns),
+            Object::Bitmap(table, bitmap) => image.of_index(*table, &[bitmap.column]),
+            Object::System(layout) => {
+                let columns = layout.columns.iter();
+                columns.map(|column| Attribute::new(column.name, types::named(column.type_name), -1)).collect()
+            }
+        })
+    }
+}
+
+impl Image {
+    fn of_index(&self, table: usize, columns: &[usize]) -> Vec<Attribute> {
+        let Object::Table(table) = &self.relations[table].object else { return Vec::new() };
+        let column = |&column: &usize| &table.definition.columns[column];
+        columns.iter().map(column).map(|column| Attribute::of_type(&column.name, column.sql_type)).collect()
+    }
+}
+
+/// The text of a default as PostgreSQL shows it: sequences are named from the search path, as regclass constants.
+pub(super) fn shown_default(text: &str) -> String {
+    match text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')")) {
+        Some(sequence) => {
+            let sequence = sequence.strip_prefix("public.").unwrap_or(sequence);
+            format!("nextval('{sequence}'::regclass)")
+        }
+        None => text.to_owned(),
+    }
+}

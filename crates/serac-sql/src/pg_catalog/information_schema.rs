@@ -1,0 +1,406 @@
+//! The views of `information_schema`. Those without a line here are empty: there are no such objects.
+
+use super::fixed::all_functions;
+use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
+use super::layout::Rows;
+use super::relations::sequence_type;
+use super::types;
+use super::{CATALOG_SCHEMA, Scope};
+use crate::catalog::TEMPORARY_SCHEMA;
+use serac_engine::definition::{KeyDefinition, ReferentialAction};
+use serac_engine::roles::{self, Columns, Privilege};
+
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "YES" } else { "NO" }
+}
+
+pub(super) fn fill(scope: &Scope<'_>, view: &str, rows: &mut Rows) {
+    match view {
+        "schemata" => schemata(scope, rows),
+        "tables" => tables(scope, rows),
+        "columns" => columns(scope, rows),
+        "views" => views(scope, rows),
+        "sequences" => sequences(scope, rows),
+        "table_constraints" => table_constraints(scope, rows),
+        "key_column_usage" => key_columns(scope, rows),
+        "constraint_column_usage" => constraint_columns(scope, rows),
+        "constraint_table_usage" => constraint_tables(scope, rows),
+        "referential_constraints" => referential_constraints(scope, rows),
+        "check_constraints" => check_constraints(scope, rows),
+        "table_privileges" | "role_table_grants" => table_privileges(scope, rows),
+        "column_privileges" => column_privileges(scope, rows),
+        "routines" => routines(scope, rows),
+        "information_schema_catalog_name" => rows.add([("catalog_name", scope.database().into())]),
+        "enabled_roles" => rows.add([("role_name", scope.user().into())]),
+        "character_sets" => rows.add([
+            ("character_set_name", "UTF8".into()),
+            ("character_repertoire", "UCS".into()),
+            ("form_of_use", "UTF8".into()),
+            ("default_collate_catalog", scope.database().into()),
+            ("default_collate_schema", CATALOG_SCHEMA.into()),
+            ("default_collate_name", "default".into()),
+        ]),
+        _ => {}
+    }
+}
+
+fn schemata(scope: &Scope<'_>, rows: &mut Rows) {
+    for namespace in &scope.image.namespaces {
+        if !super::is_system_schema(&namespace.name) && scope.access.check_usage(&namespace.name).is_err() {
+            continue;
+        }
+        rows.add([
+            ("catalog_name", scope.database().into()),
+            ("schema_name", (&namespace.name).into()),
+            ("schema_owner", scope.schema_owner(&namespace.name).into()),
+        ]);
+    }
+}
+
+fn tables(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| scope.is_shown(relation)) {
+        let kind = match relation.kind() {
+            "r" if relation.schema == TEMPORARY_SCHEMA => "LOCAL TEMPORARY",
+            "r" => "BASE TABLE",
+            "v" => "VIEW",
+            _ => continue,
+        };
+        rows.add([
+            ("table_catalog", scope.database().into()),
+            ("table_schema", (&relation.schema).into()),
+            ("table_name", (&relation.name).into()),
+            ("table_type", kind.into()),
+            ("is_insertable_into", yes_or_no(matches!(relation.object, Object::Table(_))).into()),
+            ("is_typed", "NO".into()),
+        ]);
+    }
+}
+
+/// Bits or digits of a type's numbers, the base in which they are counted, and the digits behind the point.
+fn numeric(attribute: &Attribute) -> (Option<i32>, Option<i32>, Option<i32>) {
+    let binary = |bits: i32| (Some(bits), Some(2), Some(0));
+    match attribute.type_oid {
+        21 => binary(16),
+        23 => binary(32),
+        20 => binary(64),
+        700 => (Some(24), Some(2), None),
+        701 => (Some(53), Some(2), None),
+        1700 if attribute.modifier >= 4 => {
+            let packed = attribute.modifier - 4;
+            (Some(packed >> 16), Some(10), Some(packed & 0xffff))
+        }
+        1700 => (None, Some(10), None),
+        _ => (None, None, None),
+    }
+}
+
+fn columns(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
+        let is_table = matches!(relation.object, Object::Table(_));
+        let shown = scope.shown(relation);
+        for (i, attribute) in scope.attributes(relation).into_iter().enumerate() {
+            if matches!(&shown, Columns::Some(columns) if !columns[i]) {
+                continue;
+            }
+            let length =
+                (matches!(attribute.type_oid, 1042 | 1043) && attribute.modifier >= 4).then(|| attribute.modifier - 4);
+            let octets = match attribute.type_oid {
+                1042 | 1043 => Some(length.map_or(1 << 30, |length| length.saturating_mul(4))),
+                25 => Some(1 << 30),
+                _ => None,
+            };
+            let (precision, radix, scale) = numeric(&attribute);
+            let fraction = match attribute.type_oid {
+                1082 => Some(0),
+                1083 | 1114 | 1184 | 1186 => Some(6),
+                _ => None,
+            };
+            let is_array = types::find(attribute.type_oid).is_some_and(|(_, is_array)| is_array);
+            let data_type = if is_array { "ARRAY".into() } else { types::format(attribute.type_oid, None) };
+            let generation = attribute.identity.then_some("ALWAYS");
+            rows.add([
+                ("table_catalog", scope.database().into()),
+                ("table_schema", (&relation.schema).into()),
+                ("table_name", (&relation.name).into()),
+                ("column_name", (&attribute.name).into()),
+                ("ordinal_position", (i + 1).into()),
+                ("column_default", attribute.default.into()),
+                ("is_nullable", yes_or_no(attribute.nullable).into()),
+                ("data_type", data_type.into()),
+                ("character_maximum_length", length.into()),
+                ("character_octet_length", octets.into()),
+                ("numeric_precision", precision.into()),
+                ("numeric_precision_radix", radix.into()),
+                ("numeric_scale", scale.into()),
+                ("datetime_precision", fraction.into()),
+                ("udt_catalog", scope.database().into()),
+                ("udt_schema", CATALOG_SCHEMA.into()),
+                ("udt_name", types::short_name(attribute.type_oid).into()),
+                ("dtd_identifier", (i + 1).to_string().into()),
+                ("is_self_referencing", "NO".into()),
+                ("is_identity", yes_or_no(attribute.identity).into()),
+                ("identity_generation", generation.into()),
+                ("is_generated", "NEVER".into()),
+                ("is_updatable", yes_or_no(is_table).into()),
+            ]);
+        }
+    }
+}
+
+fn views(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| scope.is_shown(relation)) {
+        let Object::View(view) = &relation.object else { continue };
+        rows.add([
+            ("table_catalog", scope.database().into()),
+            ("table_schema", (&relation.schema).into()),
+            ("table_name", (&relation.name).into()),
+            ("view_definition", format!(" {};", view.query).into()),
+            ("check_option", "NONE".into()),
+            ("is_updatable", "NO".into()),
+            ("is_insertable_into", "NO".into()),
+            ("is_trigger_updatable", "NO".into()),
+            ("is_trigger_deletable", "NO".into()),
+            ("is_trigger_insertable_into", "NO".into()),
+        ]);
+    }
+}
+
+fn sequences(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| scope.is_shown(relation)) {
+        let Object::Sequence(sequence) = &relation.object else { continue };
+        let d = &sequence.definition;
+        let type_oid = sequence_type(d.max);
+        let bits = types::find(type_oid).map(|(t, _)| i32::from(t.length) * 8);
+        rows.add([
+            ("sequence_catalog", scope.database().into()),
+            ("sequence_schema", (&relation.schema).into()),
+            ("sequence_name", (&relation.name).into()),
+            ("data_type", types::format(type_oid, None).into()),
+            ("numeric_precision", bits.into()),
+            ("numeric_precision_radix", 2.into()),
+            ("numeric_scale", 0.into()),
+            ("start_value", d.start.to_string().into()),
+            ("minimum_value", d.min.to_string().into()),
+            ("maximum_value", d.max.to_string().into()),
+            ("increment", d.increment.to_string().into()),
+            ("cycle_option", "NO".into()),
+        ]);
+    }
+}
+
+/// Constraints with the relation that they are on.
+fn constraints<'s>(scope: &'s Scope<'_>) -> impl Iterator<Item = (&'s Constraint, &'s Relation)> {
+    let all = scope.image.constraints.iter().map(|constraint| (constraint, &scope.image.relations[constraint.table]));
+    all.filter(|(_, relation)| scope.is_shown(relation))
+}
+
+fn table_constraints(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        let (kind, nulls_distinct) = match &constraint.kind {
+            ConstraintKind::Key { definition, .. } if definition.primary => ("PRIMARY KEY", None),
+            ConstraintKind::Key { .. } => ("UNIQUE", Some("YES")),
+            ConstraintKind::Check { .. } => ("CHECK", None),
+            ConstraintKind::Foreign { .. } => ("FOREIGN KEY", None),
+        };
+        rows.add([
+            ("constraint_catalog", scope.database().into()),
+            ("constraint_schema", (&relation.schema).into()),
+            ("constraint_name", (&constraint.name).into()),
+            ("table_catalog", scope.database().into()),
+            ("table_schema", (&relation.schema).into()),
+            ("table_name", (&relation.name).into()),
+            ("constraint_type", kind.into()),
+            ("is_deferrable", "NO".into()),
+            ("initially_deferred", "NO".into()),
+            ("enforced", "YES".into()),
+            ("nulls_distinct", nulls_distinct.into()),
+        ]);
+    }
+}
+
+fn column_name(relation: &Relation, column: usize) -> String {
+    match &relation.object {
+        Object::Table(table) => table.definition.columns[column].name.clone(),
+        _ => String::new(),
+    }
+}
+
+/// The key of the parent that a foreign key's columns refer to.
+fn parent_key<'r>(parent: &'r Relation, columns: &[usize]) -> Option<&'r KeyDefinition> {
+    let Object::Table(table) = &parent.object else { return None };
+    table.definition.keys.iter().find(|key| {
+        key.unique && key.columns.len() == columns.len() && columns.iter().all(|column| key.columns.contains(column))
+    })
+}
+
+fn key_columns(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        let (columns, parents): (_, Vec<Option<usize>>) = match &constraint.kind {
+            ConstraintKind::Key { definition, .. } => (&definition.columns, vec![None; definition.columns.len()]),
+            ConstraintKind::Check { .. } => continue,
+            ConstraintKind::Foreign { columns, parent, parent_columns, .. } => {
+                let key = parent_key(&scope.image.relations[*parent], parent_columns);
+                let position = |column: &usize| key?.columns.iter().position(|c| c == column).map(|at| at + 1);
+                (columns, parent_columns.iter().map(position).collect())
+            }
+        };
+        for (i, (&column, parent)) in columns.iter().zip(parents).enumerate() {
+            rows.add([
+                ("constraint_catalog", scope.database().into()),
+                ("constraint_schema", (&relation.schema).into()),
+                ("constraint_name", (&constraint.name).into()),
+                ("table_catalog", scope.database().into()),
+                ("table_schema", (&relation.schema).into()),
+                ("table_name", (&relation.name).into()),
+                ("column_name", column_name(relation, column).into()),
+                ("ordinal_position", (i + 1).into()),
+                ("position_in_unique_constraint", parent.into()),
+            ]);
+        }
+    }
+}
+
+/// The columns that a constraint needs: of the table itself, or of a foreign key's parent.
+fn used_columns<'s>(scope: &'s Scope<'_>, constraint: &'s Constraint) -> (&'s Relation, Vec<usize>) {
+    let relation = &scope.image.relations[constraint.table];
+    match &constraint.kind {
+        ConstraintKind::Key { definition, .. } => (relation, definition.columns.clone()),
+        ConstraintKind::Check { expression } => {
+            let Object::Table(table) = &relation.object else { return (relation, Vec::new()) };
+            let names = super::names_in(expression);
+            let columns = table.definition.columns.iter().enumerate().filter(|(_, c)| names.contains(&c.name));
+            (relation, columns.map(|(i, _)| i).collect())
+        }
+        ConstraintKind::Foreign { parent, parent_columns, .. } => {
+            (&scope.image.relations[*parent], parent_columns.clone())
+        }
+    }
+}
+
+fn constraint_columns(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        let (used, columns) = used_columns(scope, constraint);
+        for column in columns {
+            rows.add([
+                ("table_catalog", scope.database().into()),
+                ("table_schema", (&used.schema).into()),
+                ("table_name", (&used.name).into()),
+                ("column_name", column_name(used, column).into()),
+                ("constraint_catalog", scope.database().into()),
+                ("constraint_schema", (&relation.schema).into()),
+                ("constraint_name", (&constraint.name).into()),
+            ]);
+        }
+    }
+}
+
+fn constraint_tables(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        let (used, _) = used_columns(scope, constraint);
+        rows.add([
+            ("table_catalog", scope.database().into()),
+            ("table_schema", (&used.schema).into()),
+            ("table_name", (&used.name).into()),
+            ("constraint_catalog", scope.database().into()),
+            ("constraint_schema", (&relation.schema).into()),
+            ("constraint_name", (&constraint.name).into()),
+        ]);
+    }
+}
+
+fn referential_constraints(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        let ConstraintKind::Foreign { parent, parent_columns, on_delete, on_update, .. } = &constraint.kind else {
+            continue;
+        };
+        let parent = &scope.image.relations[*parent];
+        let rule = |action: &ReferentialAction| action.to_string();
+        rows.add([
+            ("constraint_catalog", scope.database().into()),
+            ("constraint_schema", (&relation.schema).into()),
+            ("constraint_name", (&constraint.name).into()),
+            ("unique_constraint_catalog", scope.database().into()),
+            ("unique_constraint_schema", (&parent.schema).into()),
+            ("unique_constraint_name", parent_key(parent, parent_columns).map(|key| key.name.clone()).into()),
+            ("match_option", "NONE".into()),
+            ("update_rule", rule(on_update).into()),
+            ("delete_rule", rule(on_delete).into()),
+        ]);
+    }
+}
+
+fn check_constraints(scope: &Scope<'_>, rows: &mut Rows) {
+    for (constraint, relation) in constraints(scope) {
+        if let ConstraintKind::Check { expression } = &constraint.kind {
+            rows.add([
+                ("constraint_catalog", scope.database().into()),
+                ("constraint_schema", (&relation.schema).into()),
+                ("constraint_name", (&constraint.name).into()),
+                ("check_clause", format!("({expression})").into()),
+            ]);
+        }
+    }
+}
+
+const TABLE_PRIVILEGES: [&str; 7] = ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"];
+
+fn table_privileges(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
+        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
+        for privilege in TABLE_PRIVILEGES.into_iter().filter(has) {
+            rows.add([
+                ("grantor", scope.owner_name(relation).into()),
+                ("grantee", scope.user().into()),
+                ("table_catalog", scope.database().into()),
+                ("table_schema", (&relation.schema).into()),
+                ("table_name", (&relation.name).into()),
+                ("privilege_type", privilege.into()),
+                ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
+                ("with_hierarchy", yes_or_no(privilege == "SELECT").into()),
+            ]);
+        }
+    }
+}
+
+fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
+        let object = roles::Object::relation(&relation.schema, &relation.name);
+        let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
+        for attribute in scope.attributes(relation) {
+            for privilege in ["INSERT", "SELECT", "UPDATE", "REFERENCES"].into_iter().filter(has) {
+                rows.add([
+                    ("grantor", scope.user().into()),
+                    ("grantee", scope.user().into()),
+                    ("table_catalog", scope.database().into()),
+                    ("table_schema", (&relation.schema).into()),
+                    ("table_name", (&relation.name).into()),
+                    ("column_name", (&attribute.name).into()),
+                    ("privilege_type", privilege.into()),
+                    ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
+                ]);
+            }
+        }
+    }
+}
+
+fn routines(scope: &Scope<'_>, rows: &mut Rows) {
+    for (name, kind) in all_functions(scope) {
+        if kind != "f" {
+            continue;
+        }
+        rows.add([
+            ("specific_catalog", scope.database().into()),
+            ("specific_schema", CATALOG_SCHEMA.into()),
+            ("specific_name", format!("{name}_{}", super::fixed::function_oid(&name)).into()),
+            ("routine_catalog", scope.database().into()),
+            ("routine_schema", CATALOG_SCHEMA.into()),
+            ("routine_name", (&name).into()),
+            ("routine_type", "FUNCTION".into()),
+            ("data_type", "\"any\"".into()),
+            ("routine_body", "EXTERNAL".into()),
+            ("external_language", "INTERNAL".into()),
+            ("is_deterministic", "NO".into()),
+        ]);
+    }
+}

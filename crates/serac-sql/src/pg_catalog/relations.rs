@@ -1,0 +1,391 @@
+//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint` and what goes with them.
+
+use super::definitions;
+use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
+use super::layout::Rows;
+use super::types;
+use super::{BITMAP_METHOD, BTREE_METHOD, CATALOG_SCHEMA, HEAP_METHOD, SUPERUSER, Scope};
+use serac_engine::definition::{ColumnOrder, ReferentialAction};
+use serac_engine::roles;
+
+/// The numbers of columns as PostgreSQL counts them, from 1.
+fn numbers(columns: &[usize]) -> Vec<i16> {
+    columns.iter().map(|&column| column as i16 + 1).collect()
+}
+
+fn action(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "a",
+        ReferentialAction::Restrict => "r",
+        ReferentialAction::Cascade => "c",
+        ReferentialAction::SetNull => "n",
+        ReferentialAction::SetDefault => "d",
+    }
+}
+
+/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one for it.
+pub(super) fn operator_class(type_oid: u32) -> u32 {
+    match type_oid {
+        // VARCHAR has that of TEXT.
+        1043 => operator_class(25),
+        _ => OPERATOR_CLASSES.iter().find(|class| class.2 == type_oid).map_or(0, |class| class.0),
+    }
+}
+
+/// Number, name, type and family of the B-tree operator classes of our types.
+const OPERATOR_CLASSES: [(u32, &str, u32, u32); 16] = [
+    (10_003, "bool_ops", 16, 424),
+    (10_006, "bytea_ops", 17, 428),
+    (1979, "int2_ops", 21, 1976),
+    (1978, "int4_ops", 23, 1976),
+    (3124, "int8_ops", 20, 1976),
+    (3126, "text_ops", 25, 1994),
+    (10_004, "bpchar_ops", 1042, 426),
+    (10_012, "float4_ops", 700, 1970),
+    (3123, "float8_ops", 701, 1970),
+    (3122, "date_ops", 1082, 434),
+    (10_038, "time_ops", 1083, 1996),
+    (3128, "timestamp_ops", 1114, 434),
+    (3127, "timestamptz_ops", 1184, 434),
+    (10_022, "interval_ops", 1186, 1982),
+    (3125, "numeric_ops", 1700, 1988),
+    (10_065, "uuid_ops", 2950, 2968),
+];
+
+pub(super) fn operator_classes(rows: &mut Rows) {
+    for (oid, name, type_oid, family) in OPERATOR_CLASSES {
+        rows.add([
+            ("oid", oid.into()),
+            ("opcmethod", BTREE_METHOD.into()),
+            ("opcname", name.into()),
+            ("opcnamespace", CATALOG_NAMESPACE.into()),
+            ("opcowner", SUPERUSER.into()),
+            ("opcfamily", family.into()),
+            ("opcintype", type_oid.into()),
+            ("opcdefault", true.into()),
+        ]);
+    }
+}
+
+pub(super) fn namespaces(scope: &Scope<'_>, rows: &mut Rows) {
+    for namespace in &scope.image.namespaces {
+        rows.add([
+            ("oid", namespace.oid.into()),
+            ("nspname", (&namespace.name).into()),
+            ("nspowner", scope.access.security().owner(&roles::Object::Schema(namespace.name.clone())).0.into()),
+        ]);
+    }
+}
+
+/// Rows and bytes of a table, as far as it is told without counting.
+pub(super) fn size(relation: &Relation) -> (u64, u64) {
+    match &relation.object {
+        Object::Table(table) => {
+            let metrics = table.data.metrics();
+            (table.data.approximate_rows(), metrics.bytes as u64)
+        }
+        _ => (0, 0),
+    }
+}
+
+pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        let attributes = scope.attributes(relation).len();
+        let (is_table, checks, has_index, has_keys) = match &relation.object {
+            Object::Table(table) => {
+                let definition = &table.definition;
+                let is_parent = scope.image.constraints.iter().any(|constraint| match constraint.kind {
+                    ConstraintKind::Foreign { parent, .. } => scope.image.relations[parent].oid == relation.oid,
+                    _ => false,
+                });
+                let has_keys = is_parent || !definition.foreign_keys.is_empty();
+                (true, definition.checks.len(), definition.index_names().next().is_some(), has_keys)
+            }
+            _ => (false, 0, false, false),
+        };
+        let method = match relation.object {
+            Object::Table(_) | Object::System(_) if relation.kind() == "r" => HEAP_METHOD,
+            Object::Index(..) => BTREE_METHOD,
+            Object::Bitmap(..) => BITMAP_METHOD,
+            _ => 0,
+        };
+        let (count, bytes) = size(relation);
+        rows.add([
+            ("oid", relation.oid.into()),
+            ("relname", (&relation.name).into()),
+            ("relnamespace", relation.namespace.into()),
+            ("relowner", scope.owner(relation).into()),
+            ("relam", method.into()),
+            ("relfilenode", relation.oid.into()),
+            ("relpages", (bytes.div_ceil(8192).min(i32::MAX as u64) as i64).into()),
+            ("reltuples", (count as f32).into()),
+            ("relhasindex", has_index.into()),
+            ("relpersistence", if relation.schema == crate::catalog::TEMPORARY_SCHEMA { "t" } else { "p" }.into()),
+            ("relkind", relation.kind().into()),
+            ("relnatts", attributes.into()),
+            ("relchecks", checks.into()),
+            ("relhasrules", (relation.kind() == "v").into()),
+            ("relhastriggers", has_keys.into()),
+            ("relispopulated", true.into()),
+            ("relreplident", if is_table { "d" } else { "n" }.into()),
+            ("relminmxid", 1.into()),
+        ]);
+    }
+}
+
+pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        for (i, attribute) in scope.attributes(relation).iter().enumerate() {
+            let Attribute { name, type_oid, modifier, nullable, default, identity } = attribute;
+            let found = types::find(*type_oid);
+            rows.add([
+                ("attrelid", relation.oid.into()),
+                ("attname", name.into()),
+                ("atttypid", (*type_oid).into()),
+                ("attstattarget", (-1).into()),
+                ("attlen", found.map_or(-1, |(t, is_array)| if is_array { -1 } else { t.length }).into()),
+                ("attnum", (i + 1).into()),
+                ("attndims", found.map_or(0, |(_, is_array)| i32::from(is_array)).into()),
+                ("attcacheoff", (-1).into()),
+                ("atttypmod", (*modifier).into()),
+                ("attstorage", found.map_or("x", |(t, is_array)| if is_array { "x" } else { t.storage }).into()),
+                ("attnotnull", (!nullable).into()),
+                ("atthasdef", default.is_some().into()),
+                ("attidentity", if *identity { "a" } else { "" }.into()),
+                ("attislocal", true.into()),
+                ("attcollation", found.map_or(0, |(t, _)| t.collation).into()),
+            ]);
+        }
+    }
+}
+
+/// What has a default: relation, position of the column, text.
+fn all_defaults<'s>(scope: &'s Scope<'_>) -> impl Iterator<Item = (&'s Relation, usize, String)> + 's {
+    let tables = scope.image.relations.iter().filter(|relation| matches!(relation.object, Object::Table(_)));
+    tables.flat_map(|relation| {
+        let attributes = scope.attributes(relation).into_iter().enumerate();
+        attributes.filter_map(move |(i, attribute)| attribute.default.map(|default| (relation, i, default)))
+    })
+}
+
+pub(super) fn defaults(scope: &Scope<'_>, rows: &mut Rows) {
+    for (relation, i, default) in all_defaults(scope) {
+        let oid = hashed("default", &format!("{}.{}.{i}", relation.schema, relation.name));
+        rows.add([
+            ("oid", oid.into()),
+            ("adrelid", relation.oid.into()),
+            ("adnum", (i + 1).into()),
+            ("adbin", default.into()),
+        ]);
+    }
+}
+
+pub(super) fn indexes(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        let (table, columns, orders, unique, primary): (_, &[usize], &[ColumnOrder], _, _) = match &relation.object {
+            Object::Index(table, key) => (*table, &key.columns, &key.orders, key.unique, key.primary),
+            Object::Bitmap(table, bitmap) => (*table, std::slice::from_ref(&bitmap.column), &[], false, false),
+            _ => continue,
+        };
+        let table = &scope.image.relations[table];
+        let attributes = scope.attributes(relation);
+        let option = |i: usize| {
+            let order = orders.get(i).copied().unwrap_or_default();
+            i16::from(order.descending) | i16::from(order.nulls_first) << 1
+        };
+        let collation = |a: &Attribute| types::find(a.type_oid).map_or(0, |(t, _)| t.collation);
+        rows.add([
+            ("indexrelid", relation.oid.into()),
+            ("indrelid", table.oid.into()),
+            ("indnatts", columns.len().into()),
+            ("indnkeyatts", columns.len().into()),
+            ("indisunique", unique.into()),
+            ("indisprimary", primary.into()),
+            ("indimmediate", true.into()),
+            ("indisvalid", true.into()),
+            ("indisready", true.into()),
+            ("indislive", true.into()),
+            ("indkey", numbers(columns).into()),
+            ("indcollation", attributes.iter().map(collation).collect::<Vec<u32>>().into()),
+            ("indclass", attributes.iter().map(|a| operator_class(a.type_oid)).collect::<Vec<u32>>().into()),
+            ("indoption", (0..columns.len()).map(option).collect::<Vec<i16>>().into()),
+        ]);
+    }
+}
+
+pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {
+    let image = scope.image;
+    for Constraint { oid, name, table, kind } in &image.constraints {
+        let relation = &image.relations[*table];
+        let common = [
+            ("oid", (*oid).into()),
+            ("conname", name.into()),
+            ("connamespace", relation.namespace.into()),
+            ("convalidated", true.into()),
+            ("conrelid", relation.oid.into()),
+            ("conislocal", true.into()),
+        ];
+        match kind {
+            ConstraintKind::Key { index, definition } => rows.add(common.into_iter().chain([
+                ("contype", if definition.primary { "p" } else { "u" }.into()),
+                ("conindid", (*index).into()),
+                ("connoinherit", true.into()),
+                ("conkey", numbers(&definition.columns).into()),
+            ])),
+            ConstraintKind::Check { expression } => {
+                let Object::Table(t) = &relation.object else { continue };
+                let used = crate::pg_catalog::names_in(expression);
+                let columns = t.definition.columns.iter().enumerate().filter(|(_, column)| used.contains(&column.name));
+                rows.add(common.into_iter().chain([
+                    ("contype", "c".into()),
+                    ("conkey", numbers(&columns.map(|(i, _)| i).collect::<Vec<_>>()).into()),
+                    ("conbin", expression.into()),
+                ]));
+            }
+            ConstraintKind::Foreign { columns, parent, parent_columns, parent_index, on_delete, on_update } => {
+                rows.add(common.into_iter().chain([
+                    ("contype", "f".into()),
+                    ("conindid", (*parent_index).into()),
+                    ("confrelid", image.relations[*parent].oid.into()),
+                    ("confupdtype", action(*on_update).into()),
+                    ("confdeltype", action(*on_delete).into()),
+                    ("confmatchtype", "s".into()),
+                    ("connoinherit", true.into()),
+                    ("conkey", numbers(columns).into()),
+                    ("confkey", numbers(parent_columns).into()),
+                ]));
+            }
+        }
+    }
+}
+
+/// What sequences depend on the columns that own them, so that clients see which belong together.
+pub(super) fn dependencies(scope: &Scope<'_>, rows: &mut Rows) {
+    let class = scope.image.relation_named(CATALOG_SCHEMA, "pg_class").map_or(0, |relation| relation.oid);
+    for relation in &scope.image.relations {
+        let Object::Sequence(sequence) = &relation.object else { continue };
+        let Some((table, column)) = &sequence.definition.owner else { continue };
+        let Some(table) = scope.image.relation_named(&relation.schema, table) else { continue };
+        let attributes = scope.attributes(table);
+        let Some(at) = attributes.iter().position(|attribute| attribute.name == *column) else { continue };
+        rows.add([
+            ("classid", class.into()),
+            ("objid", relation.oid.into()),
+            ("refclassid", class.into()),
+            ("refobjid", table.oid.into()),
+            ("refobjsubid", (at + 1).into()),
+            ("deptype", if attributes[at].identity { "i" } else { "a" }.into()),
+        ]);
+    }
+}
+
+/// The type of a sequence's values, as far as its bounds tell.
+pub(super) fn sequence_type(max: i64) -> u32 {
+    match max {
+        _ if max == i64::from(i16::MAX) => 21,
+        _ if max == i64::from(i32::MAX) => 23,
+        _ => 20,
+    }
+}
+
+pub(super) fn sequences(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        let Object::Sequence(sequence) = &relation.object else { continue };
+        let d = &sequence.definition;
+        rows.add([
+            ("seqrelid", relation.oid.into()),
+            ("seqtypid", sequence_type(d.max).into()),
+            ("seqstart", d.start.into()),
+            ("seqincrement", d.increment.into()),
+            ("seqmax", d.max.into()),
+            ("seqmin", d.min.into()),
+            ("seqcache", 1.into()),
+        ]);
+    }
+}
+
+pub(super) fn sequence_view(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        let Object::Sequence(sequence) = &relation.object else { continue };
+        let d = &sequence.definition;
+        rows.add([
+            ("schemaname", (&relation.schema).into()),
+            ("sequencename", (&relation.name).into()),
+            ("sequenceowner", scope.owner_name(relation).into()),
+            ("data_type", sequence_type(d.max).into()),
+            ("start_value", d.start.into()),
+            ("min_value", d.min.into()),
+            ("max_value", d.max.into()),
+            ("increment_by", d.increment.into()),
+            ("cache_size", 1.into()),
+            ("last_value", sequence.last().filter(|_| scope.is_shown(relation)).into()),
+        ]);
+    }
+}
+
+pub(super) fn table_view(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| relation.kind() == "r") {
+        let has_indexes = match &relation.object {
+            Object::Table(table) => table.definition.index_names().next().is_some(),
+            _ => false,
+        };
+        rows.add([
+            ("schemaname", (&relation.schema).into()),
+            ("tablename", (&relation.name).into()),
+            ("tableowner", scope.owner_name(relation).into()),
+            ("hasindexes", has_indexes.into()),
+        ]);
+    }
+}
+
+pub(super) fn view_view(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        if let Object::View(view) = &relation.object {
+            rows.add([
+                ("schemaname", (&relation.schema).into()),
+                ("viewname", (&relation.name).into()),
+                ("viewowner", scope.owner_name(relation).into()),
+                ("definition", format!(" {};", view.query).into()),
+            ]);
+        }
+    }
+}
+
+pub(super) fn index_view(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        if let Object::Index(table, _) | Object::Bitmap(table, _) = &relation.object {
+            rows.add([
+                ("schemaname", (&relation.schema).into()),
+                ("tablename", (&scope.image.relations[*table].name).into()),
+                ("indexname", (&relation.name).into()),
+                ("indexdef", definitions::index(scope.image, relation.oid, 0).into()),
+            ]);
+        }
+    }
+}
+
+pub(super) fn table_statistics(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in scope.image.relations.iter().filter(|relation| matches!(relation.object, Object::Table(_))) {
+        rows.add([
+            ("relid", relation.oid.into()),
+            ("schemaname", (&relation.schema).into()),
+            ("relname", (&relation.name).into()),
+            ("n_live_tup", (size(relation).0 as i64).into()),
+        ]);
+    }
+}
+
+/// The rules that make PostgreSQL's views what they are.
+pub(super) fn rules(scope: &Scope<'_>, rows: &mut Rows) {
+    let image: &Image = scope.image;
+    for relation in image.relations.iter().filter(|relation| matches!(relation.object, Object::View(_))) {
+        rows.add([
+            ("oid", hashed("rule", &format!("{}.{}", relation.schema, relation.name)).into()),
+            ("rulename", "_RETURN".into()),
+            ("ev_class", relation.oid.into()),
+            ("ev_type", "1".into()),
+            ("ev_enabled", "O".into()),
+            ("is_instead", true.into()),
+        ]);
+    }
+}

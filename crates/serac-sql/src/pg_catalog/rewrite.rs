@@ -1,0 +1,627 @@
+//! What clients of PostgreSQL write and DataFusion's planner does not take, put in other words: a pass over the parsed statement before it is planned.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `x::regclass`, `::regtype`, …, `::oid` | a function that gives the object's number; in the select list of the statement itself, its name, as PostgreSQL shows it |
+//! | `x::regclass::text` | a function that gives the name |
+//! | `x::pg_catalog.text`, `::name`, `::"char"`, `::information_schema.sql_identifier`, … | the cast to the type that values of that type have here |
+//! | `'{a,b}'::text[]`, `x = ANY('{a,b}')` | an array of literals |
+//! | `x OPERATOR(pg_catalog.~) y`, `x COLLATE c` | the operator; `x` (there is one collation) |
+//! | `a[i]`, `(row).field` | functions, which count a vector's elements from 0 and an array's from 1 |
+//! | `LIKE … ESCAPE 'c'` | a pattern that is escaped by backslashes |
+//! | `ARRAY(SELECT …)` | an aggregate over the subquery |
+//! | functions that give several rows in a select list or in FROM | `unnest` of a function that gives an array |
+//! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
+
+use super::apply;
+use super::definitions::split_name;
+use super::layout::LAYOUTS;
+use super::types;
+use crate::session::fold;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, SelectItem,
+    SetExpr, Statement, Subscript, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// Functions that give several rows in PostgreSQL, and an array here.
+const SET_FUNCTIONS: [&str; 5] =
+    ["generate_subscripts", "_pg_expandarray", "pg_partition_ancestors", "generate_series", "aclexplode"];
+
+/// Puts a statement in words that DataFusion plans.
+pub(crate) fn rewrite(statement: &mut Statement) {
+    if let Statement::Query(query) = statement {
+        show_names(&mut query.body);
+    }
+    if let Statement::ShowTables { .. } = statement
+        && let Ok(query) = crate::query::query_of(
+            "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
+             WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
+        )
+    {
+        *statement = Statement::Query(Box::new(query));
+    }
+    let _ = VisitMut::visit(statement, &mut Rewriter);
+}
+
+/// A call of a function.
+pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.into_iter().map(argument).collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+pub(super) fn text(text: impl Into<String>) -> Expr {
+    Expr::Value(ValueWithSpan::from(Value::SingleQuotedString(text.into())))
+}
+
+fn literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) => literal(inner),
+        _ => None,
+    }
+}
+
+/// A type's name without its schema, as it is written.
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Regclass => "regclass".into(),
+        DataType::Custom(name, _) => {
+            let last = name.0.last().and_then(|part| part.as_ident());
+            last.map(|ident| if ident.quote_style.is_some() { ident.to_string() } else { fold(ident) })
+                .unwrap_or_default()
+        }
+        other => other.to_string().to_lowercase(),
+    }
+}
+
+/// Types whose values are numbers of objects with names.
+fn is_registered(name: &str) -> bool {
+    matches!(name, "regclass" | "regtype" | "regnamespace" | "regrole" | "regcollation" | "regconfig" | "regdictionary")
+}
+/// Types of functions and operators, of which a value is a name here.
+fn is_procedure(name: &str) -> bool {
+    matches!(name, "regproc" | "regprocedure" | "regoper" | "regoperator")
+}
+fn is_text(name: &str) -> bool {
+    let name = name.split('(').next().unwrap_or_default();
+    matches!(name, "text" | "name" | "varchar" | "character varying" | "bpchar")
+}
+
+/// Columns of numbers of objects that the statement itself shows are shown as names.
+fn show_names(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+                    && let Expr::Cast { expr: inner, data_type, .. } = expr
+                    && is_registered(&type_name(data_type))
+                {
+                    let name = type_name(data_type);
+                    *expr = call("pg_reg_text", vec![text(name), (**inner).clone()]);
+                }
+            }
+        }
+        SetExpr::Query(query) => show_names(&mut query.body),
+        SetExpr::SetOperation { left, right, .. } => {
+            show_names(left);
+            show_names(right);
+        }
+        _ => {}
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        set_functions(&mut query.body);
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        relation(factor);
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        column_first(expr);
+        // What stands in the place of an expression may have another one to replace at its top.
+        for _ in 0..4 {
+            match replacement(expr) {
+                Some(other) => *expr = other,
+                None => break,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Functions that give several rows, in the select list.
+fn set_functions(body: &mut SetExpr) {
+    let SetExpr::Select(select) = body else {
+        if let SetExpr::SetOperation { left, right, .. } = body {
+            set_functions(left);
+            set_functions(right);
+        }
+        return;
+    };
+    for item in &mut select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+        // (f(x)).n of _pg_expandarray: its numbers, or its elements.
+        if let Expr::CompoundFieldAccess { root, access_chain } = expr
+            && let Expr::Nested(inner) = &**root
+            && let Expr::Function(function) = &**inner
+            && function_name(function) == "_pg_expandarray"
+            && let [AccessExpr::Dot(Expr::Identifier(field))] = &access_chain[..]
+        {
+            let mut arguments = arguments_of(function);
+            let Some(array) = arguments.pop() else { continue };
+            *expr = match field.value.as_str() {
+                "n" => call("unnest", vec![call("pg_positions", vec![array])]),
+                _ => call("unnest", vec![array]),
+            };
+            continue;
+        }
+        if let Expr::Function(function) = expr
+            && SET_FUNCTIONS.contains(&function_name(function).as_str())
+            && function.over.is_none()
+        {
+            let inner = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = call("unnest", vec![inner]);
+        }
+    }
+}
+
+/// A function's name without its schema.
+fn function_name(function: &Function) -> String {
+    match &function.name.0[..] {
+        [name] => name.as_ident().map(fold).unwrap_or_default(),
+        [schema, name] if schema.as_ident().map(fold).is_some_and(|schema| super::is_system_schema(&schema)) => {
+            name.as_ident().map(fold).unwrap_or_default()
+        }
+        _ => String::new(),
+    }
+}
+fn arguments_of(function: &Function) -> Vec<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return Vec::new() };
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    list.args.iter().filter_map(argument).collect()
+}
+
+/// Functions in FROM.
+fn relation(factor: &mut TableFactor) {
+    let (name, arguments, with_ordinality, alias) = match factor {
+        TableFactor::Table { name, args: Some(arguments), with_ordinality, alias, .. } => {
+            if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|s| super::is_system_schema(&s)) {
+                name.0.remove(0);
+            }
+            let argument = |argument: &FunctionArg| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            let expressions: Vec<Expr> = arguments.args.iter().filter_map(argument).collect();
+            (name.to_string().to_lowercase(), expressions, *with_ordinality, alias)
+        }
+        TableFactor::UNNEST { array_exprs, with_ordinality: true, alias, .. } => {
+            ("unnest".into(), array_exprs.clone(), true, alias)
+        }
+        _ => return,
+    };
+    let plain = |expr: &Expr| match expr {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { expr, .. } => matches!(**expr, Expr::Value(_)),
+        _ => false,
+    };
+    let is_series = matches!(name.as_str(), "generate_series" | "range");
+    let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str());
+    if is_series && !with_ordinality && arguments.iter().all(plain) {
+        // The only column of a function has the name of its alias.
+        if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty()) {
+            alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+        }
+        return;
+    }
+    if !is_array && !is_series {
+        return;
+    }
+    let column = match alias.as_ref() {
+        Some(alias) => alias.columns.first().map_or_else(|| fold(&alias.name), |column| fold(&column.name)),
+        None => name.clone(),
+    };
+    let column = crate::session::quote(&column);
+    let array = match name.as_str() {
+        "unnest" => arguments.first().map(ToString::to_string).unwrap_or_default(),
+        name => call(name, arguments).to_string(),
+    };
+    let sql = if with_ordinality {
+        format!("SELECT v AS {column}, row_number() OVER () AS ordinality FROM (SELECT unnest({array}) AS v)")
+    } else {
+        format!("SELECT unnest({array}) AS {column}")
+    };
+    if let Ok(query) = crate::query::query_of(&sql) {
+        let alias = alias.take();
+        *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
+    }
+}
+
+/// What stands in the place of an expression, if it is one of those above.
+fn replacement(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => cast(expr, data_type),
+        Expr::Collate { expr, .. } => Some((**expr).clone()),
+        Expr::BinaryOp { left, op: BinaryOperator::PGCustomBinaryOperator(parts), right } => {
+            let op = operator(parts.last()?)?;
+            Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() })
+        }
+        Expr::BinaryOp { left, op, right } => {
+            let column = match &**left {
+                Expr::Identifier(ident) => fold(ident),
+                Expr::CompoundIdentifier(parts) => fold(parts.last()?),
+                _ => return None,
+            };
+            let element = list_column(&column)?;
+            let right = array_literal(literal(right)?, element)?;
+            Some(Expr::BinaryOp { left: left.clone(), op: op.clone(), right: Box::new(right) })
+        }
+        Expr::AnyOp { left, compare_op, right, is_some } => {
+            let right = Box::new(array_literal(literal(right)?, &DataType::Text)?);
+            Some(Expr::AnyOp { left: left.clone(), compare_op: compare_op.clone(), right, is_some: *is_some })
+        }
+        Expr::AllOp { left, compare_op, right } => {
+            let right = Box::new(array_literal(literal(right)?, &DataType::Text)?);
+            Some(Expr::AllOp { left: left.clone(), compare_op: compare_op.clone(), right })
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => field_access(root, access_chain),
+        Expr::Like { negated, any, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(escaped(pattern, escape)?);
+            Some(Expr::Like { negated: *negated, any: *any, expr: expr.clone(), pattern, escape_char: None })
+        }
+        Expr::ILike { negated, any, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(escaped(pattern, escape)?);
+            Some(Expr::ILike { negated: *negated, any: *any, expr: expr.clone(), pattern, escape_char: None })
+        }
+        Expr::Subquery(query) => apply::call_of("scalar", query, Vec::new()),
+        Expr::Exists { subquery, negated } => {
+            let exists = apply::call_of("exists", subquery, Vec::new())?;
+            Some(if *negated { not(exists) } else { exists })
+        }
+        Expr::InSubquery { expr, subquery, negated } => {
+            let is_in = apply::call_of("in", subquery, vec![(**expr).clone()])?;
+            Some(if *negated { not(is_in) } else { is_in })
+        }
+        Expr::Function(function) => function_call(function),
+        _ => None,
+    }
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::UnaryOp { op: datafusion::sql::sqlparser::ast::UnaryOperator::Not, expr: Box::new(expr) }
+}
+
+fn operator(name: &str) -> Option<BinaryOperator> {
+    Some(match name {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" | "!=" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "||" => BinaryOperator::StringConcat,
+        "&" => BinaryOperator::BitwiseAnd,
+        "|" => BinaryOperator::BitwiseOr,
+        _ => return None,
+    })
+}
+
+/// The pattern of a LIKE with an escape character of its own.
+fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
+    let Value::SingleQuotedString(escape) = &escape.value else { return None };
+    let replaced = |pattern: Expr, from: &str, to: &str| call("replace", vec![pattern, text(from), text(to)]);
+    match escape.as_str() {
+        "\\" => Some(pattern.clone()),
+        "" => Some(replaced(pattern.clone(), "\\", "\\\\")),
+        escape => Some(replaced(replaced(pattern.clone(), "\\", "\\\\"), escape, "\\")),
+    }
+}
+
+/// The type of the elements of a system column that is an array.
+fn list_column(name: &str) -> Option<&'static DataType> {
+    static TEXT: DataType = DataType::Text;
+    static SMALL: DataType = DataType::SmallInt(None);
+    let columns = || LAYOUTS.iter().flat_map(|layout| &layout.columns);
+    let found = columns().find(|column| column.name == name && column.type_name.ends_with("[]"))?;
+    Some(match found.type_name {
+        "oid[]" | "int2[]" => &SMALL,
+        _ => &TEXT,
+    })
+}
+
+/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such text, or has arrays in it.
+pub(crate) fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
+    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let mut elements = Vec::new();
+    if inner.trim().is_empty() {
+        return Some(elements);
+    }
+    let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
+    let mut letters = inner.chars();
+    let finish = |element: &mut String, was_quoted: bool| {
+        let text = std::mem::take(element);
+        let trimmed = text.trim();
+        if was_quoted { Some(text) } else { (!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned()) }
+    };
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => element.push(letters.next()?),
+            '"' => {
+                quoted = !quoted;
+                was_quoted = true;
+            }
+            ',' if !quoted => {
+                elements.push(finish(&mut element, was_quoted));
+                was_quoted = false;
+            }
+            '{' | '}' if !quoted => return None,
+            // Blanks around an element in quotes are not its own.
+            c if c.is_whitespace() && was_quoted && !quoted => {}
+            other => element.push(other),
+        }
+    }
+    elements.push(finish(&mut element, was_quoted));
+    Some(elements)
+}
+
+fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
+    let value = |element_text: Option<String>| {
+        let expr = Box::new(element_text.map_or(Expr::value(Value::Null), text));
+        Expr::Cast { kind: CastKind::Cast, expr, data_type: element.clone(), array: false, format: None }
+    };
+    let elements: Vec<Expr> = array_elements(written)?.into_iter().map(value).collect();
+    if elements.is_empty() {
+        // An empty array of the type.
+        let none = Expr::Array(Array { elem: vec![value(None)], named: true });
+        return Some(call("array_remove_all", vec![none, value(None)]));
+    }
+    Some(Expr::Array(Array { elem: elements, named: true }))
+}
+
+/// A cast to a type that DataFusion does not know.
+fn cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
+    let to = |data_type: DataType| {
+        let expr = Box::new(expr.clone());
+        Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None })
+    };
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = data_type {
+        let known = known_type(element);
+        if let Some(written) = literal(expr) {
+            return array_literal(written, known.as_ref().unwrap_or(element));
+        }
+        return match type_name(element).as_str() {
+            "oid" => Some(call("pg_oids", vec![expr.clone()])),
+            _ => to(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(known?), None))),
+        };
+    }
+    let name = type_name(data_type);
+    if is_text(&name)
+        && let Expr::Cast { expr: inner, data_type: inner_type, .. } = expr
+    {
+        let inner_name = type_name(inner_type);
+        if is_registered(&inner_name) {
+            return Some(call("pg_reg_text", vec![text(inner_name), (**inner).clone()]));
+        }
+    }
+    if is_registered(&name) {
+        return Some(call("pg_reg_oid", vec![text(name), expr.clone()]));
+    }
+    if is_procedure(&name) {
+        return Some(match literal(expr) {
+            Some(written) => text(split_name(written).1),
+            None => call("pg_procedure_name", vec![expr.clone()]),
+        });
+    }
+    match (name.as_str(), data_type) {
+        ("oid", _) => Some(call("pg_oid", vec![expr.clone()])),
+        ("json" | "jsonb", _) => Some(call("arrow_cast", vec![expr.clone(), text("LargeUtf8")])),
+        ("int2vector" | "oidvector", _) => match literal(expr) {
+            Some(written) => {
+                let elements = format!("{{{}}}", written.split_whitespace().collect::<Vec<_>>().join(","));
+                array_literal(&elements, &DataType::SmallInt(None))
+            }
+            None => Some(expr.clone()),
+        },
+        (_, DataType::Custom(..)) => known_type(data_type).and_then(to),
+        _ => None,
+    }
+}
+
+/// The type that values of one of PostgreSQL's types have here, for types that the planner does not know by the name.
+fn known_type(data_type: &DataType) -> Option<DataType> {
+    let DataType::Custom(..) = data_type else {
+        return matches!(data_type, DataType::Regclass).then_some(DataType::Text);
+    };
+    let name = type_name(data_type);
+    Some(match name.as_str() {
+        "\"char\"" => DataType::Varchar(None),
+        "name" | "sql_identifier" | "character_data" | "yes_or_no" | "aclitem" | "pg_node_tree" | "cstring"
+        | "unknown" | "bpchar" | "inet" | "refcursor" => DataType::Text,
+        "cardinal_number" => DataType::Int(None),
+        "xid" | "cid" | "xid8" => DataType::BigInt(None),
+        "time_stamp" => DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz),
+        _ => match types::format(types::of_text(&name)?, None).as_str() {
+            "boolean" => DataType::Boolean,
+            "smallint" => DataType::SmallInt(None),
+            "integer" => DataType::Int(None),
+            "bigint" => DataType::BigInt(None),
+            "real" => DataType::Real,
+            "double precision" => DataType::DoublePrecision,
+            "text" | "character varying" => DataType::Text,
+            "date" => DataType::Date,
+            "bytea" => DataType::Bytea,
+            "numeric" => DataType::Numeric(datafusion::sql::sqlparser::ast::ExactNumberInfo::None),
+            "timestamp without time zone" => {
+                DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::None)
+            }
+            "timestamp with time zone" => DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz),
+            _ => return None,
+        },
+    })
+}
+
+/// `t.a[i]` is parsed as what is in `t`; here it becomes the column `t.a` and the rest.
+pub(super) fn column_first(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    while let Some(AccessExpr::Dot(Expr::Identifier(field))) = access_chain.first() {
+        let parts = match &**root {
+            Expr::Identifier(ident) => vec![ident.clone()],
+            Expr::CompoundIdentifier(parts) => parts.clone(),
+            _ => break,
+        };
+        **root = Expr::CompoundIdentifier(parts.into_iter().chain([field.clone()]).collect());
+        access_chain.remove(0);
+    }
+}
+
+/// `a[i]` and `(row).field`.
+fn field_access(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let mut expr = root.clone();
+    for access in chain {
+        expr = match access {
+            // A field of a structure by its name.
+            AccessExpr::Subscript(Subscript::Index { index }) if literal(index).is_some() => return None,
+            AccessExpr::Subscript(Subscript::Index { index }) => call("pg_element", vec![expr, index.clone()]),
+            AccessExpr::Subscript(Subscript::Slice { .. }) => return None,
+            AccessExpr::Dot(Expr::Identifier(field)) => call("get_field", vec![expr, text(fold(field))]),
+            AccessExpr::Dot(_) => return None,
+        };
+    }
+    Some(expr)
+}
+
+/// The order of an array's elements, of which an aggregate must be told; none if the subquery is ordered by something else than its column.
+fn array_order(query: &Query) -> Option<&'static str> {
+    let Some(order) = &query.order_by else { return Some("") };
+    let OrderByKind::Expressions(keys) = &order.kind else { return None };
+    let [key] = &keys[..] else { return None };
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] = &select.projection[..] else {
+        return None;
+    };
+    if key.expr.to_string() != "1" && key.expr.to_string() != item.to_string() {
+        return None;
+    }
+    match (key.options.asc, key.options.nulls_first) {
+        (Some(false), None) => Some(" ORDER BY v DESC NULLS FIRST"),
+        (_, None) => Some(" ORDER BY v ASC NULLS LAST"),
+        _ => None,
+    }
+}
+
+fn function_call(function: &Function) -> Option<Expr> {
+    if let FunctionArguments::Subquery(query) = &function.args
+        && function_name(function) == "array"
+    {
+        if let Some(applied) = apply::call_of("array", query, Vec::new()) {
+            return Some(applied);
+        }
+        let order = array_order(query)?;
+        let sql = format!("SELECT pg_array(array_agg(v{order})) FROM ({query}) AS serac_rows(v)");
+        return crate::query::query_of(&sql).ok().map(|query| Expr::Subquery(Box::new(query)));
+    }
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let qualified = function.name.0.len() == 2 && !function_name(function).is_empty();
+    if qualified {
+        let mut plain = function.clone();
+        plain.name.0.remove(0);
+        return Some(Expr::Function(plain));
+    }
+    // Sequences are named by texts here.
+    if matches!(function_name(function).as_str(), "nextval" | "currval" | "setval")
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. }))) = list.args.first()
+        && type_name(data_type) == "regclass"
+    {
+        let mut named = function.clone();
+        let name = expr.clone();
+        if let FunctionArguments::List(list) = &mut named.args {
+            list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(*name));
+        }
+        return Some(Expr::Function(named));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(sql: &str) -> String {
+        let mut statement = crate::session::parse(sql).unwrap().pop().unwrap();
+        rewrite(&mut statement);
+        statement.to_string()
+    }
+
+    #[test]
+    fn what_clients_write_is_put_in_other_words() {
+        for (written, becomes) in [
+            ("SELECT 1 WHERE 'a'::regclass = 5", "SELECT 1 WHERE pg_reg_oid('regclass', 'a') = 5"),
+            ("SELECT x::regclass", "SELECT pg_reg_text('regclass', x)"),
+            ("SELECT x::regtype::pg_catalog.text || 'a'", "SELECT pg_reg_text('regtype', x) || 'a'"),
+            ("SELECT x COLLATE pg_catalog.default", "SELECT x"),
+            ("SELECT a OPERATOR(pg_catalog.~) '^b$'", "SELECT a ~ '^b$'"),
+            ("SELECT a[1 + 1]", "SELECT pg_element(a, 1 + 1)"),
+            ("SELECT t.a[n] FROM t", "SELECT pg_element(t.a, n) FROM t"),
+            ("SELECT (i.keys).n", "SELECT get_field((i.keys), 'n')"),
+            ("SELECT a LIKE 'x/_%' ESCAPE '/'", "SELECT a LIKE replace(replace('x/_%', '\\', '\\\\'), '/', '\\')"),
+            ("SELECT generate_subscripts(k, 1)", "SELECT unnest(generate_subscripts(k, 1))"),
+            ("SELECT (information_schema._pg_expandarray(k)).n", "SELECT unnest(pg_positions(k))"),
+            ("SELECT x::pg_catalog.int4", "SELECT CAST(x AS INT)"),
+        ] {
+            assert_eq!(rewritten(written), becomes, "{written}");
+        }
+    }
+
+    #[test]
+    fn arrays_are_read_from_texts() {
+        let texts = |written| array_elements(written).map(|e| e.into_iter().map(|e| e.unwrap_or("-".into())).collect());
+        assert_eq!(texts("{}"), Some(Vec::<String>::new()));
+        assert_eq!(texts("{a, b ,NULL}"), Some(vec!["a".into(), "b".into(), "-".into()]));
+        assert_eq!(
+            texts(r#"{"x,y","q\"","null", " z "}"#),
+            Some(vec!["x,y".into(), "q\"".into(), "null".into(), " z ".into()])
+        );
+        assert_eq!(texts("{{1},{2}}"), None);
+        assert_eq!(texts("a,b"), None);
+    }
+}
