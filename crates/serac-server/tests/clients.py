@@ -273,11 +273,12 @@ def others():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
         c.execute("SET statement_timeout = DEFAULT")
         assert c.execute("SHOW work_mem").fetchone() == ("256kB",)
-        # A hash table of 99,990 rows, which must stay in memory.
-        memory = "SELECT count(*) FROM numbers AS a JOIN numbers AS b ON a.t = b.t"
+        # A hash table of 100,000 rows, which must stay in memory.
+        c.execute("CREATE TABLE many AS SELECT x, 'number ' || x AS t FROM generate_series(1, 100000) AS a (x)")
+        memory = "SELECT count(*) FROM many AS a JOIN many AS b ON a.t = b.t"
         raises(errors.OutOfMemory, lambda: c.execute(memory))
         c.execute("SET work_mem = '1GB'")
-        assert c.execute(memory).fetchone() == (99_990,)
+        assert c.execute(memory).fetchone() == (100_000,)
         for wrong in ("work_mem = '1 cow'", "statement_timeout = '-1'", "idle_session_timeout = 'soon'"):
             raises(errors.InvalidParameterValue, lambda: c.execute(f"SET {wrong}"))
     assert "unrecognized" in str(raises(psycopg.OperationalError, lambda: connect(options="-c nonsense=1")))
@@ -368,7 +369,7 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, statements, names, others, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")
