@@ -35,9 +35,10 @@ enum Question {
     Version,
     Process,
     InRecovery,
+    UnlockAll,
 }
 
-const FUNCTIONS: [(&str, Question); 10] = [
+const FUNCTIONS: [(&str, Question); 11] = [
     ("current_user", Question::CurrentUser),
     ("current_role", Question::CurrentUser),
     ("session_user", Question::SessionUser),
@@ -48,6 +49,7 @@ const FUNCTIONS: [(&str, Question); 10] = [
     ("version", Question::Version),
     ("pg_backend_pid", Question::Process),
     ("pg_is_in_recovery", Question::InRecovery),
+    ("pg_advisory_unlock_all", Question::UnlockAll),
 ];
 
 #[derive(Debug)]
@@ -106,6 +108,8 @@ impl ScalarUDFImpl for IdentityFunction {
             }
             Question::Database => text(identity.database),
             Question::Schema => text(DEFAULT_SCHEMA.into()),
+            // There are no such locks, and nothing is what it returns.
+            Question::UnlockAll => text(String::new()),
             Question::Version => {
                 let version = env!("CARGO_PKG_VERSION");
                 text(format!("PostgreSQL 15.0 (SeracDB {version}) on {}", std::env::consts::ARCH))

@@ -32,7 +32,9 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{
+    CloseCursor, CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut,
+};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -618,6 +620,10 @@ impl Session {
                 Ok(StatementResult::command("DEALLOCATE"))
             }
             Statement::Set(set) => self.set(set).await,
+            Statement::Reset(reset) => self.reset(&reset.reset),
+            // Nobody has a cursor or listens.
+            Statement::Close { cursor: CloseCursor::All } => Ok(StatementResult::command("CLOSE CURSOR ALL")),
+            Statement::UNLISTEN { .. } => Ok(StatementResult::command("UNLISTEN")),
             other => self.define(other).await,
         }
     }

@@ -4,7 +4,7 @@ use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, TransactionStatus};
 use crate::transactions::{Isolation, Modes};
-use datafusion::sql::sqlparser::ast::{Set, Statement};
+use datafusion::sql::sqlparser::ast::{Reset, Set, Statement};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -67,6 +67,19 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
     let bytes = usize::try_from(with_unit(text, &units)?).ok()?;
     Some(Some(bytes).filter(|bytes| *bytes > 0))
 }
+
+/// What RESET ALL gives its usual value back.
+const RESETTABLE: [&str; 9] = [
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "enable_point_path",
+    "enable_bitmap_index",
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "work_mem",
+];
 
 fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
@@ -131,16 +144,18 @@ impl Session {
         let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
         let is_default = value.eq_ignore_ascii_case("default");
         let time = |usual| if is_default { Ok(usual) } else { time_of(value).ok_or_else(invalid) };
-        let level = || Isolation::of_name(value).ok_or_else(invalid);
-        let switch = || match value.to_lowercase().as_str() {
+        let usual_level = if self.postgresql_names { Isolation::ReadCommitted } else { Isolation::default() };
+        let level = || if is_default { Ok(usual_level) } else { Isolation::of_name(value).ok_or_else(invalid) };
+        let switch = |usual| match value.to_lowercase().as_str() {
+            "default" => Ok(usual),
             "on" | "true" | "1" | "yes" => Ok(true),
             "off" | "false" | "0" | "no" => Ok(false),
             _ => Err(SqlError::new("22023", format!("parameter \"{name}\" requires a Boolean value"))),
         };
         match name {
             "default_transaction_isolation" => self.default_modes.isolation = level()?,
-            "default_transaction_read_only" => self.default_modes.read_only = switch()?,
-            "enable_point_path" => self.point.is_off = !switch()?,
+            "default_transaction_read_only" => self.default_modes.read_only = switch(false)?,
+            "enable_point_path" => self.point.is_off = !switch(true)?,
             "statement_timeout" => self.statement_timeout = time(self.defaults.statement_timeout)?,
             "idle_in_transaction_session_timeout" => {
                 self.idle_in_transaction_timeout = time(self.defaults.idle_in_transaction_session_timeout)?;
@@ -158,7 +173,7 @@ impl Session {
                 self.set_work_memory(wanted);
             }
             // Relaxed: only this session reads it.
-            "enable_bitmap_index" => self.shared.bitmap_indexes.store(switch()?, Ordering::Relaxed),
+            "enable_bitmap_index" => self.shared.bitmap_indexes.store(switch(true)?, Ordering::Relaxed),
             "threads" => {
                 let threads = value.parse::<usize>().map_err(|_| invalid())?.clamp(1, 1024);
                 self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
@@ -193,6 +208,20 @@ impl Session {
             TransactionStatus::Idle => self.idle_timeout,
             _ => self.idle_in_transaction_timeout,
         }
+    }
+
+    /// RESET of a setting, or of all but the name that the client has given itself.
+    pub(crate) fn reset(&mut self, reset: &Reset) -> Result<StatementResult> {
+        match reset {
+            Reset::ConfigurationParameter(name) => self.set_parameter(&name.to_string().to_lowercase(), "default")?,
+            Reset::ALL => {
+                for name in RESETTABLE {
+                    self.set_parameter(name, "default")?;
+                }
+                self.shared.client_settings.write().retain(|name, _| *name == "application_name");
+            }
+        }
+        Ok(StatementResult::command("RESET"))
     }
 
     pub(crate) async fn set(&mut self, set: Set) -> Result<StatementResult> {

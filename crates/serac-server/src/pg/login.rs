@@ -159,7 +159,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     let client = Client {
         user: user.clone(),
         database: parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned(),
-        application: session.application_name().to_owned(),
+        application: session.application_name(),
         address,
     };
     let activity = shared.db.connections().enter(client.clone(), session.cancel_handle());

@@ -387,6 +387,10 @@ pub(crate) fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
         match letter {
             '\\' => element.push(letters.next()?),
             '"' => {
+                // Nor are those before it.
+                if !was_quoted && element.trim().is_empty() {
+                    element.clear();
+                }
                 quoted = !quoted;
                 was_quoted = true;
             }

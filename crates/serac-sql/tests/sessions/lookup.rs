@@ -61,10 +61,8 @@ async fn equality_on_all_columns_of_an_index_is_a_lookup() {
     }
     let points = [
         ("SELECT b FROM t WHERE id = 7", "index=t_pkey, equal=1"),
-        (
-            "SELECT b FROM t WHERE id > 7 AND a = 3 ORDER BY id DESC LIMIT 2",
-            "index=t_pkey, equal=0, range, backwards, filters=1",
-        ),
+        ("SELECT b FROM t WHERE id > 7 AND a = 3 ORDER BY id DESC LIMIT 2", "index=t_a, equal=1, filters=1, sorted"),
+        ("SELECT b FROM t WHERE id > 7 ORDER BY id DESC LIMIT 2", "index=t_pkey, equal=0, range, backwards"),
         ("SELECT a FROM t ORDER BY a DESC LIMIT 3", "index=t_a, equal=0"),
         ("SELECT a FROM t ORDER BY a LIMIT 3", "index=t_a, equal=0, backwards"),
         ("SELECT a FROM t ORDER BY g DESC, a NULLS FIRST, id LIMIT 3", "index=t_g_a, equal=0"),
