@@ -8,6 +8,8 @@ use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
 use crate::session::SqlDatabase;
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::TimestampMicrosecondType;
+use datafusion::arrow::temporal_conversions::as_datetime;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
@@ -23,8 +25,9 @@ use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::SystemTime;
 
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "serac";
@@ -108,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
+    /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
+    pub(crate) time: AtomicI64,
 }
 
 impl fmt::Debug for Shared {
@@ -119,6 +124,26 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn view(&self) -> Option<View> {
         self.view.read().clone()
+    }
+    /// What `now()` is: one time for a transaction, in microseconds since 1970.
+    pub(crate) fn time(&self) -> i64 {
+        // Relaxed: the session's own statements change it.
+        let known = self.time.load(Ordering::Relaxed);
+        if known != 0 { known } else { self.start_time() }
+    }
+    /// Makes the present what `now()` is.
+    pub(crate) fn start_time(&self) -> i64 {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros() as i64;
+        // Relaxed: as in `time`.
+        self.time.store(now, Ordering::Relaxed);
+        now
+    }
+    /// Gives a state that has been made for a statement the transaction's time.
+    pub(crate) fn at_its_time(&self, mut state: SessionState) -> SessionState {
+        state.mark_start_execution();
+        let time = as_datetime::<TimestampMicrosecondType>(self.time());
+        state.execution_props_mut().query_execution_start_time = time.map(|time| time.and_utc());
+        state
     }
     /// A table as the running statement sees it, with or without row ids.
     pub(crate) fn provider(&self, view: &View, table: &Arc<Table>, with_row_id: bool) -> SeracTable {

@@ -101,18 +101,18 @@ impl Session {
 
     /// Evaluates an SQL expression for every row of `batch`.
     pub(crate) fn evaluate(&self, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-        expressions::evaluate(&self.ctx.state(), sql, batch)
+        expressions::evaluate(&self.state(), sql, batch)
     }
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
-        expressions::column_default(&self.ctx.state(), definition, rows)
+        expressions::column_default(&self.state(), definition, rows)
     }
     /// Checks the table's CHECK constraints on whole rows.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
         if table.definition.checks.is_empty() {
             return Ok(());
         }
-        expressions::check_rows(&self.ctx.state(), table, rows)
+        expressions::check_rows(&self.state(), table, rows)
     }
 
     /// The rows of RETURNING, of a statement whose tag has this word.

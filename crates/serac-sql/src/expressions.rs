@@ -8,6 +8,8 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOption
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::{EngineError, Expressions, Table};
 use serac_storage::{RowId, Snapshot};
@@ -17,6 +19,14 @@ use std::sync::{Arc, Weak};
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
     let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
     let expr = state.create_logical_expr(sql, &schema).map_err(|e| SqlError::from(e).unplaced())?;
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(state.config_options().clone())
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    // Functions such as `now()` are constants once simplified, and only then.
+    let expr = simplifier.simplify(simplifier.coerce(expr, &schema)?)?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }
@@ -54,7 +64,7 @@ impl SessionExpressions {
         let state = self.0.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
         let state = state.read().clone();
-        Ok(state)
+        Ok(self.0.at_its_time(state))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::session::{Session, parse};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
@@ -107,9 +107,13 @@ fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecord
 }
 
 impl Session {
+    /// DataFusion's state for a statement.
+    pub(crate) fn state(&self) -> SessionState {
+        self.shared.at_its_time(self.ctx.state())
+    }
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
-        Ok(self.ctx.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+        Ok(self.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -126,7 +130,7 @@ impl Session {
             }
             (plan, _) => plan?,
         };
-        let frame = DataFrame::new(self.ctx.state(), plan);
+        let frame = DataFrame::new(self.state(), plan);
         let mut schema = same_names::shown(frame.schema().as_arrow());
         if self.postgresql_names {
             schema = result_names::of_statement(schema, &again);
@@ -140,7 +144,7 @@ impl Session {
     /// A query's data frame.
     pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
         let plan = self.plan(Statement::Query(Box::new(query))).await?;
-        Ok(DataFrame::new(self.ctx.state(), plan))
+        Ok(DataFrame::new(self.state(), plan))
     }
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {

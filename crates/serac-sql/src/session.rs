@@ -328,6 +328,7 @@ impl Session {
             sql: db.clone(),
             client_settings: Default::default(),
             sequence_values: Default::default(),
+            time: Default::default(),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };

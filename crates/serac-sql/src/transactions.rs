@@ -18,6 +18,7 @@ use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A place to roll back to, in both transactions.
 #[derive(Clone, Debug)]
@@ -143,6 +144,12 @@ impl Session {
         let (failed, started, savepoints) = (false, false, Vec::new());
         let roles_before = self.shared.roles.read().clone();
         txn.set_role(roles_before.current);
+        if explicit {
+            self.shared.start_time();
+        } else {
+            // Relaxed: see `Shared::time`.
+            self.shared.time.store(0, Ordering::Relaxed);
+        }
         let (roles_set, local_role) = (None, false);
         self.running = Some(Running {
             txn,

@@ -9,7 +9,7 @@ use crate::block_memory::{BlockMemory, SparePages};
 use crate::data_file::DataFile;
 use crate::error::Result;
 use crate::frozen::FrozenBlock;
-use crate::heap::{BlockHeap, HeapLatch, View, grown_to_fill};
+use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::BlockLayout;
 use crate::racy::{prefetch, racy_copy};
@@ -521,8 +521,8 @@ impl HotBlock {
             Value::Float64(v) => v.to_bits() as u128,
             Value::Int128(v) => v as u128,
             Value::Bytes(v) => {
-                latch.as_mut().expect("the caller has latched the heap").append_expecting(column, v, |live| {
-                    grown_to_fill(live, self.slot_limit(), self.layout.slot_count())
+                latch.as_mut().expect("the caller has latched the heap").append_expecting(column, v, |grown| {
+                    grown.to_fill(self.rows(), self.layout.slot_count())
                 })
             }
         };

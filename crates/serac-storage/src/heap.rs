@@ -324,14 +324,25 @@ fn grown(live: usize) -> usize {
     live.clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
 }
 
-/// Bytes of a column's next chunk in a block that has `filled` of its `slots`: what the others will need if their values are like those, once that is
-/// not more than twice what a column has, so that few rows do not stand for all of them.
-pub(crate) fn grown_to_fill(live: usize, filled: u32, slots: u32) -> usize {
-    let left = live.saturating_mul((slots - filled) as usize) / (filled as usize).max(1);
-    if left == 0 || left / 2 > live {
-        grown(live)
-    } else {
-        (left + left / 32).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
+/// What is known of a column when it needs a new chunk.
+pub(crate) struct Grown {
+    /// The bytes of the column that are named.
+    pub live: usize,
+    /// The capacity of the chunk that is full now; 0 if there is none.
+    pub last: usize,
+}
+
+impl Grown {
+    /// Bytes of the next chunk in a block that has `rows` in its `slots`: what the free slots will need if their values are like those, once that is not
+    /// more than twice what the column has, so that few rows do not stand for all of them. A chunk that came out much smaller than the others was filled
+    /// by updates: then the chunks double, up to an eighth of what is named.
+    pub fn to_fill(&self, rows: u32, slots: u32) -> usize {
+        let left = self.live.saturating_mul((slots - rows) as usize) / (rows as usize).max(1);
+        if left / 2 > self.live {
+            return grown(self.live);
+        }
+        let updated = if self.last <= self.live / 4 { (2 * self.last).min(self.live / 8) } else { 0 };
+        (left + left / 32).max(updated).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
     }
 }
 
@@ -354,11 +365,11 @@ fn subtract(counter: &AtomicUsize, bytes: usize) {
 impl HeapLatch<'_> {
     /// Appends `value` of a column if it is longer than a view can hold and returns its view.
     pub fn append(&mut self, column: ColumnId, value: &[u8]) -> View {
-        self.append_expecting(column, value, grown)
+        self.append_expecting(column, value, |column| grown(column.live))
     }
 
-    /// As [`append`](Self::append), where `expected` says, given the bytes of the column that are named, how many are to come in all if a chunk is needed.
-    pub fn append_expecting(&mut self, column: ColumnId, value: &[u8], expected: impl FnOnce(usize) -> usize) -> View {
+    /// As [`append`](Self::append), where `expected` says how many bytes are to come in all if a chunk is needed.
+    pub fn append_expecting(&mut self, column: ColumnId, value: &[u8], expected: impl FnOnce(Grown) -> usize) -> View {
         if value.len() <= INLINE_BYTES {
             return inline_view(value);
         }
@@ -369,7 +380,8 @@ impl HeapLatch<'_> {
         let index = match heap.tail.filter(|&tail| fits(&heap.chunks[tail])) {
             Some(tail) => tail,
             None => {
-                let expected = expected(heap.live());
+                let last = heap.tail.and_then(|tail| heap.chunks[tail].chunk.as_ref()).map_or(0, |chunk| chunk.capacity);
+                let expected = expected(Grown { live: heap.live(), last });
                 self.add_chunk(column, expected.max(value.len()))
             }
         };

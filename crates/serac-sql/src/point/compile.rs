@@ -1,7 +1,7 @@
 //! From a statement to a [`Plan`]: DataFusion parses, names, types and coerces; what it makes of the statement is compiled if it is simple enough.
 
 use super::access::{self, Access};
-use super::compiler::{Compiler, is_of_statement};
+use super::compiler::{Compiler, is_of_statement, with_statement_time};
 use super::expression::{Assignment, RowExpr, Typed};
 use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
@@ -40,6 +40,8 @@ struct Compilation<'s> {
     parameters: Parameters,
     /// Whether an expression calls a volatile function.
     is_volatile: Cell<bool>,
+    /// Whether an expression asks for the time of the statement.
+    has_time: Cell<bool>,
 }
 
 impl Session {
@@ -50,6 +52,7 @@ impl Session {
             state: self.ctx.state(),
             parameters: Parameters::default(),
             is_volatile: Cell::new(false),
+            has_time: Cell::new(false),
         };
         for (i, data_type) in declared.iter().enumerate() {
             let declared = crate::types::sql_type(data_type).ok()?;
@@ -99,7 +102,8 @@ impl Compilation<'_> {
     }
     /// An expression over the columns of `schema`, not coerced.
     fn logical(&mut self, sql: &str, schema: &DFSchema) -> Option<Expr> {
-        let (expr, _) = self.state.create_logical_expr(sql, schema).ok()?.infer_placeholder_types(schema).ok()?;
+        let expr = self.state.create_logical_expr(sql, schema).ok()?.unalias();
+        let (expr, _) = expr.infer_placeholder_types(schema).ok()?;
         self.parameters.note_expr(&expr)?;
         Some(expr)
     }
@@ -119,8 +123,12 @@ impl Compilation<'_> {
     }
 
     fn simplified(&self, expr: Expr, compiler: &Compiler<'_>) -> Option<Expr> {
+        let (expr, has_time) = with_statement_time(expr)?;
         if is_of_statement(&expr) {
             return None;
+        }
+        if has_time {
+            self.has_time.set(true);
         }
         if expr.is_volatile() {
             self.is_volatile.set(true);
@@ -172,7 +180,8 @@ impl Compilation<'_> {
         };
         let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();
         let needs_view = is_referenced || self.is_volatile.get();
-        Some(Plan { action, parameters: types, schema, types: output_types, table, needs_view })
+        let has_time = self.has_time.get();
+        Some(Plan { action, parameters: types, has_time, schema, types: output_types, table, needs_view })
     }
 
     fn select(&mut self, query: &AstQuery) -> Option<Plan> {
@@ -328,7 +337,7 @@ impl Compilation<'_> {
         for check in table.definition.checks.iter().filter(|_| with_checks) {
             let expr = self.logical(&check.expression, &schema)?;
             let expr = self.coerced(expr, &schema, &[])?;
-            let mut compiler = Compiler::new(&self.state, column_types(), &[], true).ok()?;
+            let mut compiler = Compiler::new(&self.state, column_types(), types, true).ok()?;
             let typed = self.compile(expr, &mut compiler)?;
             if typed.column_type != ColumnType::Boolean {
                 return None;

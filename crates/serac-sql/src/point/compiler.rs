@@ -6,15 +6,19 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, Volatility};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
 use datafusion::prelude::Column;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
+/// The name of the parameter, behind the statement's own, that has the time of the statement.
+const STATEMENT_TIME: &str = "$now";
+const STATEMENT_TIME_TYPE: ColumnType = ColumnType::Timestamp { utc: true };
+
 /// Makes [`RowExpr`]s of DataFusion's expressions.
 pub(super) struct Compiler<'s> {
     pub(super) state: &'s SessionState,
-    /// The columns of the row, and behind them the parameters.
+    /// The columns of the row, behind them the parameters, and behind those the time of the statement.
     pub(super) schema: DFSchema,
     /// How many columns the row has.
     pub(super) columns: usize,
@@ -35,6 +39,7 @@ impl<'s> Compiler<'s> {
         let columns = fields.len();
         let parameters = parameters.iter().enumerate();
         fields.extend(parameters.map(|(i, t)| Field::new(format!("${}", i + 1), t.arrow(), true)));
+        fields.push(Field::new(STATEMENT_TIME, STATEMENT_TIME_TYPE.arrow(), false));
         let schema = DFSchema::try_from(Schema::new(fields))?;
         Ok(Self { state, schema, columns, used: (!all).then(Vec::new) })
     }
@@ -216,6 +221,35 @@ impl<'s> Compiler<'s> {
             RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
         Some(Typed { expr, column_type: output })
     }
+}
+
+/// The expression with the time of the statement in place of `now()`, whose nanoseconds are whole microseconds then; whether there was any.
+pub(super) fn with_statement_time(expr: Expr) -> Option<(Expr, bool)> {
+    let time = || Expr::Column(Column::from_name(STATEMENT_TIME));
+    let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == STATEMENT_TIME);
+    let replaced = expr.transform_up(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(ref call) if call.func.name() == "now" && call.args.is_empty() => {
+                Transformed::yes(cast(time(), part.get_type(&DFSchema::empty())?))
+            }
+            // Fewer digits are cut off as well without the cast to nanoseconds.
+            Expr::Cast(outer) if matches!(outer.field.data_type(), DataType::Timestamp(..) | DataType::Date32) => {
+                match *outer.expr {
+                    Expr::Cast(inner) if is_time(&inner.expr) => {
+                        Transformed::yes(cast(time(), outer.field.data_type().clone()))
+                    }
+                    operand => Transformed::no(Expr::Cast(Cast { expr: Box::new(operand), ..outer })),
+                }
+            }
+            part => Transformed::no(part),
+        })
+    });
+    let replaced = replaced.ok()?;
+    let expr = match replaced.data {
+        Expr::Cast(outer) if is_time(&outer.expr) && column_type_of(outer.field.data_type()).is_none() => *outer.expr,
+        expr => expr,
+    };
+    Some((expr, replaced.transformed))
 }
 
 /// Whether the expression calls a function whose result holds for one statement only (`now()`).

@@ -45,6 +45,7 @@ use plan::{Action, Plan};
 use serac_engine::Catalog;
 use serac_engine::values::OwnedValue;
 use serac_storage::{ColumnType, CommitTicket, Value};
+use smallvec::SmallVec;
 use std::sync::Arc;
 pub(crate) use texts::Texts;
 
@@ -493,6 +494,14 @@ impl Session {
         if plan.needs_view {
             self.refresh_view();
         }
+        let mut with_time: SmallVec<[Value<'_>; 8]> = SmallVec::new();
+        let parameters = if plan.has_time {
+            with_time.extend_from_slice(parameters);
+            with_time.push(Value::Int64(self.shared.time()));
+            &with_time[..]
+        } else {
+            parameters
+        };
         let running = self.running.as_mut().expect("a statement is open");
         let writes = !matches!(plan.action, Action::Select { lock: None, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };

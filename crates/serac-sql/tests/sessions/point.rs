@@ -396,3 +396,34 @@ async fn ddl_makes_plans_anew() {
     session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap();
     assert_eq!(rows.width(), 1);
 }
+
+#[tokio::test]
+async fn the_time_of_the_statement_is_known_at_each_run() {
+    let db = database();
+    let mut session = Session::new(&db);
+    let ddl = "CREATE TABLE t (id BIGINT PRIMARY KEY, plain TIMESTAMP, zoned TIMESTAMPTZ DEFAULT now(), day DATE, \
+         CHECK (plain <= now()))";
+    session.execute(ddl).await.unwrap();
+    let micros = || i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
+    let mut rows = Rows::default();
+    let mut insert = session
+        .prepare("INSERT INTO t (id, plain, day) VALUES ($1, CURRENT_TIMESTAMP, now()) RETURNING plain, zoned, day")
+        .unwrap();
+    let mut update = session.prepare("UPDATE t SET plain = now() WHERE id = $1 RETURNING plain").unwrap();
+    for id in 0..3 {
+        let before = micros();
+        assert_eq!(session.run_prepared(&mut insert, &[Value::Int64(id)], &mut rows).unwrap(), Some(1), "{id}");
+        let Value::Int64(inserted) = rows.value(0, 0) else { panic!("a timestamp") };
+        assert!((before..=micros()).contains(&inserted));
+        assert_eq!(rows.value(0, 1), Value::Int64(inserted), "one time in a statement");
+        assert_eq!(rows.value(0, 2), Value::Int32((inserted / 86_400_000_000) as i32));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert_eq!(session.run_prepared(&mut update, &[Value::Int64(id)], &mut rows).unwrap(), Some(1));
+        let Value::Int64(updated) = rows.value(0, 0) else { panic!("a timestamp") };
+        assert!(((inserted + 1_000)..=micros()).contains(&updated));
+    }
+    // What only the other path evaluates goes there.
+    let mut later = session.prepare("UPDATE t SET plain = now() + INTERVAL '1 day' WHERE id = $1").unwrap();
+    let ran = session.execute_prepared(&mut later, &[datafusion::common::ScalarValue::Int64(Some(1))]).await;
+    assert_eq!(ran.unwrap_err().sqlstate, "23514");
+}

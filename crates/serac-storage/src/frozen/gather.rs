@@ -1,8 +1,8 @@
 //! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one, in place.
 //!
 //! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's memory, which nobody writes to any more (see
-//! [`crate::freeze`]). Bitmaps are copied. The bytes of long values are copied only where that gains something: a heap chunk that is nearly full of one
-//! column's living values is taken over as it is, since chunks never change and live as long as anybody holds them. What lies in other chunks goes,
+//! [`crate::freeze`]). Bitmaps are copied. The bytes of long values are copied only where that gains something: a heap chunk that is nearly full of
+//! living values is taken over as it is, since chunks never change and live as long as anybody holds them. What lies in other chunks goes,
 //! without the garbage, to a chunk of the column's own, and the views are redirected to that as a vacuum redirects them ([`crate::vacuum`]): readers of the
 //! hot block may still be copying. Numbers of chunks that a column does not name are empty buffers of its heap.
 
@@ -18,7 +18,7 @@ use crate::types::{PhysicalType, TableSchema};
 use crate::vacuum::Step;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
-/// A heap buffer is taken over if at most this part of it would be garbage for the column.
+/// Heap chunks are taken over if at most this part of them, or of all of the column's, would be garbage.
 const CHUNK_GARBAGE: usize = 16;
 
 /// The bits of `bitmap` as a buffer of its own.
@@ -182,10 +182,10 @@ fn gather_views(
     let empty = empty.iter().flat_map(|empty| empty.set_indices()).map(|slot| Slot(slot as u32));
     let stale: Vec<Slot> = empty.filter(|&slot| block.read_cell(column, slot).bits != 0).collect();
     let capacities = block.heap().capacities(column);
-    let is_taken = |chunk: usize| {
-        living[chunk] > 0 && capacities[chunk].saturating_sub(living[chunk]) <= capacities[chunk] / CHUNK_GARBAGE
-    };
-    let mut named: Vec<bool> = (0..living.len()).map(is_taken).collect();
+    let is_dense = |bytes: usize, living: usize| bytes.saturating_sub(living) <= bytes / CHUNK_GARBAGE;
+    let all_dense = is_dense(capacities.iter().sum(), living.iter().sum());
+    let is_taken = |(&bytes, &living): (&usize, &usize)| living > 0 && (all_dense || is_dense(bytes, living));
+    let mut named: Vec<bool> = capacities.iter().zip(&living).map(is_taken).collect();
     if !stale.is_empty() || living.iter().zip(&named).any(|(living, named)| *living > 0 && !named) {
         let scattered: Vec<(u32, View)> = views()
             .enumerate()
