@@ -46,7 +46,7 @@ pub use ingest::{IfExists, IngestTarget};
 pub use limits::{CancelHandle, SessionDefaults};
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
-pub use point::{Prepared, Rows, Started};
+pub use point::{Blocked, Prepared, Rows, Start, Started};
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse, reads_stdin, row_tag};
 pub use types::format_uuid;

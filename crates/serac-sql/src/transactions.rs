@@ -9,6 +9,7 @@
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::pg_catalog::LazyImage;
+use crate::point::Started;
 use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
 use datafusion::sql::sqlparser::ast::{
@@ -285,12 +286,6 @@ impl Session {
             Err(_) => Err(SqlError::new("58030", "the log ended before the commit was durable")),
         }
     }
-    pub(crate) async fn commit(&mut self) -> Result<()> {
-        match self.commit_now()? {
-            Some(ticket) => Self::durable(ticket).await,
-            None => Ok(()),
-        }
-    }
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
@@ -370,7 +365,7 @@ impl Session {
         Ok(())
     }
 
-    /// Statements about transactions, which run outside of any statement's own.
+    /// Statements that run outside of any statement's own transaction.
     pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         if let Some(result) = self.maintain(statement).await {
             return Some(result);
@@ -378,6 +373,29 @@ impl Session {
         if let Some(result) = self.set_roles(statement) {
             return Some(result);
         }
+        Some(match self.start_control(statement)? {
+            Ok((result, started)) => started.durable().await.map(|()| result),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A commit is not waited for: its result must not be shown before it
+    /// is [durable](Started::durable).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn start_control(&mut self, statement: &Statement) -> Option<Result<(StatementResult, Started)>> {
+        if let Statement::Commit { .. } = statement
+            && self.running.as_ref().is_some_and(|running| !running.failed)
+        {
+            let committed = self.commit_now();
+            return Some(committed.map(|ticket| (StatementResult::command("COMMIT"), Started { affected: 0, ticket })));
+        }
+        let result = self.control_now(statement)?;
+        Some(result.map(|result| (result, Started { affected: 0, ticket: None })))
+    }
+    /// What of that needs no log.
+    fn control_now(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");
         let done = |tag: &str| Ok(StatementResult::command(tag));
         Some(match statement {
@@ -401,11 +419,10 @@ impl Session {
             }
             Statement::Commit { .. } => match &self.running {
                 None => done("COMMIT"),
-                Some(running) if running.failed => {
+                Some(_) => {
                     self.end();
                     done("ROLLBACK")
                 }
-                Some(_) => self.commit().await.map(|()| StatementResult::command("COMMIT")),
             },
             Statement::Rollback { savepoint: None, .. } => {
                 self.end();

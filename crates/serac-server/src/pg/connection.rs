@@ -156,8 +156,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             b'P' => self.parse(body),
             b'B' => self.bind(body),
-            b'D' => self.describe(body).await,
-            b'E' => self.execute(body).await,
+            b'D' => match self.describe(body) {
+                Ok(Some(described)) => Box::pin(self.describe_anew(described)).await,
+                described => described.map(|_| ()),
+            },
+            b'E' => match self.execute(body) {
+                Ok(Some(execution)) => Box::pin(self.finish(execution)).await,
+                executed => executed.map(|_| ()),
+            },
             b'C' => self.close(body),
             b'H' => self.wire.flush().await,
             b'S' => {

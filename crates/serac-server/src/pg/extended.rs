@@ -1,7 +1,8 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A statement of the point path is executed where it stands: its parameters are read from the message, its rows are written to the answer, and only a commit that
-//! is not yet durable is waited for. Others go to the session as a whole.
+//! A statement of the point path, and what begins and ends a transaction, is executed where it stands, by a plain call: its parameters are read from the message, its
+//! rows are written to the answer. Only what has to wait, for a commit that is not yet durable or for another transaction, and every other statement, becomes a
+//! future, which is in a box: a future as large as all that may happen would be moved for every message.
 //!
 //! **Transactions.** What comes between two Syncs is one transaction, as in PostgreSQL, unless the client has begun one itself. A statement with its Sync right behind
 //! it is a transaction anyway; so one is begun only where more is to come.
@@ -20,11 +21,13 @@ use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
-use serac_sql::{Description, StatementStream, TransactionStatus};
+use serac_sql::{Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus};
 use serac_storage::{ColumnType, Value};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A statement that a client has prepared.
@@ -46,6 +49,47 @@ pub(super) struct Portal {
     parameters: Vec<(Option<Range<usize>>, bool)>,
     formats: Formats,
     rest: Option<Rest>,
+}
+
+/// What a client asks about.
+pub(super) struct Described {
+    statement: Arc<Mutex<Prepared>>,
+    /// Of a portal.
+    formats: Option<Formats>,
+}
+
+/// A statement that could not be run without waiting.
+pub(super) struct Execution {
+    begun: Begun,
+    name: String,
+    prepared: Arc<Mutex<Prepared>>,
+    limit: Option<usize>,
+    kind: StatementKind,
+    text: Arc<str>,
+    began: Instant,
+}
+
+/// How far a statement has come without waiting.
+enum Begun {
+    /// To its end.
+    Done,
+    /// It has run and waits for its commit, before the client is told.
+    Commits(Started, End),
+    /// Another transaction is in the way of it and its parameters.
+    Blocked(Blocked, Vec<OwnedValue>),
+    /// It is to run in a transaction that is begun for it and what follows.
+    Implicit,
+    /// It is not for the point path.
+    Other,
+    /// It has rows that the client has not fetched.
+    GoesOn,
+}
+
+/// What a client is told at the end of a statement.
+enum End {
+    Tag(String),
+    /// The rows of a statement of the point path.
+    Rows,
 }
 
 /// Rows that a client has not fetched yet.
@@ -144,13 +188,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// What a statement takes and gives.
     async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
-        let (known, prepared) = {
+        let prepared = {
             let prepared = statement.lock();
-            (prepared.description.clone(), prepared.statement.clone())
+            if let Some(known) = &prepared.description {
+                return Ok(known.clone());
+            }
+            prepared.statement.clone()
         };
-        if let Some(known) = known {
-            return Ok(known);
-        }
         let description = match prepared {
             Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared)).await?),
             None => Arc::default(),
@@ -167,22 +211,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(description)
     }
 
-    /// Describe: a statement or a portal.
-    pub(super) async fn describe(&mut self, body: &Bytes) -> Result<(), WireError> {
+    /// Describe: a statement or a portal. None if that has been answered.
+    pub(super) fn describe(&mut self, body: &Bytes) -> Result<Option<Described>, WireError> {
         let mut body = Body(body);
         let (kind, name) = (body.byte()?, body.string()?);
-        let (statement, formats) = match kind {
-            b'S' => (self.statement(name)?, Formats::default()),
+        let described = match kind {
+            b'S' => Described { statement: self.statement(name)?, formats: None },
             b'P' => {
                 let portal = self.portal(name)?;
-                (portal.statement.clone(), portal.formats.clone())
+                Described { statement: portal.statement.clone(), formats: Some(portal.formats.clone()) }
             }
             other => return Err(protocol(format!("invalid DESCRIBE message subtype {other}"))),
         };
-        let description = self.description(&statement).await?;
+        let known = described.statement.lock().description.clone();
+        Ok(match known {
+            Some(description) => {
+                self.put_description(&described, &description);
+                None
+            }
+            None => Some(described),
+        })
+    }
+    /// What nobody has asked for before.
+    pub(super) async fn describe_anew(&mut self, described: Described) -> Result<(), WireError> {
+        let description = self.description(&described.statement).await?;
+        self.put_description(&described, &description);
+        Ok(())
+    }
+    fn put_description(&mut self, described: &Described, description: &Description) {
         let out = &mut self.wire.out;
-        if kind == b'S' {
-            let named = statement.lock().oids.clone();
+        if described.formats.is_none() {
+            let named = described.statement.lock().oids.clone();
             let count = description.parameters.len().max(named.len());
             message(out, b't', |out| {
                 put_i16(out, count as i16);
@@ -194,10 +253,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             });
         }
         match &description.schema {
-            Some(schema) => describe(out, schema, &formats),
+            Some(schema) => describe(out, schema, described.formats.as_ref().unwrap_or(&Formats::default())),
             None => bare(out, b'n'),
         }
-        Ok(())
     }
 
     /// Close: a statement or a portal, which need not be there.
@@ -214,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sync: the end of what belongs together.
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
-        let ended = self.end_implicit().await;
+        let ended = if self.implicit { Box::pin(self.end_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
             // Unnamed portals keep their memory.
             self.portals.retain(|name, portal| {
@@ -225,8 +283,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ended
     }
 
-    /// Execute: a portal, up to a number of rows.
-    pub(super) async fn execute(&mut self, body: &Bytes) -> Result<(), WireError> {
+    /// Execute: a portal, up to a number of rows. Does what can be done without waiting; none if that is all.
+    pub(super) fn execute(&mut self, body: &Bytes) -> Result<Option<Execution>, WireError> {
         let mut body = Body(body);
         let (name, limit) = (body.string()?, body.int32()?);
         body.end()?;
@@ -242,106 +300,189 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let Some((kind, text)) = known else {
             bare(&mut self.wire.out, b'I');
-            return Ok(());
+            return Ok(None);
         };
         let began = self.activity.begins(&text);
-        let result = match goes_on {
-            true => self.go_on(name, limit).await,
-            false => self.run_portal(name, kind, &prepared, limit).await,
+        let begun = if goes_on { Ok(Begun::GoesOn) } else { self.begin_portal(name, kind, &prepared, limit) };
+        let result = match begun {
+            Ok(Begun::Done) => Ok(()),
+            Err(error) => Err(error),
+            Ok(begun) => {
+                return Ok(Some(Execution { begun, name: name.to_owned(), prepared, limit, kind, text, began }));
+            }
         };
+        self.note(kind, began, &text, &result);
+        result.map(|()| None)
+    }
+
+    /// The part of a statement that has to wait.
+    pub(super) async fn finish(&mut self, execution: Execution) -> Result<(), WireError> {
+        let Execution { begun, name, prepared, limit, kind, text, began } = execution;
+        let result = self.finish_portal(begun, &name, &prepared, limit).await;
         self.note(kind, began, &text, &result);
         result
     }
 
-    async fn run_portal(
+    fn begin_portal(
         &mut self,
         name: &str,
         kind: StatementKind,
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
-    ) -> Result<(), WireError> {
+    ) -> Result<Begun, WireError> {
         match kind {
-            // The client has begun the transaction itself, then.
-            StatementKind::Begin if self.implicit => self.implicit = false,
-            StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {}
+            StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {
+                if kind == StatementKind::Begin && self.implicit {
+                    // The client has begun the transaction itself, then.
+                    self.implicit = false;
+                }
+                if !self.portals[name].parameters.is_empty() {
+                    return Ok(Begun::Other);
+                }
+                let prepared = prepared.lock();
+                let statement = prepared.statement.as_ref().expect("it is not empty").statement();
+                let Some(result) = self.session.start_control(statement) else { return Ok(Begun::Other) };
+                let (result, started) = result?;
+                return Ok(match result {
+                    StatementResult::Command { tag, rows } => {
+                        self.row_count = rows;
+                        self.settle(started, End::Tag(tag))
+                    }
+                    StatementResult::Rows { .. } => unreachable!("transactions give no rows"),
+                });
+            }
             _ => {
                 let alone = self.wire.input.first() == Some(&b'S');
                 if !alone && !self.implicit && self.session.transaction_status() == TransactionStatus::Idle {
-                    self.begin_implicit().await?;
+                    return Ok(Begun::Implicit);
                 }
             }
         }
-        if self.execute_point(name, prepared, limit).await? {
-            return Ok(());
-        }
-        Box::pin(self.execute_other(name, prepared, limit)).await
+        self.begin_point(name, prepared, limit)
     }
 
-    /// Runs a statement of the point path; false if it is for the other.
-    async fn execute_point(
+    /// Runs a statement of the point path, unless it has to wait.
+    fn begin_point(
         &mut self,
         name: &str,
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
-    ) -> Result<bool, WireError> {
-        let Self { wire, session, cancel, portals, rows, row_count, activity, .. } = &mut *self;
+    ) -> Result<Begun, WireError> {
+        let Self { session, portals, rows, .. } = &mut *self;
         let portal = portals.get(name).expect("it was found");
-        // The statement is the session's while it runs.
-        let (mut statement, values) = {
-            let mut prepared = prepared.lock();
-            let Some(types) = prepared.statement.as_ref().and_then(|statement| statement.parameter_types()) else {
-                return Ok(false);
+        let mut guard = prepared.lock();
+        let Prepared { statement, oids, .. } = &mut *guard;
+        let statement = statement.as_mut().expect("it is not empty");
+        let Some(types) = statement.parameter_types() else { return Ok(Begun::Other) };
+        if types.len() != portal.parameters.len() {
+            let (given, wanted) = (portal.parameters.len(), types.len());
+            let message =
+                format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
+            return Err(protocol(message));
+        }
+        let Some(owned) = portal.values(types, oids)? else { return Ok(Begun::Other) };
+        let values: SmallVec<[Value<'_>; 8]> = owned.iter().map(OwnedValue::as_value).collect();
+        let started = session.start_prepared(statement, &values, rows)?;
+        drop((values, guard));
+        match started {
+            Start::Ran(started) if started.is_durable() => {
+                self.put_point_rows(name, prepared, started.affected, limit)
+            }
+            Start::Ran(started) => Ok(Begun::Commits(started, End::Rows)),
+            Start::Blocked(blocked) => Ok(Begun::Blocked(blocked, owned)),
+            Start::Other => Ok(Begun::Other),
+        }
+    }
+
+    /// Writes what a statement ends with, if it is durable.
+    fn settle(&mut self, started: Started, end: End) -> Begun {
+        match end {
+            End::Tag(tag) if started.is_durable() => {
+                command_complete(&mut self.wire.out, &tag);
+                Begun::Done
+            }
+            end => Begun::Commits(started, end),
+        }
+    }
+
+    /// Writes what a statement of the point path has given.
+    fn put_point_rows(
+        &mut self,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        affected: u64,
+        limit: Option<usize>,
+    ) -> Result<Begun, WireError> {
+        let prepared = prepared.lock();
+        let statement = prepared.statement.as_ref().expect("it has run");
+        let tag = serac_sql::row_tag(statement.statement());
+        let Self { wire, rows, portals, row_count, .. } = &mut *self;
+        let portal = portals.get_mut(name).expect("it was found");
+        match statement.schema() {
+            None => {
+                *row_count = affected;
+                command_complete(&mut wire.out, &complete_tag(tag, affected));
+            }
+            Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
+                portal.rest = Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, tag });
+                return Ok(Begun::GoesOn);
+            }
+            Some(_) => {
+                let types = statement.column_types();
+                (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
+                *row_count = rows.len() as u64;
+                command_complete(&mut wire.out, &complete_tag(tag, *row_count));
+            }
+        }
+        Ok(Begun::Done)
+    }
+
+    async fn finish_portal(
+        &mut self,
+        mut begun: Begun,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        limit: Option<usize>,
+    ) -> Result<(), WireError> {
+        loop {
+            begun = match begun {
+                Begun::Done => return Ok(()),
+                Begun::GoesOn => return self.go_on(name, limit).await,
+                Begun::Other => return Box::pin(self.execute_other(name, prepared, limit)).await,
+                Begun::Implicit => {
+                    self.begin_implicit().await?;
+                    self.begin_point(name, prepared, limit)?
+                }
+                Begun::Blocked(blocked, values) => {
+                    let Self { wire, session, cancel, rows, .. } = &mut *self;
+                    // The statement is the session's while it runs.
+                    let mut statement = prepared.lock().statement.take().expect("it has begun");
+                    let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
+                    let resumed = session.resume_prepared(blocked, &mut statement, &values, rows);
+                    let ran = wire.attend(cancel, resumed).await;
+                    prepared.lock().statement = Some(statement);
+                    ran?.map_or(Begun::Other, |started| Begun::Commits(started, End::Rows))
+                }
+                Begun::Commits(started, end) => {
+                    let affected = started.affected;
+                    if !started.is_durable() {
+                        // What others have been told meanwhile need not wait with this.
+                        self.wire.flush().await?;
+                        self.activity.waits(Wait::Commit);
+                        let durable = started.durable().await;
+                        self.activity.waits(Wait::Nothing);
+                        durable?;
+                    }
+                    match end {
+                        End::Tag(tag) => {
+                            command_complete(&mut self.wire.out, &tag);
+                            Begun::Done
+                        }
+                        End::Rows => self.put_point_rows(name, prepared, affected, limit)?,
+                    }
+                }
             };
-            if types.len() != portal.parameters.len() {
-                let (given, wanted) = (portal.parameters.len(), types.len());
-                let message =
-                    format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
-                return Err(protocol(message));
-            }
-            let Some(values) = portal.values(types, &prepared.oids)? else { return Ok(false) };
-            (prepared.statement.take().expect("it has types"), values)
-        };
-        let values: Vec<Value<'_>> = values.iter().map(OwnedValue::as_value).collect();
-        let ran = wire.attend(cancel, session.start_prepared(&mut statement, &values, rows)).await;
-        prepared.lock().statement = Some(statement);
-        let Some(ran) = ran? else { return Ok(false) };
-        let affected = ran.affected;
-        if !ran.is_durable() {
-            // What others have been told meanwhile need not wait with this.
-            wire.flush().await?;
-            activity.waits(Wait::Commit);
-            let durable = ran.durable().await;
-            activity.waits(Wait::Nothing);
-            durable?;
         }
-        let rest = {
-            let prepared = prepared.lock();
-            let statement = prepared.statement.as_ref().expect("it has run");
-            let tag = serac_sql::row_tag(statement.statement());
-            let out = &mut wire.out;
-            match statement.schema() {
-                None => {
-                    *row_count = affected;
-                    command_complete(out, &complete_tag(tag, affected));
-                    None
-                }
-                Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
-                    Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, tag })
-                }
-                Some(_) => {
-                    let types = statement.column_types();
-                    (0..rows.len()).for_each(|row| put_point_row(out, rows, row, types, &portal.formats));
-                    *row_count = rows.len() as u64;
-                    command_complete(out, &complete_tag(tag, *row_count));
-                    None
-                }
-            }
-        };
-        if rest.is_some() {
-            self.portal(name)?.rest = rest;
-            self.go_on(name, limit).await?;
-        }
-        Ok(true)
     }
 
     /// Runs any other statement.

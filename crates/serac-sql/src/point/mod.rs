@@ -154,14 +154,22 @@ enum Given<'a> {
 }
 
 /// How a statement has begun.
-enum Start {
+#[derive(Debug)]
+pub enum Start {
+    /// It has run.
     Ran(Started),
     /// It is not for the point path.
     Other,
-    Conflict(Box<Conflict>),
+    /// Another transaction is in its way: it is open still, to be [resumed](Session::resume_prepared).
+    Blocked(Blocked),
 }
 
+/// A statement that waits for another transaction.
+#[derive(Debug)]
+pub struct Blocked(Box<Conflict>);
+
 /// A statement that has met a conflict, and is open still.
+#[derive(Debug)]
 struct Conflict {
     error: SqlError,
     savepoint: Option<Mark>,
@@ -206,7 +214,7 @@ impl Plan {
 pub struct Started {
     /// Rows that it found or changed.
     pub affected: u64,
-    ticket: Option<CommitTicket>,
+    pub(crate) ticket: Option<CommitTicket>,
 }
 
 impl Started {
@@ -269,7 +277,7 @@ impl Session {
                 Ok(Some(ran.affected))
             }
             Start::Other => Ok(None),
-            Start::Conflict(conflict) => {
+            Start::Blocked(Blocked(conflict)) => {
                 let Conflict { error, savepoint } = *conflict;
                 if !self.may_wait(prepared.statement()) {
                     return Err(self.close_statement::<()>(Err(error), savepoint).expect_err("it has failed"));
@@ -283,18 +291,31 @@ impl Session {
         }
     }
 
-    /// As [`run_prepared`](Self::run_prepared), but it waits for transactions in the way, and does not wait for the commit: what the statement gives must not be shown before
-    /// it is [durable](Started::durable).
+    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the statement gives must not be shown before it is
+    /// [durable](Started::durable). Nor does it wait for a transaction that is in the way.
     ///
     /// # Errors
     /// As there.
-    pub async fn start_prepared(
+    pub fn start_prepared(
         &mut self,
         prepared: &mut Prepared,
         parameters: &[Value<'_>],
         rows: &mut Rows,
+    ) -> Result<Start> {
+        self.start_point(prepared, &Given::Values(parameters), rows)
+    }
+    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is not for the point path then.
+    ///
+    /// # Errors
+    /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts, cancellation.
+    pub async fn resume_prepared(
+        &mut self,
+        blocked: Blocked,
+        prepared: &mut Prepared,
+        parameters: &[Value<'_>],
+        rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        self.run_point(prepared, Given::Values(parameters), rows).await
+        self.run_after(*blocked.0, prepared, &Given::Values(parameters), rows).await
     }
 
     /// Runs a text if it is for the point path, and one that differs from it in constants alone has been seen before; none if not.
@@ -402,7 +423,7 @@ impl Session {
             Start::Ran(ran) => Ok(Some(ran)),
             Start::Other => Ok(None),
             // In a box, as it is seldom: what a future may hold is moved each time.
-            Start::Conflict(conflict) => Box::pin(self.run_after(*conflict, prepared, &parameters, rows)).await,
+            Start::Blocked(Blocked(conflict)) => Box::pin(self.run_after(*conflict, prepared, &parameters, rows)).await,
         }
     }
 
@@ -413,7 +434,9 @@ impl Session {
         }
         let savepoint = self.open_statement()?;
         match self.run_once(prepared, parameters, rows) {
-            Err(error) if error.sqlstate == "40001" => Ok(Start::Conflict(Box::new(Conflict { error, savepoint }))),
+            Err(error) if error.sqlstate == "40001" => {
+                Ok(Start::Blocked(Blocked(Box::new(Conflict { error, savepoint }))))
+            }
             result => Ok(self.close_point(result, savepoint)?.map_or(Start::Other, Start::Ran)),
         }
     }

@@ -3,7 +3,7 @@
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use serac_engine::Database;
-use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus};
+use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, TransactionStatus};
 use serac_storage::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,8 +102,12 @@ async fn a_prepared_statement_waits() {
         // Without waiting there is nothing to be had.
         assert_eq!(other.run_prepared(&mut update, &[Value::Int64(1)], &mut rows).unwrap(), None);
         assert_eq!(other.transaction_status(), TransactionStatus::Idle);
-        let ran = other.start_prepared(&mut update, &[Value::Int64(1)], &mut rows).await.unwrap().unwrap();
-        ran.durable().await.unwrap();
+        let one = [Value::Int64(1)];
+        let Start::Blocked(blocked) = other.start_prepared(&mut update, &one, &mut rows).unwrap() else {
+            panic!("the row is held")
+        };
+        let ran = other.resume_prepared(blocked, &mut update, &one, &mut rows).await.unwrap();
+        ran.unwrap().durable().await.unwrap();
         assert_eq!(rows.value(0, 0), Value::Int64(22));
     });
     tokio::time::sleep(MOMENT).await;
