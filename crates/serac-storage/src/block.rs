@@ -521,9 +521,10 @@ impl HotBlock {
             Value::Float64(v) => v.to_bits() as u128,
             Value::Int128(v) => v as u128,
             Value::Bytes(v) => {
-                latch.as_mut().expect("the caller has latched the heap").append_expecting(column, v, |grown| {
-                    grown.to_fill(self.rows(), self.layout.slot_count())
-                })
+                latch
+                    .as_mut()
+                    .expect("the caller has latched the heap")
+                    .append_expecting(column, v, |grown| grown.to_fill(self.rows(), self.layout.slot_count()))
             }
         };
         self.write_cell(column, slot, Cell { null: false, bits });

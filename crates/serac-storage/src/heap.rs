@@ -380,7 +380,8 @@ impl HeapLatch<'_> {
         let index = match heap.tail.filter(|&tail| fits(&heap.chunks[tail])) {
             Some(tail) => tail,
             None => {
-                let last = heap.tail.and_then(|tail| heap.chunks[tail].chunk.as_ref()).map_or(0, |chunk| chunk.capacity);
+                let last =
+                    heap.tail.and_then(|tail| heap.chunks[tail].chunk.as_ref()).map_or(0, |chunk| chunk.capacity);
                 let expected = expected(Grown { live: heap.live(), last });
                 self.add_chunk(column, expected.max(value.len()))
             }

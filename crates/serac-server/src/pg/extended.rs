@@ -376,8 +376,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(types) = statement.parameter_types() else { return Ok(Begun::Other) };
         if types.len() != portal.parameters.len() {
             let (given, wanted) = (portal.parameters.len(), types.len());
-            let message =
-                format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
+            let message = format!("bind message supplies {given} parameters, but prepared statement requires {wanted}");
             return Err(protocol(message));
         }
         let Some(owned) = portal.values(types, oids)? else { return Ok(Begun::Other) };
@@ -385,9 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let started = session.start_prepared(statement, &values, rows)?;
         drop((values, guard));
         match started {
-            Start::Ran(started) if started.is_durable() => {
-                self.put_point_rows(name, prepared, started.affected, limit)
-            }
+            Start::Ran(started) if started.is_durable() => self.put_point_rows(name, prepared, started.affected, limit),
             Start::Ran(started) => Ok(Begun::Commits(started, End::Rows)),
             Start::Blocked(blocked) => Ok(Begun::Blocked(blocked, owned)),
             Start::Other => Ok(Begun::Other),
