@@ -34,16 +34,17 @@ mod transaction;
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
-use parking_lot::Mutex;
+
 use seat::Seat;
 use serac_export::flight::Token;
-use serac_sql::{CancelHandle, SqlDatabase, SqlError};
+use serac_sql::{SqlDatabase, SqlError};
 use shelf::Shelf;
 use statement::{Finished, PreparedStatement};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
+use stream::Running;
 use tonic::{Code, Status};
 use transaction::OpenTransaction;
 
@@ -97,7 +98,7 @@ pub struct FlightSql {
     prepared: Shelf<Arc<PreparedStatement>>,
     results: Shelf<Arc<Finished>>,
     /// Statements whose rows are being read, by the marks of their tickets.
-    running: Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
+    running: Running,
     sessions: AtomicI32,
 }
 

@@ -212,8 +212,8 @@ impl Extension for FlightSql {
         let Ok(Command::TicketStatementQuery(ticket)) = command(ticket) else { return false };
         let Some((mark, _)) = ticket.statement_handle.split_at_checked(size_of::<Id>()) else { return false };
         let running = self.running.lock().get(mark).cloned();
-        if let Some(cancel) = &running {
-            cancel.cancel();
+        if let Some(cancelled) = &running {
+            cancelled.notify_one();
         }
         running.is_some() || self.results.remove(mark).is_some()
     }

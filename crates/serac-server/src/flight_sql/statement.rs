@@ -313,7 +313,7 @@ impl FlightSql {
             let statement = single(&query.query)?;
             // A ticket is what a client has sent: it may say anything.
             check(&seat, &statement)?;
-            let cancellable = Cancellable::new(&self.running, mark, &seat.cancel);
+            let cancellable = Cancellable::new(&self.running, mark);
             let session = seat.take().await?;
             let work = Work::Statement(Box::new(statement));
             return stream::rows(seat, session, work, self.options.stall, Some(cancellable)).await;
@@ -416,7 +416,7 @@ impl FlightSql {
             return Ok((schema, futures::stream::empty().boxed()));
         }
         let seat = statement.seat.clone();
-        let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark, &seat.cancel));
+        let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark));
         let session = seat.take().await?;
         let work = Work::Prepared(statement.prepared.clone(), rows);
         stream::rows(seat, session, work, self.options.stall, cancellable).await

@@ -14,12 +14,12 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use serac_export::flight::Batches;
-use serac_sql::{CancelHandle, Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
+use serac_sql::{Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tonic::Status;
 
 /// What is computed ahead of a client for somebody who waits for the session.
@@ -32,20 +32,21 @@ pub(super) enum Work {
     Prepared(Prepared, Vec<Vec<ScalarValue>>),
 }
 
-/// A statement that can be cancelled by the mark of its ticket.
+/// What cancels running statements, by the marks of their tickets.
+pub(super) type Running = Arc<Mutex<HashMap<Vec<u8>, Arc<Notify>>>>;
+
+/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has begun is not forgotten.
 pub(super) struct Cancellable {
-    running: Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
+    running: Running,
     mark: Vec<u8>,
+    cancelled: Arc<Notify>,
 }
 
 impl Cancellable {
-    pub(super) fn new(
-        running: &Arc<Mutex<HashMap<Vec<u8>, CancelHandle>>>,
-        mark: &[u8],
-        cancel: &CancelHandle,
-    ) -> Self {
-        running.lock().insert(mark.to_vec(), cancel.clone());
-        Self { running: running.clone(), mark: mark.to_vec() }
+    pub(super) fn new(running: &Running, mark: &[u8]) -> Self {
+        let cancelled = Arc::new(Notify::new());
+        running.lock().insert(mark.to_vec(), cancelled.clone());
+        Self { running: running.clone(), mark: mark.to_vec(), cancelled }
     }
 }
 
@@ -200,10 +201,28 @@ pub(super) async fn rows(
     let outcome = Arc::new(Mutex::new(None));
     let failed = outcome.clone();
     tokio::spawn(async move {
-        let _cancellable = cancellable;
+        let cancel = seat.cancel.clone();
         let mut outlet =
             Outlet { seat, schema: None, begun: Some(begun), sender, stall, ahead: VecDeque::new(), ahead_bytes: 0 };
-        let mut result = outlet.run(&mut session, work).await;
+        let cancelled = async {
+            match &cancellable {
+                Some(cancellable) => cancellable.cancelled.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut result = {
+            let run = outlet.run(&mut session, work);
+            tokio::pin!(run);
+            tokio::select! {
+                // First: what has not begun cannot be cancelled.
+                biased;
+                result = &mut run => result,
+                () = cancelled => {
+                    cancel.cancel();
+                    run.await
+                }
+            }
+        };
         drop(session);
         if result.is_ok() {
             result = outlet.hand_over(false).await;
