@@ -34,7 +34,6 @@ mod transaction;
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
-
 use seat::Seat;
 use serac_export::flight::Token;
 use serac_sql::{SqlDatabase, SqlError};
