@@ -138,8 +138,9 @@ impl Shared {
         self.time.store(now, Ordering::Relaxed);
         now
     }
-    /// Gives a state that has been made for a statement the transaction's time.
-    pub(crate) fn at_its_time(&self, mut state: SessionState) -> SessionState {
+    /// The session's state for a statement, at the transaction's time.
+    pub(crate) fn at_its_time(&self, state: &RwLock<SessionState>) -> SessionState {
+        let mut state = state.read().clone();
         state.mark_start_execution();
         let time = as_datetime::<TimestampMicrosecondType>(self.time());
         state.execution_props_mut().query_execution_start_time = time.map(|time| time.and_utc());

@@ -63,8 +63,7 @@ impl SessionExpressions {
     fn state(&self) -> Result<SessionState> {
         let state = self.0.state.get().and_then(Weak::upgrade);
         let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
-        let state = state.read().clone();
-        Ok(self.0.at_its_time(state))
+        Ok(self.0.at_its_time(&state))
     }
 }
 

@@ -109,7 +109,7 @@ fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecord
 impl Session {
     /// DataFusion's state for a statement.
     pub(crate) fn state(&self) -> SessionState {
-        self.shared.at_its_time(self.ctx.state())
+        self.shared.at_its_time(&self.ctx.state_ref())
     }
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);

@@ -339,17 +339,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if !self.portals[name].parameters.is_empty() {
                     return Ok(Begun::Other);
                 }
-                let prepared = prepared.lock();
-                let statement = prepared.statement.as_ref().expect("it is not empty").statement();
-                let Some(result) = self.session.start_control(statement) else { return Ok(Begun::Other) };
-                let (result, started) = result?;
-                return Ok(match result {
-                    StatementResult::Command { tag, rows } => {
-                        self.row_count = rows;
-                        self.settle(started, End::Tag(tag))
-                    }
-                    StatementResult::Rows { .. } => unreachable!("transactions give no rows"),
-                });
+                let controlled = {
+                    let prepared = prepared.lock();
+                    let statement = prepared.statement.as_ref().expect("it is not empty").statement();
+                    self.session.start_control(statement)
+                };
+                let Some(controlled) = controlled else { return Ok(Begun::Other) };
+                let (result, started) = controlled?;
+                let StatementResult::Command { tag, rows } = result else { unreachable!("transactions give no rows") };
+                self.row_count = rows;
+                return self.settle(started, End::Tag(tag), name, prepared, limit);
             }
             _ => {
                 let alone = self.wire.input.first() == Some(&b'S');
@@ -384,21 +383,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let started = session.start_prepared(statement, &values, rows)?;
         drop((values, guard));
         match started {
-            Start::Ran(started) if started.is_durable() => self.put_point_rows(name, prepared, started.affected, limit),
-            Start::Ran(started) => Ok(Begun::Commits(started, End::Rows)),
+            Start::Ran(started) => self.settle(started, End::Rows, name, prepared, limit),
             Start::Blocked(blocked) => Ok(Begun::Blocked(blocked, owned)),
             Start::Other => Ok(Begun::Other),
         }
     }
 
     /// Writes what a statement ends with, if it is durable.
-    fn settle(&mut self, started: Started, end: End) -> Begun {
+    fn settle(
+        &mut self,
+        started: Started,
+        end: End,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        limit: Option<usize>,
+    ) -> Result<Begun, WireError> {
+        if !started.is_durable() {
+            return Ok(Begun::Commits(started, end));
+        }
+        self.put_end(end, name, prepared, started.affected, limit)
+    }
+
+    /// Writes what a statement ends with.
+    fn put_end(
+        &mut self,
+        end: End,
+        name: &str,
+        prepared: &Arc<Mutex<Prepared>>,
+        affected: u64,
+        limit: Option<usize>,
+    ) -> Result<Begun, WireError> {
         match end {
-            End::Tag(tag) if started.is_durable() => {
+            End::Tag(tag) => {
                 command_complete(&mut self.wire.out, &tag);
-                Begun::Done
+                Ok(Begun::Done)
             }
-            end => Begun::Commits(started, end),
+            End::Rows => self.put_point_rows(name, prepared, affected, limit),
         }
     }
 
@@ -470,13 +490,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.activity.waits(Wait::Nothing);
                         durable?;
                     }
-                    match end {
-                        End::Tag(tag) => {
-                            command_complete(&mut self.wire.out, &tag);
-                            Begun::Done
-                        }
-                        End::Rows => self.put_point_rows(name, prepared, affected, limit)?,
-                    }
+                    self.put_end(end, name, prepared, affected, limit)?
                 }
             };
         }

@@ -1,7 +1,7 @@
 //! From a statement to a [`Plan`]: DataFusion parses, names, types and coerces; what it makes of the statement is compiled if it is simple enough.
 
 use super::access::{self, Access};
-use super::compiler::{Compiler, is_of_statement, with_statement_time};
+use super::compiler::{Compiler, is_of_statement, with_transaction_time};
 use super::expression::{Assignment, RowExpr, Typed};
 use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
@@ -40,7 +40,7 @@ struct Compilation<'s> {
     parameters: Parameters,
     /// Whether an expression calls a volatile function.
     is_volatile: Cell<bool>,
-    /// Whether an expression asks for the time of the statement.
+    /// Whether an expression asks for the time of the transaction.
     has_time: Cell<bool>,
 }
 
@@ -123,7 +123,7 @@ impl Compilation<'_> {
     }
 
     fn simplified(&self, expr: Expr, compiler: &Compiler<'_>) -> Option<Expr> {
-        let (expr, has_time) = with_statement_time(expr)?;
+        let (expr, has_time) = with_transaction_time(expr)?;
         if is_of_statement(&expr) {
             return None;
         }

@@ -11,14 +11,14 @@ use datafusion::prelude::Column;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
-/// The name of the parameter, behind the statement's own, that has the time of the statement.
-const STATEMENT_TIME: &str = "$now";
-const STATEMENT_TIME_TYPE: ColumnType = ColumnType::Timestamp { utc: true };
+/// The name of the parameter, behind the statement's own, that has the time of the transaction.
+const TRANSACTION_TIME: &str = "$now";
+const TRANSACTION_TIME_TYPE: ColumnType = ColumnType::Timestamp { utc: true };
 
 /// Makes [`RowExpr`]s of DataFusion's expressions.
 pub(super) struct Compiler<'s> {
     pub(super) state: &'s SessionState,
-    /// The columns of the row, behind them the parameters, and behind those the time of the statement.
+    /// The columns of the row, behind them the parameters, and behind those the time of the transaction.
     pub(super) schema: DFSchema,
     /// How many columns the row has.
     pub(super) columns: usize,
@@ -39,7 +39,7 @@ impl<'s> Compiler<'s> {
         let columns = fields.len();
         let parameters = parameters.iter().enumerate();
         fields.extend(parameters.map(|(i, t)| Field::new(format!("${}", i + 1), t.arrow(), true)));
-        fields.push(Field::new(STATEMENT_TIME, STATEMENT_TIME_TYPE.arrow(), false));
+        fields.push(Field::new(TRANSACTION_TIME, TRANSACTION_TIME_TYPE.arrow(), false));
         let schema = DFSchema::try_from(Schema::new(fields))?;
         Ok(Self { state, schema, columns, used: (!all).then(Vec::new) })
     }
@@ -223,10 +223,10 @@ impl<'s> Compiler<'s> {
     }
 }
 
-/// The expression with the time of the statement in place of `now()`, whose nanoseconds are whole microseconds then; whether there was any.
-pub(super) fn with_statement_time(expr: Expr) -> Option<(Expr, bool)> {
-    let time = || Expr::Column(Column::from_name(STATEMENT_TIME));
-    let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == STATEMENT_TIME);
+/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are whole microseconds then; whether there was any.
+pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
+    let time = || Expr::Column(Column::from_name(TRANSACTION_TIME));
+    let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == TRANSACTION_TIME);
     let replaced = expr.transform_up(|part| {
         Ok(match part {
             Expr::ScalarFunction(ref call) if call.func.name() == "now" && call.args.is_empty() => {
@@ -252,7 +252,7 @@ pub(super) fn with_statement_time(expr: Expr) -> Option<(Expr, bool)> {
     Some((expr, replaced.transformed))
 }
 
-/// Whether the expression calls a function whose result holds for one statement only (`now()`).
+/// Whether the expression calls a function whose result holds for a while only (`current_date`).
 pub(super) fn is_of_statement(expr: &Expr) -> bool {
     let of_statement = |part: &Expr| match part {
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,

@@ -16,7 +16,7 @@ pub(crate) struct Plan {
     pub(super) action: Action,
     /// The types of the parameters, in order.
     pub(super) parameters: Vec<ColumnType>,
-    /// Whether the time of the statement follows as one more.
+    /// Whether the time of the transaction follows as one more.
     pub(super) has_time: bool,
     /// The columns of the result; none for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
