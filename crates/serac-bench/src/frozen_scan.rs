@@ -31,20 +31,53 @@ const QUERIES: [(&str, &str); 9] = [
     ("distinct text values", "SELECT count(DISTINCT l_shipinstruct), max(l_comment) FROM lineitem"),
 ];
 
-/// The median of some runs of every query, in milliseconds.
-async fn measure<F: AsyncFnMut(&str) -> Result<(), String>>(runs: usize, mut query: F) -> Result<Vec<f64>, String> {
+/// Median times of a query, in milliseconds.
+#[derive(Clone, Copy)]
+struct Pair {
+    plain: f64,
+    serac: f64,
+}
+
+async fn timed<E: std::fmt::Display>(query: impl Future<Output = Result<(), E>>) -> Result<f64, String> {
+    let started = Instant::now();
+    query.await.map_err(text)?;
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Every query some times, on the plain batches and in SeracDB by turns: a minute in which the machine is slow is one for both.
+async fn measure(runs: usize, plain: &SessionContext, session: &mut Session) -> Result<Vec<Pair>, String> {
     let mut medians = Vec::new();
     for (_, sql) in QUERIES {
-        let mut times = Vec::new();
-        for _ in 0..runs + 1 {
-            let started = Instant::now();
-            query(sql).await?;
-            times.push(started.elapsed().as_secs_f64() * 1e3);
+        let (mut of_plain, mut of_serac) = (Vec::new(), Vec::new());
+        for run in 0..=runs {
+            let plain_ms = timed(async { plain.sql(sql).await?.collect().await.map(drop) }).await?;
+            let serac_ms = timed(async { session.execute(sql).await.map(drop) }).await?;
+            // The first run warms up.
+            if run > 0 {
+                of_plain.push(plain_ms);
+                of_serac.push(serac_ms);
+            }
         }
-        times.remove(0);
-        medians.push(median(times));
+        medians.push(Pair { plain: median(of_plain), serac: median(of_serac) });
     }
     Ok(medians)
+}
+
+/// The same rows as record batches of 8192 rows in a `MemTable`.
+fn plain(table: &DataTable, sf: f64) -> Result<SessionContext, String> {
+    let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+    let schema = table.schema().arrow();
+    let partitions = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut batches = vec![Vec::new(); partitions];
+    for (i, batch) in workload.generate(sf, 8_192).enumerate() {
+        let arrays = batch.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()));
+        let arrays = arrays.collect::<Result<_, _>>().map_err(text)?;
+        batches[i % partitions].push(RecordBatch::try_new(schema.clone(), arrays).map_err(text)?);
+    }
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
+    let plain = MemTable::try_new(schema, batches).map_err(text)?;
+    context.register_table("lineitem", Arc::new(plain)).map_err(text)?;
+    Ok(context)
 }
 
 async fn run_all(
@@ -52,43 +85,17 @@ async fn run_all(
     table: &Arc<DataTable>,
     sf: f64,
     runs: usize,
-) -> Result<Vec<(&'static str, Vec<f64>)>, String> {
-    let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+) -> Result<Vec<(&'static str, Vec<Pair>)>, String> {
+    let plain = plain(table, sf)?;
     let mut session = Session::new(db);
-    let mut results = Vec::new();
-    let plain = {
-        let schema = table.schema().arrow();
-        let partitions = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut batches = vec![Vec::new(); partitions];
-        for (i, batch) in workload.generate(sf, 8_192).enumerate() {
-            let arrays =
-                batch.columns().iter().zip(schema.fields()).map(|(array, field)| cast(array, field.data_type()));
-            let arrays = arrays.collect::<Result<_, _>>().map_err(text)?;
-            batches[i % partitions].push(RecordBatch::try_new(schema.clone(), arrays).map_err(text)?);
-        }
-        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
-        let plain = MemTable::try_new(schema, batches).map_err(text)?;
-        context.register_table("lineitem", Arc::new(plain)).map_err(text)?;
-        measure(runs, async |sql| {
-            let frame = context.sql(sql).await.map_err(text)?;
-            frame.collect().await.map(drop).map_err(text)
-        })
-        .await?
-    };
-    results.push(("plain", plain));
-    let mut serac = async |name| -> Result<(), String> {
-        let times = measure(runs, async |sql| session.execute(sql).await.map(drop).map_err(text)).await?;
-        results.push((name, times));
-        Ok(())
-    };
-    serac("hot").await?;
+    let mut results = vec![("hot", measure(runs, &plain, &mut session).await?)];
     for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
         table.set_freeze_format(format);
         let (frozen, blocks) = db.database().storage().freeze_table(table, Duration::from_secs(60));
         if frozen < blocks {
             return Err(format!("{frozen} of {blocks} blocks froze"));
         }
-        serac(format.name()).await?;
+        results.push((format.name(), measure(runs, &plain, &mut session).await?));
     }
     Ok(results)
 }
@@ -97,12 +104,15 @@ pub fn run(sf: f64, runs: usize, report: &mut Report) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
     let (db, table) = lineitem(sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
     let results = runtime.block_on(run_all(&db, &table.data, sf, runs))?;
-    report
-        .note("milliseconds; plain: record batches of 8192 rows in a MemTable; view, utf8, dictionary: frozen".into());
+    report.note(
+        "milliseconds; plain: record batches of 8192 rows in a MemTable, by turns with view; view, utf8, dictionary: frozen"
+            .into(),
+    );
     for (i, (name, _)) in QUERIES.iter().enumerate() {
-        let mut row = vec![("query", json!(name))];
-        row.extend(results.iter().map(|(column, times)| (*column, json!(times[i]))));
-        row.push(("view / plain", json!(results[2].1[i] / results[0].1[i])));
+        let view = results[1].1[i];
+        let mut row = vec![("query", json!(name)), ("plain", json!(view.plain))];
+        row.extend(results.iter().map(|(column, pairs)| (*column, json!(pairs[i].serac))));
+        row.push(("view / plain", json!(view.serac / view.plain)));
         report.row(&row);
     }
     Ok(())

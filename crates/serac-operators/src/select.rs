@@ -96,6 +96,61 @@ pub fn select_marked(codes: &[u16], marked: &[bool]) -> Vec<u32> {
     positions_where(codes.len(), |i| marked[codes[i] as usize])
 }
 
+/// Constants up to which [`select_views`] beats a hash table.
+pub const MAX_VIEW_CONSTANTS: usize = 8;
+/// Values of up to so many bytes lie in their view.
+const INLINE_BYTES: usize = 12;
+/// So many of a value's bytes lie in the first half of its view, behind the length.
+const PREFIX_BYTES: usize = 4;
+
+/// The positions of the values that are one of the `constants`, of which there are at most [`MAX_VIEW_CONSTANTS`]. The values are Arrow views; `bytes_at` gives
+/// all bytes of one of them. NULLs (invalid in `nulls`) never qualify.
+///
+/// The first halves of the views (length and prefix) say most. Whatever passes there is looked at again: the second half, or the bytes of a long value.
+pub fn select_views<'a>(
+    views: &[u128],
+    nulls: Option<&NullBuffer>,
+    constants: &[impl AsRef<[u8]>],
+    bytes_at: impl Fn(usize) -> &'a [u8],
+) -> Vec<u32> {
+    assert!(constants.len() <= MAX_VIEW_CONSTANTS, "{} constants", constants.len());
+    let constants: Vec<(&[u8], u128)> = constants.iter().map(|c| (c.as_ref(), view_of(c.as_ref()))).collect();
+    let halves: Vec<u64> = constants.iter().map(|(_, view)| *view as u64).collect();
+    let mut positions = match halves[..] {
+        [a] => positions_by(views, nulls, |view| view as u64 == a),
+        [a, b] => positions_by(views, nulls, |view| (view as u64 == a) | (view as u64 == b)),
+        [a, b, c] => positions_by(views, nulls, |view| (view as u64 == a) | (view as u64 == b) | (view as u64 == c)),
+        _ => positions_by(views, nulls, |view| halves.contains(&(view as u64))),
+    };
+    if constants.iter().any(|(bytes, _)| bytes.len() > INLINE_BYTES) {
+        positions.retain(|&at| {
+            let view = views[at as usize];
+            constants.iter().any(|&(bytes, wanted)| match bytes.len() {
+                ..=INLINE_BYTES => view == wanted,
+                _ => view as u64 == wanted as u64 && bytes == bytes_at(at as usize),
+            })
+        });
+    } else if constants.iter().any(|(bytes, _)| bytes.len() > PREFIX_BYTES) {
+        let mut end = 0;
+        for i in 0..positions.len() {
+            let at = positions[i];
+            positions[end] = at;
+            end += usize::from(constants.iter().fold(false, |hit, (_, wanted)| hit | (views[at as usize] == *wanted)));
+        }
+        positions.truncate(end);
+    }
+    positions
+}
+
+/// The view of a value; of a long one only its first half.
+fn view_of(bytes: &[u8]) -> u128 {
+    let shown = if bytes.len() <= INLINE_BYTES { bytes } else { &bytes[..PREFIX_BYTES] };
+    let mut view = [0; 16];
+    view[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    view[4..4 + shown.len()].copy_from_slice(shown);
+    u128::from_le_bytes(view)
+}
+
 /// The positions at which `left <comparison> right` holds, for two columns of the same rows.
 ///
 /// # Panics
@@ -135,6 +190,34 @@ pub fn positions_of(outcome: &BooleanBuffer, nulls: Option<&NullBuffer>) -> Vec<
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn views_are_found_as_texts_are(
+            texts in prop::collection::vec(prop::option::weighted(0.9, "[ab]{0,3}|abcd[ab]{7,10}"), 0..200),
+            constants in prop::collection::vec("[ab]{0,3}|abcd[ab]{7,10}", 0..=MAX_VIEW_CONSTANTS),
+        ) {
+            let views: Vec<u128> = texts.iter().enumerate().map(|(i, text)| {
+                let bytes = text.as_deref().unwrap_or("garbage").as_bytes();
+                let mut view = [0xee; 16];
+                view[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+                if bytes.len() <= INLINE_BYTES {
+                    view[4..].fill(0);
+                    view[4..4 + bytes.len()].copy_from_slice(bytes);
+                } else {
+                    view[4..8].copy_from_slice(&bytes[..4]);
+                    view[8] = i as u8;
+                }
+                u128::from_le_bytes(view)
+            }).collect();
+            let nulls = NullBuffer::from_iter(texts.iter().map(Option::is_some));
+            let found = select_views(&views, Some(&nulls), &constants, |at| texts[at].as_deref().unwrap().as_bytes());
+            let expected: Vec<u32> = (0..texts.len() as u32)
+                .filter(|&at| texts[at as usize].as_ref().is_some_and(|text| constants.contains(text)))
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 
     #[test]
     fn bounds_exclude_only_what_no_pair_of_values_fulfils() {

@@ -16,7 +16,6 @@ use serac_engine::roles::Object;
 use serac_engine::{Database, Table};
 use serac_index::cubit::Statistics;
 use serac_storage::block::Block;
-use serac_storage::ids::BLOCK_BYTES;
 use serac_storage::{BlockNo, FreezeFormat};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -283,7 +282,7 @@ fn blocks_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>>
                         let versions = hot.versioned().load(std::sync::atomic::Ordering::Relaxed);
                         let (heap, garbage) = (hot.heap().bytes(), hot.heap().garbage_bytes());
                         let state = format!("{:?}", hot.temperature()).to_lowercase();
-                        (state, hot.rows(), versions, heap, garbage, BLOCK_BYTES + heap, Some(hot.idle()))
+                        (state, hot.rows(), versions, heap, garbage, hot.bytes(), Some(hot.idle()))
                     }
                     Block::Frozen(frozen) => {
                         ("frozen".to_owned(), frozen.rows(), 0, frozen.heap_bytes(), 0, frozen.bytes(), None)

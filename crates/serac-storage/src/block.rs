@@ -1,4 +1,4 @@
-//! A block: 1 MiB of relaxed Arrow memory and its heap (§3.2, §4.1).
+//! A block: 1 MiB of relaxed Arrow memory, its version column and its heap (§3.2, §4.1).
 //!
 //! The block is shared by writers that change it in place and readers that copy from it, all at once. Every access to its memory is
 //! therefore atomic (or a [`racy_copy`]), at most 8 bytes wide: a 16-byte view or decimal is read and written as two halves and may be
@@ -11,11 +11,12 @@ use crate::error::Result;
 use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
-use crate::layout::BlockLayout;
+use crate::layout::{ALLOCATION_OFFSET, BlockLayout};
 use crate::racy::{prefetch, racy_copy};
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
+use crate::version_column::VersionColumn;
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use parking_lot::Mutex;
 use std::ptr::NonNull;
@@ -148,6 +149,8 @@ pub struct HotBlock {
     /// What the frozen form does not share.
     spare: OnceLock<SparePages>,
     layout: Arc<BlockLayout>,
+    /// The heads of the slots' version chains.
+    versions: VersionColumn,
     heap: Arc<BlockHeap>,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
     versioned: AtomicU32,
@@ -199,6 +202,7 @@ impl HotBlock {
             start: memory.start(),
             memory: Arc::new(memory),
             spare: OnceLock::new(),
+            versions: VersionColumn::new(no.0, layout.slot_count() as usize),
             layout,
             heap: Arc::default(),
             versioned: AtomicU32::new(0),
@@ -301,7 +305,7 @@ impl HotBlock {
         let mut words: Vec<u64> = (0..limit)
             .step_by(64)
             // Relaxed: as in `bit`.
-            .map(|slot| self.bit_word(self.layout.allocation_offset(), Slot(slot)).load(Ordering::Relaxed))
+            .map(|slot| self.bit_word(ALLOCATION_OFFSET, Slot(slot)).load(Ordering::Relaxed))
             .collect();
         if let Some(last) = words.last_mut().filter(|_| !limit.is_multiple_of(64)) {
             *last &= (1 << (limit % 64)) - 1;
@@ -324,9 +328,12 @@ impl HotBlock {
     /// The head of a slot's version chain.
     #[inline]
     pub fn version_head(&self, slot: Slot) -> &AtomicPtr<UndoRecord> {
-        self.check(slot);
-        // SAFETY: the version column has a zero-initialised, 8-byte aligned entry for every slot; zero is a null pointer.
-        unsafe { &*self.at(self.layout.version_offset() + 8 * slot.0 as usize).cast::<AtomicPtr<UndoRecord>>() }
+        &self.versions.heads()[slot.0 as usize]
+    }
+
+    /// Bytes that the block takes, with its heap's.
+    pub fn bytes(&self) -> usize {
+        BLOCK_BYTES + size_of_val(self.versions.heads()) + self.heap.bytes()
     }
 
     #[inline]
@@ -359,7 +366,7 @@ impl HotBlock {
     /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
-        self.bit(self.layout.allocation_offset(), slot)
+        self.bit(ALLOCATION_OFFSET, slot)
     }
     /// Slots that hold rows, in their newest states; an estimate while somebody writes.
     pub fn rows(&self) -> u32 {
@@ -368,7 +375,7 @@ impl HotBlock {
     /// Sets the allocation bit.
     #[inline]
     pub fn set_present(&self, slot: Slot, present: bool) {
-        self.set_bit(self.layout.allocation_offset(), slot, present);
+        self.set_bit(ALLOCATION_OFFSET, slot, present);
     }
 
     /// Sets the allocation bits of `len` slots.
@@ -378,7 +385,7 @@ impl HotBlock {
             let bits = (64 - at % 64).min(end - at);
             let mask = (u64::MAX >> (64 - bits)) << (at % 64);
             // Relaxed: as in `set_bit`.
-            self.bit_word(self.layout.allocation_offset(), Slot(at)).fetch_or(mask, Ordering::Relaxed);
+            self.bit_word(ALLOCATION_OFFSET, Slot(at)).fetch_or(mask, Ordering::Relaxed);
             at += bits;
         }
     }

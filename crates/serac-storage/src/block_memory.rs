@@ -23,7 +23,7 @@ pub const SMALL_TABLE_BLOCKS: u32 = 4;
 pub const SPARE_PART: usize = 16;
 /// Alignment of a block's memory on ordinary pages.
 const PAGE_BYTES: usize = 4096;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a pair of blocks");
 
 /// Bytes of all regions of this process, and of the blocks in them that are in use. Relaxed: figures.
@@ -39,7 +39,7 @@ pub fn block_memory_bytes() -> (usize, usize) {
 
 /// Zeroed memory, for one block or for a pair.
 #[derive(Debug)]
-struct Region {
+pub(crate) struct Region {
     memory: NonNull<u8>,
     kind: RegionKind,
     /// Bytes given back to the system. Relaxed: figures.
@@ -72,8 +72,9 @@ impl Region {
         Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
+    /// A huge page, if the system has such pages.
     #[cfg(target_os = "linux")]
-    fn huge_page() -> Option<Self> {
+    pub fn huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
         // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at once. That the advice may be refused does not
         // matter: then the pages are ordinary ones.
@@ -96,8 +97,13 @@ impl Region {
         }
     }
     #[cfg(not(target_os = "linux"))]
-    fn huge_page() -> Option<Self> {
+    pub fn huge_page() -> Option<Self> {
         None
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.memory
     }
 
     /// Gives whole pages back to the system; true if it took them. They read as zeros from now on.

@@ -223,7 +223,7 @@ impl DataTable {
             metrics.blocks += 1;
             match &*block {
                 Block::Hot(block) => {
-                    metrics.bytes += crate::ids::BLOCK_BYTES + block.heap().bytes();
+                    metrics.bytes += block.bytes();
                     metrics.heap_bytes += block.heap().bytes();
                     metrics.garbage_bytes += block.heap().garbage_bytes();
                     metrics.versioned_blocks += u32::from(block.versioned().load(Ordering::Relaxed) > 0);

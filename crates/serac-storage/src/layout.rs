@@ -3,8 +3,11 @@
 //! A block is PAX: all columns of its rows lie within one 1 MiB piece of memory. The layout is computed once per table:
 //!
 //! ```text
-//! | header 64 B | version column, 8 B a slot | allocation bitmap | column 0: validity, values | column 1: validity, values | …
+//! | allocation bitmap | column 0: validity, values | column 1: validity, values | …
 //! ```
+//!
+//! The version column, which the paper has in the block too, lies outside ([`crate::block`]): a frozen block has none, and what it keeps of the memory are
+//! values all but wholly, so that huge pages stay whole.
 //!
 //! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words, so that each can be lent out as an Arrow buffer.
 
@@ -15,8 +18,8 @@ use crate::value::Value;
 
 /// Regions start at multiples of this many bytes (Arrow's recommended alignment).
 pub const REGION_ALIGNMENT: usize = 64;
-/// Bytes at the head of a block that later states (freezing) may use.
-pub const HEADER_BYTES: usize = 64;
+/// Where a block's allocation bitmap lies.
+pub const ALLOCATION_OFFSET: usize = 0;
 /// A table has at most this many columns.
 pub const MAX_COLUMNS: usize = 1_600;
 
@@ -35,8 +38,6 @@ pub struct ColumnLayout {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockLayout {
     slot_count: u32,
-    version_offset: usize,
-    allocation_offset: usize,
     columns: Vec<ColumnLayout>,
     used_bytes: usize,
     has_views: bool,
@@ -85,9 +86,7 @@ impl BlockLayout {
     }
 
     fn with_slots(physical: &[PhysicalType], slots: usize) -> Self {
-        let version_offset = HEADER_BYTES;
-        let allocation_offset = align(version_offset + 8 * slots);
-        let mut end = align(allocation_offset + bitmap_bytes(slots));
+        let mut end = align(bitmap_bytes(slots));
         let columns = physical
             .iter()
             .map(|&physical| {
@@ -98,20 +97,12 @@ impl BlockLayout {
             })
             .collect();
         let has_views = physical.contains(&PhysicalType::View);
-        Self { slot_count: slots as u32, version_offset, allocation_offset, columns, used_bytes: end, has_views }
+        Self { slot_count: slots as u32, columns, used_bytes: end, has_views }
     }
 
     /// Slots of a block.
     pub fn slot_count(&self) -> u32 {
         self.slot_count
-    }
-    /// Byte offset of the version column.
-    pub fn version_offset(&self) -> usize {
-        self.version_offset
-    }
-    /// Byte offset of the allocation bitmap.
-    pub fn allocation_offset(&self) -> usize {
-        self.allocation_offset
     }
     /// Bytes of a bitmap with a bit for every slot.
     pub fn bitmap_bytes(&self) -> usize {
@@ -197,8 +188,7 @@ mod tests {
             let layout = BlockLayout::new(&schema(&types)).unwrap();
             let slots = layout.slot_count() as usize;
             prop_assert!(slots >= 1 && slots <= MAX_SLOTS_PER_BLOCK as usize);
-            let mut regions = vec![(0, HEADER_BYTES), (layout.version_offset(), 8 * slots),
-                (layout.allocation_offset(), bitmap_bytes(slots))];
+            let mut regions = vec![(ALLOCATION_OFFSET, bitmap_bytes(slots))];
             for column in layout.columns() {
                 regions.push((column.validity_offset, bitmap_bytes(slots)));
                 regions.push((column.value_offset, value_bytes(column.physical, slots)));

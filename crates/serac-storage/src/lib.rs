@@ -47,6 +47,7 @@ pub mod types;
 pub mod undo;
 mod vacuum;
 pub mod value;
+mod version_column;
 pub mod waits;
 pub mod wal;
 

@@ -12,7 +12,7 @@ use crate::data_table::{apply_chain, sees_append};
 use crate::error::Result;
 use crate::frozen::{ColumnDictionary, FrozenBlock, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
-use crate::layout::bitmap_bytes;
+use crate::layout::{ALLOCATION_OFFSET, bitmap_bytes};
 use crate::transaction::Snapshot;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_array::{ArrayRef, UInt64Array};
@@ -136,7 +136,7 @@ impl<'s> BlockReader<'s> {
         // SAFETY: pinned by `guard`.
         let sees_append = unsafe { sees_append(block, self.snapshot) };
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
-        copy_words(block, block.layout().allocation_offset(), &mut copied);
+        copy_words(block, ALLOCATION_OFFSET, &mut copied);
         clear_from(&mut copied, self.limit as usize);
         fence(Ordering::Acquire); // pairs with the writers' Release fence
         let mut words = if sees_append { copied.clone() } else { vec![0; copied.len()] };
@@ -166,11 +166,11 @@ impl<'s> BlockReader<'s> {
         let mut patched = 0;
         match selection {
             Selection::All(n) => {
-                let mut heads = vec![0u64; *n as usize];
-                copy_words(block, block.layout().version_offset(), &mut heads);
-                for (i, _) in heads.iter().enumerate().filter(|(_, head)| **head != 0) {
-                    f(self, i, Slot(i as u32));
-                    patched += 1;
+                for slot in (0..*n).map(Slot) {
+                    if !block.version_head(slot).load(Ordering::Relaxed).is_null() {
+                        f(self, slot.0 as usize, slot);
+                        patched += 1;
+                    }
                 }
             }
             Selection::Positions(positions) => {

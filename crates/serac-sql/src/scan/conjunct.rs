@@ -6,9 +6,11 @@
 
 use super::key_filter::KeyFilter;
 use super::words::constants_of;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{
+    ByteViewType, DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef,
+};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
@@ -16,7 +18,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use serac_operators::select::{Comparison, positions_of, select, select_pairs};
+use serac_operators::select::{Comparison, MAX_VIEW_CONSTANTS, positions_of, select, select_pairs, select_views};
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
 use std::sync::Arc;
@@ -132,6 +134,19 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
         DataType::Date32 => Raw::Int32(array.as_primitive::<Date32Type>().values()),
         DataType::Int64 => Raw::Int64(array.as_primitive::<Int64Type>().values()),
         _ => Raw::Other,
+    }
+}
+
+/// The positions of the views of a column that are one of the constants; none if that is not for views to say.
+fn select_constants(array: &ArrayRef, constants: &[Vec<u8>]) -> Option<Vec<u32>> {
+    fn of<T: ByteViewType>(array: &GenericByteViewArray<T>, constants: &[Vec<u8>]) -> Vec<u32> {
+        select_views(array.views(), array.nulls(), constants, |at| array.value(at).as_ref())
+    }
+    match array.data_type() {
+        _ if constants.len() > MAX_VIEW_CONSTANTS => None,
+        DataType::Utf8View => Some(of(array.as_string_view(), constants)),
+        DataType::BinaryView => Some(of(array.as_binary_view(), constants)),
+        _ => None,
     }
 }
 
@@ -252,6 +267,11 @@ impl Conjunct {
                     Raw::Int64(values) => keys.select(values, nulls),
                     Raw::Other => return Err(different_types()),
                 }
+            }
+            Test::Expression { constants: Some(constants), .. }
+                if let Some(positions) = select_constants(&arrays[0], constants) =>
+            {
+                positions
             }
             Test::Expression { expr, schema, .. } => {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));

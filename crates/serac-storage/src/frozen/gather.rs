@@ -13,7 +13,7 @@ use crate::block::{Cell, HotBlock};
 use crate::block_memory::SparePages;
 use crate::heap::{View, chunk_of, is_in_heap, view_len, view_of};
 use crate::ids::{ColumnId, Slot};
-use crate::layout::{bitmap_bytes, value_bytes};
+use crate::layout::{ALLOCATION_OFFSET, bitmap_bytes, value_bytes};
 use crate::types::{PhysicalType, TableSchema};
 use crate::vacuum::Step;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -39,7 +39,7 @@ impl FrozenBlock {
         let rows = limit as usize;
         // SAFETY: nobody writes to a block that is freezing, but `gather_views`, which has no such slice.
         let settled = |offset: usize, bytes: usize| unsafe { block.settled(offset, bytes) };
-        let presence = bits_of(settled(layout.allocation_offset(), bitmap_bytes(rows)), rows);
+        let presence = bits_of(settled(ALLOCATION_OFFSET, bitmap_bytes(rows)), rows);
         let presence = (presence.count_set_bits() < rows).then_some(presence);
         let nulls_of = |offset: usize| {
             let validity = bits_of(settled(offset, bitmap_bytes(rows)), rows);

@@ -6,7 +6,7 @@
 //! little. All buffers are reference-counted: what is lent out lives as long as anyone holds it, whatever becomes of the block.
 //!
 //! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie already, and the heap chunks; the pages of what a hot block
-//! alone needs, its version column first of all, are given back when the last reader of the hot block is gone ([`crate::block_memory`]).
+//! alone needs, such as views that became offsets, are given back when the last reader of the hot block is gone ([`crate::block_memory`]).
 //!
 //! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a block where its values occur less than twice on the
 //! average, or where codes and dictionary would take no less memory than the views. So a block may hold columns of both kinds, and neighbouring blocks
