@@ -89,7 +89,8 @@ impl Transaction {
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
         self.txn.as_mut().expect("the transaction is running")
     }
-    pub(crate) fn number(&self) -> u64 {
+    /// The number of the storage's transaction; another one after a [`restart`](Self::restart).
+    pub fn number(&self) -> u64 {
         self.txn.as_ref().expect("the transaction is running").number()
     }
     /// What the transaction sees.

@@ -171,6 +171,8 @@ pub struct ActivityRow {
     pub changed: SystemTime,
     /// When its transaction began.
     pub transaction: Option<SystemTime>,
+    /// That transaction's number.
+    pub transaction_number: Option<u64>,
     /// When its statement, or its last one, began.
     pub query: Option<SystemTime>,
     /// That statement's text, or its beginning.
@@ -348,6 +350,7 @@ impl Activity {
             connected,
             changed: time(noted.changed),
             transaction: noted.transaction.map(time),
+            transaction_number: self.cancel.transaction(),
             query: noted.query.map(time),
             text: noted.text.clone(),
             wait,

@@ -1,12 +1,14 @@
-//! What a session sees of the others, and how it ends what they run: `serac_activity`, `pg_stat_activity`, `pg_cancel_backend`, `pg_terminate_backend`.
+//! What a session sees of the others, and how it ends what they run: `serac_activity`, `pg_stat_activity`, `serac_locks`, `pg_cancel_backend`,
+//! `pg_terminate_backend`.
 
 use crate::activity::ActivityRow;
-use crate::catalog::Shared;
+use crate::catalog::{Shared, View};
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
 use crate::session::SqlDatabase;
 use datafusion::arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -15,7 +17,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
+use serac_engine::Table;
 use serac_engine::roles::Access;
+use serac_storage::Waiting;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -53,9 +57,17 @@ fn denied(message: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new("42501", message)))
 }
 
+/// What a connection waits for that waits for another's transaction.
+const LOCK: &str = "Lock";
+
 /// The connections as a role may see them: others' statements are hidden.
 fn rows_for(sql: &SqlDatabase, access: &Access) -> Vec<ActivityRow> {
     let mut rows = sql.connections().rows();
+    for waiting in sql.database().storage().waiting() {
+        if let Some(row) = rows.iter_mut().find(|row| row.transaction_number == Some(waiting.waiter)) {
+            row.wait = Some(LOCK);
+        }
+    }
     rows.iter_mut()
         .filter(|row| !may_touch(access, &row.client.user))
         .for_each(|row| row.text = "<insufficient privilege>".into());
@@ -96,7 +108,14 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
     let rows = rows_for(sql, access);
     let addresses: Vec<_> = rows.iter().map(address).collect();
     let (rows, addresses) = (Columns(&rows), Columns(&addresses));
-    let kind = |row: &ActivityRow| row.wait.map(|wait| if wait.starts_with("Client") { "Client" } else { "IO" });
+    let kind = |row: &ActivityRow| {
+        row.wait.map(|wait| match wait {
+            LOCK => "Lock",
+            _ if wait.starts_with("Client") => "Client",
+            _ => "IO",
+        })
+    };
+    let event = |wait| if wait == LOCK { "tuple" } else { wait };
     table(vec![
         ("datid", rows.number(|_| None), true),
         ("datname", rows.text(|row| Some(&row.client.database)), true),
@@ -113,13 +132,59 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
         ("query_start", rows.time(|row| row.query), true),
         ("state_change", rows.time(|row| Some(row.changed)), true),
         ("wait_event_type", rows.text(kind), true),
-        ("wait_event", rows.text(|row| row.wait), true),
+        ("wait_event", rows.text(|row| row.wait.map(event)), true),
         ("state", rows.text(|row| Some(row.state)), true),
         ("backend_xid", rows.number(|_| None), true),
         ("backend_xmin", rows.number(|_| None), true),
         ("query_id", rows.number(|_| None), true),
         ("query", rows.text(|row| Some(&row.text)), true),
         ("backend_type", rows.text(|_| Some("client backend")), true),
+    ])
+}
+
+/// A transaction that waits for another's end, and whose they are; none of a connection's for those that are used in the process.
+pub(crate) struct Lock {
+    pub(crate) waiting: Waiting,
+    pub(crate) process: Option<i32>,
+    pub(crate) holder_process: Option<i32>,
+    pub(crate) since: SystemTime,
+}
+
+/// Who waits for whom, longest first.
+pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
+    let rows = sql.connections().rows();
+    let process = |number| rows.iter().find(|row| row.transaction_number == Some(number)).map(|row| row.process);
+    let lock = |waiting: Waiting| Lock {
+        process: process(waiting.waiter),
+        holder_process: process(waiting.holder),
+        since: SystemTime::now() - waiting.since.elapsed(),
+        waiting,
+    };
+    sql.database().storage().waiting().into_iter().map(lock).collect()
+}
+
+/// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may read them.
+pub(crate) fn locks_view(sql: &SqlDatabase, view: &View) -> Result<Arc<dyn TableProvider>> {
+    let locks = locks(sql);
+    let table_of = |lock: &Lock| {
+        let mut tables = view.catalog.tables();
+        tables.find(|table| table.data.id() == lock.waiting.on.0).filter(|table| view.may_look_into(table))
+    };
+    let tables: Vec<Option<&Arc<Table>>> = locks.iter().map(table_of).collect();
+    let long = |of: &dyn Fn(&Waiting) -> i64| -> ArrayRef {
+        Arc::new(locks.iter().map(|lock| Some(of(&lock.waiting))).collect::<Int64Array>())
+    };
+    let (rows, tables) = (Columns(&locks), Columns(&tables));
+    table(vec![
+        ("pid", rows.number(|lock| lock.process), true),
+        ("transaction", long(&|waiting| waiting.waiter as i64), false),
+        ("holder_pid", rows.number(|lock| lock.holder_process), true),
+        ("holder_transaction", long(&|waiting| waiting.holder as i64), false),
+        ("schema_name", tables.text(|table| table.map(|table| table.definition.schema.as_str())), true),
+        ("table_name", tables.text(|table| table.map(|table| table.name())), true),
+        ("block", long(&|waiting| waiting.on.1.block().0.into()), false),
+        ("slot", long(&|waiting| waiting.on.1.slot().0.into()), false),
+        ("waits_since", rows.time(|lock| Some(lock.since)), false),
     ])
 }
 

@@ -1,13 +1,16 @@
 //! Who a session is, and the functions that tell.
 
 use crate::catalog::Shared;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
+};
 use serac_engine::DEFAULT_SCHEMA;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Who a session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +81,18 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
         let signature = Signature::nullary(Volatility::Stable);
         ScalarUDF::from(IdentityFunction { name, question, signature, shared: shared.clone() })
     };
-    FUNCTIONS.into_iter().map(function).collect()
+    FUNCTIONS.into_iter().map(function).chain([clock_timestamp()]).collect()
+}
+
+/// The time at which it is asked, which goes on while a transaction runs.
+fn clock_timestamp() -> ScalarUDF {
+    let utc = || Some("UTC".into());
+    let now = move |_: &[ColumnarValue]| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_micros() as i64);
+        Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(Some(now), utc())))
+    };
+    let returned = DataType::Timestamp(TimeUnit::Microsecond, utc());
+    create_udf("clock_timestamp", Vec::new(), returned, Volatility::Volatile, Arc::new(now))
 }
 
 impl ScalarUDFImpl for IdentityFunction {

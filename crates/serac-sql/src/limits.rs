@@ -6,6 +6,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -26,14 +27,25 @@ pub struct SessionDefaults {
     pub max_work_mem: Option<usize>,
 }
 
-/// Cancels the running statement of a session, from any thread.
+/// A session, from any thread: cancels its running statement, and says which transaction it is in.
 #[derive(Clone, Debug, Default)]
-pub struct CancelHandle(Arc<Notify>);
+pub struct CancelHandle {
+    cancelled: Arc<Notify>,
+    /// The number of its transaction, 0 if there is none. Relaxed: who looks learns of a moment that may have passed.
+    transaction: Arc<AtomicU64>,
+}
 
 impl CancelHandle {
     /// Cancels the statement that is running, if one is.
     pub fn cancel(&self) {
-        self.0.notify_waiters();
+        self.cancelled.notify_waiters();
+    }
+    /// The number of the session's transaction on the database, if it is in one.
+    pub fn transaction(&self) -> Option<u64> {
+        Some(self.transaction.load(Ordering::Relaxed)).filter(|number| *number != 0)
+    }
+    pub(crate) fn note_transaction(&self, number: u64) {
+        self.transaction.store(number, Ordering::Relaxed);
     }
 }
 
@@ -54,7 +66,7 @@ impl Limits {
     /// For a statement that starts now.
     pub(crate) fn new(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
         Self {
-            cancelled: Box::pin(cancel.0.clone().notified_owned()),
+            cancelled: Box::pin(cancel.cancelled.clone().notified_owned()),
             deadline: timeout.map(|timeout| Instant::now() + timeout),
         }
     }

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{CopyTarget, ObjectName, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Views of the system, by names that no schema has.
-pub(crate) const SYSTEM_VIEWS: [&str; 4] = ["serac_blocks", "serac_indexes", "serac_activity", "serac_metrics"];
+pub(crate) const SYSTEM_VIEWS: [&str; 5] =
+    ["serac_blocks", "serac_indexes", "serac_activity", "serac_locks", "serac_metrics"];
 
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
@@ -79,9 +80,36 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
     if let Some(statement) = crate::ddl::cluster_statement(parser)? {
         return Ok(statement);
     }
+    let start = parser.index();
     let mut statement = parser.parse_statement()?;
+    if let Statement::Copy { target: CopyTarget::File { .. }, .. } = statement {
+        check_file_name(parser, start)?;
+    }
     crate::ddl::cluster_clause(parser, &mut statement)?;
     Ok(statement)
+}
+
+/// That a COPY, which begins at the token `start`, has its file's name in quotes: the parser takes a word for one as well.
+fn check_file_name(parser: &Parser<'_>, start: usize) -> std::result::Result<(), ParserError> {
+    let tokens = (start..parser.index()).map(|at| parser.token_at(at));
+    let mut tokens = tokens.filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut depth = 0;
+    while let Some(token) = tokens.next() {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::Word(word) if depth == 0 && matches!(word.keyword, Keyword::TO | Keyword::FROM) => {
+                return match tokens.next() {
+                    Some(name) if matches!(name.token, Token::Word(_)) => {
+                        parser.expected("the name of a file in quotes, STDIN or STDOUT", name.clone())
+                    }
+                    _ => Ok(()),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 impl Session {
@@ -194,6 +222,7 @@ pub(crate) fn system_view(
         "serac_blocks" => blocks_view(view).map(Some),
         "serac_indexes" => indexes_view(view).map(Some),
         "serac_activity" => backends::activity_view(sql, &view.access).map(Some),
+        "serac_locks" => backends::locks_view(sql, view).map(Some),
         "serac_metrics" => backends::metrics_view(sql, &view.access).map(Some),
         "pg_stat_activity" => backends::pg_stat_activity(sql, &view.access).map(Some),
         _ => Ok(None),

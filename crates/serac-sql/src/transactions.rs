@@ -8,6 +8,7 @@
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
+use crate::limits::CancelHandle;
 use crate::pg_catalog::LazyImage;
 use crate::point::Started;
 use crate::roles::SessionRoles;
@@ -85,10 +86,28 @@ impl Modes {
     }
 }
 
+/// A session's transaction as others see it, up to its end.
+#[derive(Debug)]
+struct Shown(CancelHandle);
+
+impl Shown {
+    fn show(&self, txn: &Transaction) {
+        self.0.note_transaction(txn.number());
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.note_transaction(0);
+    }
+}
+
 /// The running transaction.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) txn: Transaction,
+    /// Says to others which transaction that is.
+    shown: Shown,
     /// The transaction on the session's temporary tables, if it has had some.
     pub(crate) temporary: Option<Transaction>,
     pub(crate) explicit: bool,
@@ -127,6 +146,7 @@ impl Running {
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
+        self.shown.show(&self.txn);
         if let Some(temporary) = &mut self.temporary {
             temporary.restart();
         }
@@ -152,8 +172,11 @@ impl Session {
             self.shared.time.store(0, Ordering::Relaxed);
         }
         let (roles_set, local_role) = (None, false);
+        let shown = Shown(self.cancel.clone());
+        shown.show(&txn);
         self.running = Some(Running {
             txn,
+            shown,
             temporary,
             explicit,
             failed,

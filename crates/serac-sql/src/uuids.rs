@@ -5,7 +5,7 @@
 
 use crate::error::SqlError;
 use crate::types::{assign, format_uuid};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -23,6 +23,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{
     DataType as AstType, Expr as AstExpr, Ident, ObjectName, Statement, visit_expressions_mut,
 };
+use ring::rand::{SecureRandom, SystemRandom};
 use serac_storage::ColumnType;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
@@ -49,9 +50,37 @@ fn function(from_text: bool) -> ScalarUDF {
     ScalarUDF::from(UuidFunction { from_text, signature: Signature::one_of(signatures, Volatility::Immutable) })
 }
 
+/// gen_random_uuid: a UUID of version 4 for each row.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RandomUuid(Signature);
+
+impl ScalarUDFImpl for RandomUuid {
+    fn name(&self) -> &str {
+        "gen_random_uuid"
+    }
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(UUID)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let mut bytes = vec![0; 16 * args.number_rows];
+        let random = SystemRandom::new();
+        random.fill(&mut bytes).map_err(|_| external(SqlError::new("58000", "the system gives no random numbers")))?;
+        for uuid in bytes.chunks_exact_mut(16) {
+            // The version, and the variant of RFC 9562.
+            uuid[6] = uuid[6] & 0x0f | 0x40;
+            uuid[8] = uuid[8] & 0x3f | 0x80;
+        }
+        Ok(ColumnarValue::Array(Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None)?)))
+    }
+}
+
 /// The functions of a session.
-pub(crate) fn functions() -> [ScalarUDF; 2] {
-    [function(true), function(false)]
+pub(crate) fn functions() -> [ScalarUDF; 3] {
+    let random = RandomUuid(Signature::nullary(Volatility::Volatile));
+    [function(true), function(false), ScalarUDF::from(random)]
 }
 
 fn external(error: SqlError) -> DataFusionError {

@@ -62,5 +62,5 @@ pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};
 pub use transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use types::{ColumnSchema, ColumnType, TableSchema};
 pub use value::{FromValue, Value};
-pub use waits::{Blocker, Turn};
+pub use waits::{Blocker, Turn, Waiting};
 pub use wal::Durability;

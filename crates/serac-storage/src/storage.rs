@@ -26,6 +26,7 @@ use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
 use crate::types::TableSchema;
+use crate::waits::Waiting;
 use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
 use crate::wal::reader::LogFiles;
 use crate::wal::{Durability, LogManager, LogOptions};
@@ -584,6 +585,10 @@ impl Storage {
         }
     }
 
+    /// The transactions that wait for others, longest first.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        self.manager.waits().list()
+    }
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();

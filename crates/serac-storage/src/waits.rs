@@ -29,6 +29,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// What is waited for: a row, or the end of those who refer to it.
 pub(crate) type Target = (TableId, RowId);
@@ -73,7 +74,21 @@ impl Blocker {
 struct Waiter {
     holder: u64,
     on: Target,
+    since: Instant,
     waker: Option<Waker>,
+}
+
+/// A transaction that waits, as others see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// Its number.
+    pub waiter: u64,
+    /// The number of the transaction whose end it waits for: the holder's, or that of who comes before it.
+    pub holder: u64,
+    /// The table, and the row, that both want.
+    pub on: (TableId, RowId),
+    /// Since when.
+    pub since: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +142,16 @@ impl Waits {
         }
     }
 
+    /// All who wait, longest first.
+    pub(crate) fn list(&self) -> Vec<Waiting> {
+        let state = self.state.lock();
+        let waiting =
+            |(&waiter, of): (&u64, &Waiter)| Waiting { waiter, holder: of.holder, on: of.on, since: of.since };
+        let mut list: Vec<Waiting> = state.waiters.iter().map(waiting).collect();
+        list.sort_by_key(|waiting| waiting.since);
+        list
+    }
+
     fn hand_over(&self, number: u64, only: Option<Target>) {
         let woken = self.state.lock().hand_over(number, only);
         self.count.fetch_sub(woken.len(), Ordering::Relaxed);
@@ -154,7 +179,7 @@ impl Waits {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return if held { Err(StorageError::Deadlock) } else { Ok(false) };
         }
-        let waiter = Waiter { holder: blocker.holder, on: blocker.on, waker: None };
+        let waiter = Waiter { holder: blocker.holder, on: blocker.on, since: Instant::now(), waker: None };
         assert!(state.waiters.insert(number, waiter).is_none(), "a transaction waits for one other at a time");
         let queue = state.queues.entry(blocker.holder).or_default();
         if again {

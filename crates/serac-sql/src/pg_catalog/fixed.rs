@@ -1,9 +1,11 @@
 //! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
 
 use super::functions::SETTINGS;
-use super::image::{CATALOG_NAMESPACE, hashed};
+use super::image::{CATALOG_NAMESPACE, Object, hashed};
 use super::layout::Rows;
 use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
+use crate::backends;
+use std::time::SystemTime;
 
 /// The default tablespace, which all tables are in.
 const DEFAULT_TABLESPACE: u32 = 1663;
@@ -35,6 +37,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_authid" | "pg_roles" => roles(scope, rows),
         "pg_user" | "pg_shadow" => users(scope, rows),
         "pg_auth_members" => members(scope, rows),
+        "pg_locks" => locks(scope, rows),
         "pg_settings" => settings(rows),
         "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
         _ => {}
@@ -54,6 +57,33 @@ fn roles(scope: &Scope<'_>, rows: &mut Rows) {
             ("rolconnlimit", role.connection_limit.map_or(-1, i64::from).into()),
             ("rolvaliduntil", role.valid_until.into()),
         ]);
+    }
+}
+
+/// What is waited for, at those who have it and those who wait: other locks take no turns, and are not listed.
+fn locks(scope: &Scope<'_>, rows: &mut Rows) {
+    for lock in backends::locks(&scope.shared.sql) {
+        let (table, row) = lock.waiting.on;
+        let relations = &mut scope.image.relations.iter();
+        let relation =
+            relations.find(|relation| matches!(&relation.object, Object::Table(of) if of.data.id() == table));
+        let since = lock.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        let parties = [(lock.waiting.holder, lock.holder_process, true), (lock.waiting.waiter, lock.process, false)];
+        for (transaction, process, granted) in parties {
+            rows.add([
+                ("locktype", "tuple".into()),
+                ("database", database_oid(scope).into()),
+                ("relation", relation.map(|relation| i64::from(relation.oid)).into()),
+                ("page", i64::from(row.block().0).into()),
+                ("tuple", i64::from(row.slot().0).into()),
+                ("virtualtransaction", transaction.to_string().into()),
+                ("pid", process.map(i64::from).into()),
+                ("mode", "ExclusiveLock".into()),
+                ("granted", granted.into()),
+                ("fastpath", false.into()),
+                ("waitstart", (!granted).then_some(since).into()),
+            ]);
+        }
     }
 }
 

@@ -117,3 +117,17 @@ async fn planning_errors_have_the_sqlstates_of_postgresql() {
         assert_eq!(error.sqlstate, sqlstate, "{sql}\n{error}");
     }
 }
+
+#[tokio::test]
+async fn a_file_is_named_in_quotes() {
+    let mut session = session().await;
+    for sql in ["COPY t TO STDOUTT", "COPY t (id) FROM t2", "COPY (SELECT id FROM t) TO \"file\" (FORMAT csv)"] {
+        let error = session.execute(sql).await.unwrap_err();
+        assert_eq!(error.sqlstate, "42601", "{sql}: {error}");
+        assert!(error.message.contains("in quotes"), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("to.csv").display().to_string();
+    session.execute(&format!("COPY (SELECT id FROM t) TO '{file}' (FORMAT csv)")).await.unwrap();
+    session.execute(&format!("COPY t2 FROM '{file}' WITH (FORMAT csv)")).await.unwrap();
+}

@@ -3,6 +3,7 @@
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use serac_engine::Database;
+use serac_sql::activity::Client;
 use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, TransactionStatus};
 use serac_storage::Value;
 use std::sync::Arc;
@@ -417,4 +418,49 @@ async fn a_snapshot_waits_for_a_rollback_where_that_is_usual() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_whom_can_be_seen() {
+    let db = database(ROWS).await;
+    let nothing = ("SELECT count(*) FROM serac_locks", "SELECT count(*) FROM pg_locks");
+    let mut other = Session::new(&db);
+    assert_eq!((numbers(&mut other, nothing.0).await, numbers(&mut other, nothing.1).await), (vec![0], vec![0]));
+    let mut connect = || {
+        let session = Session::new(&db);
+        let registered = db.connections().enter(Client::default(), session.cancel_handle());
+        (session, registered)
+    };
+    let ((mut holder, holds), (waiter, waits_there)) = (connect(), connect());
+    ok(&mut holder, "BEGIN; UPDATE t SET v = v + 5 WHERE id = 2").await;
+    let mut waiter = waiter;
+    waiter.as_for_postgresql();
+    let waiting = waits(waiter, "UPDATE t SET v = v + 5 WHERE id = 2").await;
+    let here = format!(
+        "FROM serac_locks WHERE pid = {} AND holder_pid = {} AND table_name = 't' AND schema_name = 'public'
+         AND transaction <> holder_transaction AND waits_since <= clock_timestamp()",
+        waits_there.process(),
+        holds.process()
+    );
+    assert_eq!(numbers(&mut other, &format!("SELECT count(*) {here}")).await, [1]);
+    assert_eq!(numbers(&mut other, &format!("SELECT slot {here}")).await, [1], "the second row");
+    let granted =
+        "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 't' AND tuple = 1";
+    assert_eq!(numbers(&mut other, &format!("{granted} AND granted AND pid = {}", holds.process())).await, [1]);
+    assert_eq!(
+        numbers(&mut other, &format!("{granted} AND NOT granted AND pid = {}", waits_there.process())).await,
+        [1]
+    );
+    let row = db.connections().rows().into_iter().find(|row| row.process == waits_there.process()).unwrap();
+    assert!(row.transaction_number.is_some());
+    // Whoever may not read the table learns that somebody waits, and not where.
+    ok(&mut other, "CREATE ROLE nobody; SET ROLE nobody").await;
+    assert_eq!(numbers(&mut other, "SELECT count(*) FROM serac_locks WHERE table_name IS NULL").await, [1]);
+    ok(&mut other, "RESET ROLE").await;
+    ok(&mut holder, "COMMIT").await;
+    let (_, result) = waiting.await.unwrap();
+    assert_eq!(result, Ok(()));
+    assert_eq!((numbers(&mut other, nothing.0).await, numbers(&mut other, nothing.1).await), (vec![0], vec![0]));
+    let rows = db.connections().rows();
+    assert!(rows.iter().all(|row| row.transaction_number.is_none()), "all have ended: {rows:?}");
 }
