@@ -284,6 +284,37 @@ def others():
     assert "unrecognized" in str(raises(psycopg.OperationalError, lambda: connect(options="-c nonsense=1")))
 
 
+def cursors():
+    """Cursors of the server's, which psycopg declares, describes and fetches from."""
+    with connect() as c:
+        c.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, name TEXT)")
+        c.execute("INSERT INTO rows SELECT v, 'row ' || v FROM generate_series(1, 5000) AS g(v)")
+        for binary in (False, True):
+            with c.cursor(name="some rows", binary=binary) as cursor:
+                cursor.execute("SELECT id, name FROM rows WHERE id > %s ORDER BY id", (10,))
+                assert [column.name for column in cursor.description] == ["id", "name"], cursor.description
+                assert cursor.fetchone() == (11, "row 11")
+                assert cursor.fetchmany(2) == [(12, "row 12"), (13, "row 13")]
+                cursor.scroll(1)
+                assert cursor.fetchone() == (15, "row 15")
+                cursor.scroll(-5)
+                assert cursor.fetchone() == (11, "row 11")
+                cursor.itersize = 700
+                assert sum(id for id, _ in cursor) == sum(range(12, 5001))
+                assert cursor.fetchall() == []
+        assert c.execute("SELECT count(*) FROM pg_cursors").fetchone() == (0,)
+        held = c.cursor(name="held", withhold=True)
+        held.execute("SELECT id FROM rows WHERE id < 4 ORDER BY id")
+        c.commit()
+        assert [id for id, in held] == [1, 2, 3]
+        held.close()
+        with c.cursor(name="forward", scrollable=False) as cursor:
+            cursor.execute("SELECT id FROM rows ORDER BY id")
+            cursor.fetchmany(3)
+            raises(errors.ObjectNotInPrerequisiteState, lambda: cursor.scroll(-1))
+        c.rollback()
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -369,7 +400,7 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, cursors, statements, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

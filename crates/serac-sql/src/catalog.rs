@@ -1,5 +1,6 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
+use crate::cursors::Cursors;
 use crate::error::SqlError;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
@@ -113,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
     /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
     pub(crate) time: AtomicI64,
+    /// The session's cursors.
+    pub(crate) cursors: Mutex<Cursors>,
 }
 
 impl fmt::Debug for Shared {

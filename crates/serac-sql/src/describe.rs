@@ -157,6 +157,13 @@ impl Session {
                     None => Some(self.describe_query(statement, &mut parameters).await?),
                 }
             }
+            Statement::Fetch { .. } => self.fetched_schema(&statement)?,
+            Statement::Declare { stmts } => {
+                for query in stmts.iter().filter_map(|declared| declared.for_query.clone()) {
+                    self.describe_query(Statement::Query(query), &mut parameters).await?;
+                }
+                None
+            }
             Statement::Insert(insert) => {
                 let TableObject::TableName(name) = &insert.table else {
                     return Err(SqlError::unsupported("INSERT into a function"));

@@ -6,6 +6,7 @@ mod backends;
 mod catalog;
 mod conflicts;
 mod copy;
+mod cursors;
 mod ddl;
 mod describe;
 mod dml;

@@ -77,6 +77,9 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
     if let Some(statement) = crate::roles::statement(parser)? {
         return Ok(statement);
     }
+    if let Some(statement) = crate::cursors::statement(parser)? {
+        return Ok(statement);
+    }
     if let Some(statement) = crate::ddl::cluster_statement(parser)? {
         return Ok(statement);
     }

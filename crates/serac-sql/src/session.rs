@@ -32,9 +32,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -151,6 +149,7 @@ pub fn row_tag(statement: &Statement) -> &'static str {
         Statement::Merge(_) => "MERGE",
         Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => "SHOW",
         Statement::Explain { .. } | Statement::ExplainTable { .. } => "EXPLAIN",
+        Statement::Fetch { .. } => "FETCH",
         _ => "SELECT",
     }
 }
@@ -329,6 +328,7 @@ impl Session {
             client_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),
+            cursors: Default::default(),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
@@ -560,7 +560,7 @@ impl Session {
 
     // ---- statements
 
-    async fn run(&mut self, statement: Statement) -> Result<Output> {
+    pub(crate) async fn run(&mut self, statement: Statement) -> Result<Output> {
         match statement {
             Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
@@ -622,8 +622,10 @@ impl Session {
             }
             Statement::Set(set) => self.set(set).await,
             Statement::Reset(reset) => self.reset(&reset.reset),
-            // Nobody has a cursor or listens.
-            Statement::Close { cursor: CloseCursor::All } => Ok(StatementResult::command("CLOSE CURSOR ALL")),
+            Statement::Declare { stmts } => self.declare(stmts).await,
+            Statement::Fetch { name, direction, into, .. } => self.fetch(&name, &direction, into.is_some()),
+            Statement::Close { cursor } => self.close_cursor(&cursor),
+            // Nobody listens.
             Statement::UNLISTEN { .. } => Ok(StatementResult::command("UNLISTEN")),
             other => self.define(other).await,
         }

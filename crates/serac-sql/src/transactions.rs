@@ -122,6 +122,8 @@ pub(crate) struct Running {
     /// Whether SET LOCAL ROLE has, for this transaction alone.
     pub(crate) local_role: bool,
     savepoints: Vec<(String, Mark)>,
+    /// Whether cursors go with it.
+    pub(crate) has_cursors: bool,
 }
 
 impl Running {
@@ -135,6 +137,9 @@ impl Running {
             // It began after the mark.
             (temporary, _) => *temporary = None,
         }
+    }
+    pub(crate) fn savepoint_count(&self) -> usize {
+        self.savepoints.len()
     }
     /// Gives the transaction a snapshot of the present.
     pub(crate) fn refresh(&mut self) {
@@ -186,6 +191,7 @@ impl Session {
             roles_set,
             local_role,
             savepoints,
+            has_cursors: false,
         });
     }
     fn begin_in(&self, database: &Database) -> Transaction {
@@ -217,6 +223,9 @@ impl Session {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
         let running = self.running.take()?;
+        if running.has_cursors {
+            self.shared.cursors.lock().end();
+        }
         if running.local_role || running.roles_set.is_some() {
             self.act_as(running.roles_before.clone());
         }
@@ -284,10 +293,17 @@ impl Session {
 
     /// Commits what is running; its promise.
     fn commit_now(&mut self) -> Result<Option<CommitTicket>> {
+        let held = match &self.running {
+            Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
+            _ => Vec::new(),
+        };
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
+        }
+        if !held.is_empty() {
+            self.shared.cursors.lock().keep(held);
         }
         if let Some(roles) = running.roles_set {
             self.act_as(roles);
@@ -461,6 +477,7 @@ impl Session {
                 running.rollback_to(&mark);
                 running.savepoints.truncate(at + 1);
                 running.failed = false;
+                self.shared.cursors.lock().roll_back(at);
                 done("ROLLBACK")
             }
             Statement::Savepoint { name } => match &mut self.running {
@@ -479,6 +496,7 @@ impl Session {
                     match running.savepoints.iter().rposition(|(n, _)| *n == name) {
                         Some(at) => {
                             running.savepoints.truncate(at);
+                            self.shared.cursors.lock().release(at);
                             done("RELEASE")
                         }
                         None => Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))),

@@ -218,6 +218,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let described = match kind {
             b'S' => Described { statement: self.statement(name)?, formats: None },
             b'P' => {
+                if !self.portals.contains_key(name)
+                    && let Some(schema) = self.session.cursor_schema(name)
+                {
+                    describe(&mut self.wire.out, &schema, &Formats::default());
+                    return Ok(None);
+                }
                 let portal = self.portal(name)?;
                 Described { statement: portal.statement.clone(), formats: Some(portal.formats.clone()) }
             }

@@ -38,6 +38,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_user" | "pg_shadow" => users(scope, rows),
         "pg_auth_members" => members(scope, rows),
         "pg_locks" => locks(scope, rows),
+        "pg_cursors" => cursors(scope, rows),
         "pg_settings" => settings(rows),
         "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
         _ => {}
@@ -60,6 +61,24 @@ fn roles(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
+/// Microseconds since 1970.
+fn micros(time: SystemTime) -> i64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+fn cursors(scope: &Scope<'_>, rows: &mut Rows) {
+    for (name, cursor) in scope.shared.cursors.lock().iter() {
+        rows.add([
+            ("name", name.clone().into()),
+            ("statement", cursor.text.clone().into()),
+            ("is_holdable", cursor.holds.into()),
+            ("is_binary", false.into()),
+            ("is_scrollable", cursor.scrolls.into()),
+            ("creation_time", micros(cursor.created).into()),
+        ]);
+    }
+}
+
 /// What is waited for, at those who have it and those who wait: other locks take no turns, and are not listed.
 fn locks(scope: &Scope<'_>, rows: &mut Rows) {
     for lock in backends::locks(&scope.shared.sql) {
@@ -67,7 +86,6 @@ fn locks(scope: &Scope<'_>, rows: &mut Rows) {
         let relations = &mut scope.image.relations.iter();
         let relation =
             relations.find(|relation| matches!(&relation.object, Object::Table(of) if of.data.id() == table));
-        let since = lock.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
         let parties = [(lock.waiting.holder, lock.holder_process, true), (lock.waiting.waiter, lock.process, false)];
         for (transaction, process, granted) in parties {
             rows.add([
@@ -81,7 +99,7 @@ fn locks(scope: &Scope<'_>, rows: &mut Rows) {
                 ("mode", "ExclusiveLock".into()),
                 ("granted", granted.into()),
                 ("fastpath", false.into()),
-                ("waitstart", (!granted).then_some(since).into()),
+                ("waitstart", (!granted).then(|| micros(lock.since)).into()),
             ]);
         }
     }

@@ -426,7 +426,7 @@ async fn who_waits_for_whom_can_be_seen() {
     let nothing = ("SELECT count(*) FROM serac_locks", "SELECT count(*) FROM pg_locks");
     let mut other = Session::new(&db);
     assert_eq!((numbers(&mut other, nothing.0).await, numbers(&mut other, nothing.1).await), (vec![0], vec![0]));
-    let mut connect = || {
+    let connect = || {
         let session = Session::new(&db);
         let registered = db.connections().enter(Client::default(), session.cancel_handle());
         (session, registered)
