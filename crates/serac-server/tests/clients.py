@@ -400,7 +400,7 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, cursors, statements, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, cursors, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

@@ -36,6 +36,7 @@ mod settings;
 mod transactions;
 mod types;
 mod uuids;
+mod wanted;
 pub mod wire;
 mod work_memory;
 

@@ -8,6 +8,7 @@ use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
+use crate::wanted::while_wanted;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
@@ -158,6 +159,7 @@ impl Session {
         if is_short(&plan, context.session_config().target_partitions()) {
             return Ok(execute_stream(plan, context)?);
         }
+        let (plan, noting) = while_wanted(plan)?;
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
         let sender = builder.tx();
         let run = async move {
@@ -171,7 +173,11 @@ impl Session {
             Ok(())
         };
         builder.spawn_on(run, self.query_runtime.handle());
-        Ok(builder.build())
+        let rows = builder.build();
+        Ok(match noting {
+            Some(noting) => noting(rows),
+            None => rows,
+        })
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
