@@ -159,7 +159,7 @@ impl Session {
         if is_short(&plan, context.session_config().target_partitions()) {
             return Ok(execute_stream(plan, context)?);
         }
-        let (plan, noting) = while_wanted(plan)?;
+        let (plan, wanted) = while_wanted(plan)?;
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
         let sender = builder.tx();
         let run = async move {
@@ -174,8 +174,8 @@ impl Session {
         };
         builder.spawn_on(run, self.query_runtime.handle());
         let rows = builder.build();
-        Ok(match noting {
-            Some(noting) => noting(rows),
+        Ok(match wanted {
+            Some(wanted) => wanted.until_dropped(rows),
             None => rows,
         })
     }

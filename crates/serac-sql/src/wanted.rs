@@ -20,8 +20,19 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody wants a query's rows.
-struct Wanted(Arc<AtomicBool>);
+/// Held by whoever wants a query's rows.
+pub(crate) struct Wanted(Arc<AtomicBool>);
+
+impl Wanted {
+    /// The query's rows, which are wanted until they are dropped.
+    pub(crate) fn until_dropped(self, rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        let schema = rows.schema();
+        let rows = rows.inspect(move |_| {
+            let _ = &self;
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+    }
+}
 
 impl Drop for Wanted {
     fn drop(&mut self) {
@@ -79,15 +90,12 @@ impl PhysicalExpr for WantedExpr {
     }
 }
 
-/// A plan, and what becomes of its rows: a wrapper that says when nobody wants them; none if the plan has no such join.
-pub(crate) fn while_wanted(
-    plan: Arc<dyn ExecutionPlan>,
-) -> Result<(Arc<dyn ExecutionPlan>, Option<impl FnOnce(SendableRecordBatchStream) -> SendableRecordBatchStream>)> {
+/// The plan, with joins that ask whether they are wanted; none, if it has no such join.
+pub(crate) fn while_wanted(plan: Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Option<Wanted>)> {
     let wanted = Arc::new(AtomicBool::new(true));
     let transformed = plan.transform_up(|node| {
-        let Some((join, filter)) =
-            node.downcast_ref::<NestedLoopJoinExec>().and_then(|join| Some((join, join.filter()?)))
-        else {
+        let join = node.downcast_ref::<NestedLoopJoinExec>();
+        let Some((join, filter)) = join.and_then(|join| Some((join, join.filter()?))) else {
             return Ok(Transformed::no(node));
         };
         let expr = WantedExpr { expr: filter.expression().clone(), wanted: wanted.clone() };
@@ -97,15 +105,5 @@ pub(crate) fn while_wanted(
         let join = NestedLoopJoinExec::try_new(left, right, Some(filter), join.join_type(), projection)?;
         Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>))
     })?;
-    let noting = transformed.transformed.then(|| {
-        let wanted = Wanted(wanted);
-        move |rows: SendableRecordBatchStream| -> SendableRecordBatchStream {
-            let schema = rows.schema();
-            let rows = rows.inspect(move |_| {
-                let _ = &wanted;
-            });
-            Box::pin(RecordBatchStreamAdapter::new(schema, rows))
-        }
-    });
-    Ok((transformed.data, noting))
+    Ok((transformed.data, transformed.transformed.then(|| Wanted(wanted))))
 }
