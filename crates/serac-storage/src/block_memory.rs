@@ -37,6 +37,12 @@ pub fn block_memory_bytes() -> (usize, usize) {
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
 }
 
+/// Notes that so many bytes of a region are in use; or, for a difference below zero, no longer.
+pub(crate) fn note_used(difference: isize) {
+    // Wraps around for differences below zero, as it should. Relaxed: figures.
+    USED_BYTES.fetch_add(difference as usize, Ordering::Relaxed);
+}
+
 /// Zeroed memory, for one block or for a pair.
 #[derive(Debug)]
 pub(crate) struct Region {

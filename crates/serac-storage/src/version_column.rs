@@ -4,7 +4,7 @@
 //! take ordinary pages, as the blocks do ([`crate::block_memory`]); the others share huge pages. None of them is touched before a row has a version, and a
 //! huge page of which no version column is left goes back to the system.
 
-use crate::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS};
+use crate::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
 use crate::undo::UndoRecord;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -81,6 +81,7 @@ impl VersionColumn {
         if no >= SMALL_TABLE_BLOCKS
             && let Some(piece) = Piece::take(slots)
         {
+            note_used((size_of::<Head>() * slots) as isize);
             return Self { start: piece.start, slots, piece: Some(piece) };
         }
         // SAFETY: zeros are null pointers.
@@ -106,6 +107,7 @@ impl Drop for VersionColumn {
         for head in self.heads().iter().filter(|head| !head.load(Ordering::Relaxed).is_null()) {
             head.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
+        note_used(-(size_of_val(self.heads()) as isize));
         piece.give_back(self.slots);
     }
 }
