@@ -5,8 +5,10 @@
 //! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
 //! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
 //! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
-//! the whole history since it began. Two kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
-//! meanwhile (A-B-A), and what may not be acknowledged, so that a reader always meets the timestamp of the version it reads and waits for that.
+//! the whole history since it began. Three kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
+//! meanwhile (A-B-A); what may not be acknowledged, so that a reader always meets the timestamp of the version it reads and waits for that; and of an
+//! interval in which somebody has committed, a record that says so: whoever writes with an older snapshot must meet it (first updater wins), and writers pass by
+//! aborted records.
 //!
 //! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
 //! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
@@ -622,7 +624,7 @@ impl Horizon {
         let mut keep = vec![true; chain.len()];
         let mut interval = usize::MAX;
         let mut covered: Vec<u16> = Vec::new();
-        let (mut covers_presence, mut covers_all) = (false, false);
+        let (mut covers_presence, mut covers_all, mut tells_of_commit) = (false, false, false);
         for (i, record) in chain.iter().enumerate().skip(1).rev() {
             let timestamp = record.timestamp();
             if !timestamp.is_committed() || timestamp.0 > self.settled {
@@ -633,14 +635,15 @@ impl Horizon {
             if !same_interval {
                 interval = readers;
                 covered.clear();
-                (covers_presence, covers_all) = (false, false);
+                (covers_presence, covers_all, tells_of_commit) = (false, false, false);
             }
             let covers_this = covers_all
                 || ((record.kind() == UndoKind::Update || covers_presence)
                     && record.before().iter().all(|cell| covered.contains(&cell.column.0)));
-            if same_interval && covers_this {
+            if same_interval && covers_this && (tells_of_commit || record.is_aborted()) {
                 keep[i] = false;
             } else {
+                tells_of_commit |= !record.is_aborted();
                 covered.extend(record.before().iter().map(|cell| cell.column.0));
                 covers_presence |= record.kind() == UndoKind::Delete;
                 covers_all |= record.kind() == UndoKind::Insert;
