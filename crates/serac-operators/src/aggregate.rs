@@ -1,8 +1,9 @@
 //! Counts, sums and extremes by groups, whose numbers are dense.
 //!
-//! [`Groups`] holds the state of each group. Two threads may add to the same groups where these are many; where they are few, each thread has its own
-//! and they are [merged](Groups::merge). Sums are kept as 64 bits per group; what they carry over goes into a map that stays
-//! empty as long as sums fit, so that results are exact to 128 bits and memory is touched no more than it must.
+//! [`Groups`] holds the state of each group. Each thread has its own, and they are read as one ([`Merged`]): what is zero is never written, so a thread whose
+//! rows are of few groups touches the memory of those alone. Where that would take too much memory, threads may add to the same groups. Sums are kept as 64 bits per
+//! group; what they carry over goes into a map that stays empty as long as sums fit, so that results are exact to 128 bits and memory is touched no more than it
+//! must.
 //!
 //! The kernels below add up a column: under a bitmap of the rows (AVX-512's masked additions, where the processor has them), or by runs of rows of one group.
 
@@ -44,7 +45,36 @@ pub struct Groups {
     sums: Vec<Box<[AtomicI64]>>,
     /// By sum and group: how often 2⁶⁴ is to be added to the 64 bits.
     carries: Mutex<HashMap<(usize, usize), i128>>,
-    extremes: Vec<(bool, Box<[AtomicI64]>)>,
+    /// Of each, whether it is the smallest, and by group the value as [`encode`] makes it.
+    extremes: Vec<(bool, Box<[AtomicU64]>)>,
+}
+
+/// So many groups ahead their memory is asked for: groups are met in an order that the processor does not foresee.
+const AHEAD: usize = 16;
+
+/// Asks for the memory of a cell, if there is one.
+#[inline]
+fn prefetch<T>(cells: &[T], at: Option<usize>) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(cell) = at.and_then(|at| cells.get(at)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(cell).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (cells, at);
+}
+
+/// A value as a number that is larger the better it is as an extreme, and 0 for the worst.
+#[inline]
+fn encode(smallest: bool, value: i64) -> u64 {
+    let ordered = (value ^ i64::MIN).cast_unsigned();
+    if smallest { !ordered } else { ordered }
+}
+#[inline]
+fn decode(smallest: bool, encoded: u64) -> i64 {
+    let ordered = if smallest { !encoded } else { encoded };
+    ordered.cast_signed() ^ i64::MIN
 }
 
 fn zeroed<T: Zeroable>(len: usize) -> Box<[T]> {
@@ -63,10 +93,7 @@ unsafe impl Zeroable for AtomicI64 {}
 impl Groups {
     /// `len` groups without rows. Only `shared` ones may be added to by several threads.
     pub fn new(len: usize, states: &States, shared: bool) -> Self {
-        let extreme = |&smallest: &bool| {
-            let first = if smallest { i64::MAX } else { i64::MIN };
-            (smallest, (0..len).map(|_| AtomicI64::new(first)).collect())
-        };
+        let extreme = |&smallest: &bool| (smallest, zeroed(len));
         Self {
             shared,
             len,
@@ -156,73 +183,84 @@ impl Groups {
     #[inline]
     pub fn note(&self, extreme: usize, group: usize, value: i64) {
         let (smallest, cells) = &self.extremes[extreme];
-        let cell = &cells[group];
-        let known = cell.load(Ordering::Relaxed);
-        if if *smallest { value < known } else { value > known } {
-            if *smallest {
-                cell.fetch_min(value, Ordering::Relaxed);
-            } else {
-                cell.fetch_max(value, Ordering::Relaxed);
-            }
+        let (cell, value) = (&cells[group], encode(*smallest, value));
+        if value > cell.load(Ordering::Relaxed) {
+            cell.fetch_max(value, Ordering::Relaxed);
         }
     }
 
-    /// Adds what others have found for the same groups.
-    ///
+    #[inline]
+    fn has(&self, group: usize) -> bool {
+        self.met[group / 64].load(Ordering::Relaxed) >> (group % 64) & 1 == 1
+    }
+}
+
+/// The groups that several threads have found, each for itself, as one. Of a thread that has not met a group, nothing but that is read.
+#[derive(Debug)]
+pub struct Merged(Vec<Groups>);
+
+impl Merged {
     /// # Panics
-    /// When they have more groups.
-    pub fn merge(&self, other: &Self) {
-        other.met.iter().enumerate().for_each(|(at, groups)| self.meet(at, groups.load(Ordering::Relaxed)));
-        if let (Some(rows), Some(others)) = (&self.rows, &other.rows) {
-            rows.iter().zip(others).for_each(|(rows, n)| self.count_up(rows, n.load(Ordering::Relaxed)));
-        }
-        for (count, cells) in other.counts.iter().enumerate() {
-            cells.iter().enumerate().for_each(|(group, n)| self.add_count(count, group, n.load(Ordering::Relaxed)));
-        }
-        for (sum, cells) in other.sums.iter().enumerate() {
-            cells.iter().enumerate().for_each(|(group, n)| self.add(sum, group, n.load(Ordering::Relaxed)));
-        }
-        for (extreme, (_, cells)) in other.extremes.iter().enumerate() {
-            cells.iter().enumerate().for_each(|(group, v)| self.note(extreme, group, v.load(Ordering::Relaxed)));
-        }
-        for (&(sum, group), &carry) in &*other.carries.lock().expect("nobody panics with the lock") {
-            self.carry(sum, group, carry);
-        }
+    /// When they are none, or differ in number.
+    pub fn new(parts: Vec<Groups>) -> Self {
+        assert!(parts.iter().all(|part| part.len == parts[0].len), "all have the same groups");
+        Self(parts)
+    }
+    /// How many groups, with those that have no rows.
+    pub fn len(&self) -> usize {
+        self.0[0].len
+    }
+    /// Whether there is no group.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn having(&self, group: usize) -> impl Iterator<Item = &Groups> {
+        self.0.iter().filter(move |part| part.has(group))
     }
 
     /// Those of a range of groups that have rows.
     pub fn met(&self, groups: Range<usize>) -> Vec<usize> {
         let mut met = Vec::new();
         for at in groups.start / 64..groups.end.div_ceil(64) {
-            for_each_bit(&[self.met[at].load(Ordering::Relaxed)], |bit| met.push(at * 64 + bit));
+            let word = self.0.iter().fold(0, |word, part| word | part.met[at].load(Ordering::Relaxed));
+            for_each_bit(&[word], |bit| met.push(at * 64 + bit));
         }
         met.retain(|group| groups.contains(group));
         met
     }
     /// Rows of a group; 1 for any that has some if they are not counted.
     pub fn rows(&self, group: usize) -> u64 {
-        match &self.rows {
-            Some(rows) => rows[group].load(Ordering::Relaxed),
-            None => self.met[group / 64].load(Ordering::Relaxed) >> (group % 64) & 1,
-        }
+        let of_part = |part: &Groups| part.rows.as_ref().map(|rows| rows[group].load(Ordering::Relaxed));
+        self.having(group).map(of_part).fold(0, |sum, rows| rows.map_or(1, |rows| sum + rows))
     }
     /// A count of a group.
     pub fn count(&self, count: usize, group: usize) -> u64 {
-        self.counts[count][group].load(Ordering::Relaxed)
+        self.having(group).map(|part| part.counts[count][group].load(Ordering::Relaxed)).sum()
     }
     /// A sum of each of these groups, to 128 bits.
     pub fn sums(&self, sum: usize, groups: &[usize]) -> Vec<i128> {
-        let carries = self.carries.lock().expect("nobody panics with the lock");
-        let low = |group: usize| i128::from(self.sums[sum][group].load(Ordering::Relaxed));
-        if carries.is_empty() {
-            return groups.iter().map(|&group| low(group)).collect();
+        let mut sums = vec![0i128; groups.len()];
+        for part in &self.0 {
+            let carries = part.carries.lock().expect("nobody panics with the lock");
+            for (at, (total, &group)) in sums.iter_mut().zip(groups).enumerate() {
+                let next = groups.get(at + AHEAD).copied();
+                prefetch(&part.sums[sum], next.filter(|&next| part.has(next)));
+                if !part.has(group) {
+                    continue;
+                }
+                *total = total.wrapping_add(part.sums[sum][group].load(Ordering::Relaxed).into());
+                if !carries.is_empty() {
+                    *total = total.wrapping_add(carries.get(&(sum, group)).map_or(0, |carry| carry << 64));
+                }
+            }
         }
-        let carried = |group| carries.get(&(sum, group)).map_or(0, |carry| carry << 64);
-        groups.iter().map(|&group| low(group).wrapping_add(carried(group))).collect()
+        sums
     }
     /// The smallest or largest value of a group; of no meaning for one that has noted none.
     pub fn extreme(&self, extreme: usize, group: usize) -> i64 {
-        self.extremes[extreme].1[group].load(Ordering::Relaxed)
+        let smallest = self.0[0].extremes[extreme].0;
+        let of_part = |part: &Groups| part.extremes[extreme].1[group].load(Ordering::Relaxed);
+        decode(smallest, self.having(group).map(of_part).max().unwrap_or(0))
     }
 }
 
@@ -308,31 +346,108 @@ fn fits(bound: u128, numbers: usize) -> bool {
 /// Consecutive rows of one group: the group, and the row behind the last.
 pub type Run = (u32, u32);
 
+/// Where runs of equal keys end: behind the last row of each.
+pub fn run_ends(keys: &[i64], ends: &mut Vec<u32>) {
+    ends.clear();
+    if keys.is_empty() {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if *crate::simd::AVX512 {
+        // SAFETY: the processor has the features.
+        return unsafe { run_ends_avx512(keys, ends) };
+    }
+    ends.extend((1..keys.len()).filter(|&row| keys[row] != keys[row - 1]).map(|row| row as u32));
+    ends.push(keys.len() as u32);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+fn run_ends_avx512(keys: &[i64], ends: &mut Vec<u32>) {
+    use std::arch::x86_64::{
+        _mm512_add_epi32, _mm512_cmpneq_epi64_mask, _mm512_loadu_si512, _mm512_maskz_compress_epi32, _mm512_set1_epi32,
+        _mm512_setr_epi32, _mm512_storeu_si512,
+    };
+    const LANES: usize = 16;
+    // Every row may end a run, and whole registers are written.
+    ends.reserve(keys.len() + LANES);
+    let mut rows = _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+    let (mut row, mut count) = (0, 0);
+    while row + LANES < keys.len() {
+        // SAFETY: the keys up to `row + LANES`, included, are there; `count <= row`, so there is room for 16 ends more.
+        unsafe {
+            let at = keys.as_ptr().add(row);
+            let differ = |at: *const i64| {
+                _mm512_cmpneq_epi64_mask(_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(1).cast()))
+            };
+            let last = u16::from(differ(at)) | u16::from(differ(at.add(LANES / 2))) << 8;
+            _mm512_storeu_si512(ends.as_mut_ptr().add(count).cast(), _mm512_maskz_compress_epi32(last, rows));
+            count += last.count_ones() as usize;
+        }
+        rows = _mm512_add_epi32(rows, _mm512_set1_epi32(LANES as i32));
+        row += LANES;
+    }
+    // SAFETY: so many have been written.
+    unsafe { ends.set_len(count) };
+    ends.extend((row + 1..keys.len()).filter(|&row| keys[row] != keys[row - 1]).map(|row| row as u32));
+    ends.push(keys.len() as u32);
+}
+
+/// Adds rows to the groups of their runs, which begin with row 0.
+pub fn add_run_rows(groups: &Groups, runs: &[Run]) {
+    let (mut word, mut met) = (0, 0);
+    let mut first = 0;
+    for &(group, end) in runs {
+        let group = group as usize;
+        // Neighbours stand in one word, mostly.
+        if group / 64 != word {
+            groups.meet(word, met);
+            (word, met) = (group / 64, 0);
+        }
+        met |= u64::from(end > first) << (group % 64);
+        if let Some(rows) = &groups.rows {
+            groups.count_up(&rows[group], (end - first).into());
+        }
+        first = end;
+    }
+    groups.meet(word, met);
+}
+
 /// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set nothing is added. False if the numbers are not bounded.
-pub fn add_runs(groups: &Groups, sum: usize, numbers: &Numbers<'_>, runs: &[Run], valid: Option<&[u64]>) -> bool {
+pub fn add_runs(
+    groups: &Groups,
+    sum: usize,
+    numbers: &Numbers<'_>,
+    runs: &[Run],
+    valid: Option<&[u64]>,
+    sums: &mut Vec<i64>,
+) -> bool {
     let is_valid = |row: usize| valid.is_none_or(|valid| valid[row / 64] >> (row % 64) & 1 == 1);
     let rows = runs.last().map_or(0, |run| run.1 as usize);
-    let mut first = 0;
     match *numbers {
-        Numbers::Narrow(values, bound) if fits(bound, rows) => match valid {
-            None => {
-                for &(group, end) in runs {
-                    let mut total = 0;
-                    for value in &values[first..end as usize] {
-                        total += value;
-                    }
-                    groups.add(sum, group as usize, total);
-                    first = end as usize;
-                }
+        Numbers::Narrow(values, bound) if fits(bound, rows) => {
+            // Sums of all rows up to each: how long runs are, no branch depends on.
+            sums.clear();
+            sums.push(0);
+            let mut total = 0;
+            match valid {
+                None => sums.extend(values[..rows].iter().map(|value| {
+                    total += value;
+                    total
+                })),
+                Some(_) => sums.extend(values[..rows].iter().enumerate().map(|(row, value)| {
+                    total += value * i64::from(is_valid(row));
+                    total
+                })),
             }
-            Some(_) => {
-                for &(group, end) in runs {
-                    let total = (first..end as usize).filter(|&row| is_valid(row)).map(|row| values[row]).sum();
-                    groups.add(sum, group as usize, total);
-                    first = end as usize;
-                }
+            let mut before = 0;
+            for (at, &(group, end)) in runs.iter().enumerate() {
+                prefetch(&groups.sums[sum], runs.get(at + AHEAD).map(|run| run.0 as usize));
+                let through = sums[end as usize];
+                groups.add(sum, group as usize, through - before);
+                before = through;
             }
-        },
+        }
         Numbers::Unbounded => return false,
         _ => {
             let number = |row: usize| match *numbers {
@@ -341,6 +456,7 @@ pub fn add_runs(groups: &Groups, sum: usize, numbers: &Numbers<'_>, runs: &[Run]
                 Numbers::Wide(values, _) => values[row],
                 Numbers::Unbounded => unreachable!("excluded above"),
             };
+            let mut first = 0;
             for &(group, end) in runs {
                 let rows = (first..end as usize).filter(|&row| is_valid(row));
                 let total = rows.map(number).fold(0i128, i128::wrapping_add);
@@ -376,14 +492,28 @@ mod tests {
         }
 
         #[test]
+        fn runs_end_where_keys_change(lengths in prop::collection::vec(1usize..6, 0..60), around in any::<i64>()) {
+            let mut keys = Vec::new();
+            let mut expected = Vec::new();
+            for (at, &length) in lengths.iter().enumerate() {
+                keys.extend(std::iter::repeat_n(around.wrapping_add(at as i64 % 3), length));
+                expected.push(keys.len() as u32);
+            }
+            let mut ends = vec![1, 2];
+            run_ends(&keys, &mut ends);
+            prop_assert_eq!(ends, expected);
+        }
+
+        #[test]
         fn groups_agree_with_a_map(
             parts in prop::collection::vec(prop::collection::vec((0u32..5, any_number(), any::<bool>(), 1u32..4), 0..40), 1..4),
             shared: bool, in_64_bits: bool, counted: bool,
         ) {
             let states = States { rows: counted, counts: 1, sums: 1, extremes: vec![true, false] };
-            let all = Groups::new(5, &states, true);
+            let together = Groups::new(5, &states, true);
             let mut expected: HashMap<usize, (u64, u64, i128, i64, i64)> = HashMap::new();
-            std::thread::scope(|scope| {
+            let mut found: Vec<Groups> = std::thread::scope(|scope| {
+                let mut threads = Vec::new();
                 for part in &parts {
                     let mut values = Vec::new();
                     let mut runs = Vec::new();
@@ -398,22 +528,22 @@ mod tests {
                         }
                         runs.push((group, values.len() as u32));
                     }
-                    let all = &all;
+                    let together = &together;
                     let states = &states;
-                    scope.spawn(move || {
+                    threads.push(scope.spawn(move || {
                         let own = Groups::new(5, states, false);
-                        let to = if shared { all } else { &own };
+                        let to = if shared { together } else { &own };
                         let numbers: Vec<i64> = values.iter().map(|v| v.0).collect();
                         let wide: Vec<i128> = numbers.iter().map(|&v| v.into()).collect();
                         let mut valid = vec![0u64; values.len().div_ceil(64)];
                         values.iter().enumerate().filter(|(_, v)| v.1).for_each(|(i, _)| valid[i / 64] |= 1 << (i % 64));
                         let bound = numbers.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0).into();
                         let numbers = if in_64_bits { Numbers::Narrow(&numbers, bound) } else { Numbers::Wide(&wide, bound) };
-                        assert!(add_runs(to, 0, &numbers, &runs, Some(&valid)));
+                        assert!(add_runs(to, 0, &numbers, &runs, Some(&valid), &mut vec![7; 3]));
+                        add_run_rows(to, &runs);
                         let mut first = 0;
                         for &(group, end) in &runs {
                             let group = group as usize;
-                            to.add_rows(group, u64::from(end) - first as u64);
                             for (value, valid) in &values[first..end as usize] {
                                 if *valid {
                                     to.add_count(0, group, 1);
@@ -423,12 +553,13 @@ mod tests {
                             }
                             first = end as usize;
                         }
-                        if !shared {
-                            all.merge(&own);
-                        }
-                    });
+                        own
+                    }));
                 }
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
+            found.push(together);
+            let all = Merged::new(found);
             let met = all.met(0..5);
             let mut groups: Vec<usize> = expected.keys().copied().collect();
             groups.sort_unstable();

@@ -348,21 +348,59 @@ pub(crate) fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -
         (Some(first), Some(last)) if rows.start > row(first) || row(last) >= rows.end => {}
         _ => return list,
     }
-    let from = &list[list.partition_point(|item| row(item) < rows.start)..];
-    &from[..from.partition_point(|item| row(item) < rows.end)]
+    let from = &list[position(list, rows.start, &row)..];
+    &from[..position(from, rows.end, &row)]
+}
+
+/// How many of an ascending list come before `target`. Rows of a value mostly lie evenly, so the search begins where it would be then: a long list is
+/// looked into at few places.
+fn position<T>(list: &[T], target: u64, row: &impl Fn(&T) -> u64) -> usize {
+    let (Some(first), Some(last)) = (list.first().map(row), list.last().map(row)) else { return 0 };
+    if target <= first {
+        return 0;
+    }
+    if target > last {
+        return list.len();
+    }
+    // The first is before the target, the last is not.
+    let mut high = list.len() - 1;
+    let guess = (u128::from(target - first) * high as u128 / u128::from(last - first)) as usize;
+    let mut step = 1;
+    let low = if row(&list[guess]) < target {
+        let mut low = guess;
+        while low + step < high && row(&list[low + step]) < target {
+            low += step;
+            step *= 2;
+        }
+        high = high.min(low + step);
+        low
+    } else {
+        high = guess;
+        while step < high && row(&list[high - step]) >= target {
+            high -= step;
+            step *= 2;
+        }
+        high.saturating_sub(step)
+    };
+    low + list[low..=high].partition_point(|item| row(item) < target)
 }
 
 /// Rows that come in any order, from many sources.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scatter {
+    first: usize,
     blocks: Vec<Words>,
 }
 
 impl Scatter {
+    /// For rows of the block `first` and later ones.
+    pub(crate) fn new(first: usize) -> Self {
+        Self { first, blocks: Vec::new() }
+    }
     /// Adds a compact row.
     #[inline]
     pub(crate) fn set(&mut self, row: u64) {
-        let block = (row >> 16) as usize;
+        let block = (row >> 16) as usize - self.first;
         if block >= self.blocks.len() {
             self.blocks.resize_with(block + 1, Words::default);
         }
@@ -371,7 +409,9 @@ impl Scatter {
     pub(crate) fn finish(self) -> Bitvector {
         let mut result = Bitvector::default();
         for (block, mut words) in self.blocks.into_iter().enumerate() {
-            result.set_container(block, words.take());
+            if let Some(container) = words.take() {
+                result.set_container(self.first + block, Some(container));
+            }
         }
         result
     }
@@ -412,7 +452,7 @@ mod tests {
             check(&x.or(&y), &(&a | &b));
             check(&Bitvector::or_many(&[&x, &y, &z]), &(&(&a | &b) | &c));
             prop_assert_eq!(x.and_cardinality(&y), (&a & &b).len() as u64);
-            let mut scatter = Scatter::default();
+            let mut scatter = Scatter::new(0);
             a.iter().rev().chain(&b).for_each(|&row| scatter.set(row));
             check(&scatter.finish(), &(&a | &b));
             // (a without some of its rows, and b) in some blocks, with some changes on top.
@@ -430,6 +470,12 @@ mod tests {
                 }
                 expected.retain(|row| (3..70).contains(&(row >> 16)));
                 check(&Bitvector::unite(terms, &changes.clone().into_iter().collect::<Vec<_>>(), 3..70), &expected);
+            }
+            let list: Vec<u64> = a.iter().copied().collect();
+            for (start, end) in [(3 << 16, 70 << 16), (0, 1), (a.len() as u64, 1 << 20), (5, 5)] {
+                let rows = start..end;
+                let expected: Vec<u64> = list.iter().copied().filter(|row| rows.contains(row)).collect();
+                prop_assert_eq!(within(&list, &rows, |row| *row), &expected);
             }
             for &row in a.iter().take(50).chain(b.iter().take(50)) {
                 prop_assert_eq!(x.contains_compact(row), a.contains(&row));

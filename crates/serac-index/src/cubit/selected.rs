@@ -87,7 +87,7 @@ impl Selected {
             self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without, .. }| {
                 Some(taken(self.leaves[*leaf].listed(places.clone()?), without))
             });
-        from_sparse(&lists.collect::<Vec<_>>())
+        from_sparse(&lists.collect::<Vec<_>>(), 0)
     }
 
     /// The selected rows in a range of blocks.
@@ -105,7 +105,7 @@ impl Selected {
                 Some(Vector::Sparse(list)) => long.push(taken(within(list, &rows, |row| u64::from(*row)), without)),
             }
         }
-        let long = from_sparse(&long);
+        let long = from_sparse(&long, blocks.start as usize);
         let others = self.united.all(|part| self.unite_short(part)).chain([&long]);
         terms.extend(others.map(|vector| Term::new(vector, &[])));
         terms.retain(|term| !term.is_empty());
@@ -121,10 +121,11 @@ fn taken<'l>(list: &'l [u32], without: &[u64]) -> Cow<'l, [u32]> {
     list.iter().copied().filter(|row| without.binary_search(&u64::from(*row)).is_err()).collect()
 }
 
-fn from_sparse(lists: &[Cow<'_, [u32]>]) -> Bitvector {
+/// The rows of all lists, none of which is before the block `first`.
+fn from_sparse(lists: &[Cow<'_, [u32]>], first: usize) -> Bitvector {
     let rows = lists.iter().map(|list| list.len()).sum();
     if rows > SCATTERED_ROWS {
-        let mut scatter = Scatter::default();
+        let mut scatter = Scatter::new(first);
         lists.iter().for_each(|list| list.iter().for_each(|&row| scatter.set(row as u64)));
         return scatter.finish();
     }

@@ -1,7 +1,7 @@
 //! Key filters: a hash join tells the scans of its probe side which keys its build side has.
 //!
 //! DataFusion finds out which scans a join's dynamic filter reaches. [`KeyFilterPushdown`] puts ours in its place where all keys are integers or
-//! dates: [`KeyFilterBuildExec`], on top of the build side, notes the keys that pass by; when all partitions have ended they become a [`KeySet`], and
+//! dates: [`KeyFilterBuildExec`], in the build side, notes the keys that pass by; when all partitions have ended they become a [`KeySet`], and
 //! from then on the scan tests its rows against that before it reads anything else. A filter that never becomes known (a build side that is
 //! given up half-way) lets all rows pass; the join decides in any case.
 //!
@@ -22,6 +22,7 @@ use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::apply_expression_roots;
 use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::TryStreamExt;
@@ -231,7 +232,10 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     {
         return Ok(None);
     }
-    let partitions = join.left().output_partitioning().partition_count();
+    // Below what deals the rows out: all of these partitions have ended before any of those above has, so that the probe side begins with the filter.
+    let dealt = join.left().downcast_ref::<RepartitionExec>().filter(|dealt| !dealt.preserve_order());
+    let noted = dealt.map_or(join.left(), |dealt| dealt.input());
+    let partitions = noted.output_partitioning().partition_count();
     let filters: Vec<_> = build_keys.iter().map(|_| Arc::new(KeyFilter::new(partitions))).collect();
     let probe = join.right().clone().transform_up(|plan| {
         let scan = plan.downcast_ref::<SeracScanExec>();
@@ -246,6 +250,10 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !probe.transformed {
         return Ok(None);
     }
-    let build = KeyFilterBuildExec { input: join.left().clone(), keys: build_keys.into_iter().zip(filters).collect() };
-    Ok(Some(join.builder().with_new_children(vec![Arc::new(build), probe.data])?.build_exec()?))
+    let keys = build_keys.into_iter().zip(filters).collect();
+    let mut build: Arc<dyn ExecutionPlan> = Arc::new(KeyFilterBuildExec { input: noted.clone(), keys });
+    if let Some(dealt) = dealt {
+        build = Arc::new(RepartitionExec::try_new(build, dealt.partitioning().clone())?);
+    }
+    Ok(Some(join.builder().with_new_children(vec![build, probe.data])?.build_exec()?))
 }

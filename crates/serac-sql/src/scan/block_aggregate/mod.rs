@@ -8,7 +8,8 @@
 //!   bitvectors and the filter's, and values are added under that mask. More combinations, or few rows, are group numbers by slot;
 //! - by one column of integers or dates that lie close together: the value less the smallest is the group's number. Nothing is hashed.
 //!
-//! As many tasks as the scan has partitions share its blocks. Few groups are kept by each task and merged, many are shared. The outcome is final: it replaces
+//! As many tasks as the scan has partitions share its blocks. Each has its own groups, if there is memory for that, and they are merged as they are read. Conditions
+//! on the outcome (HAVING) are tested before it becomes rows. The outcome is final: it replaces
 //! both steps of DataFusion's aggregation and what deals rows out between them. [`BlockAggregation`] decides where.
 
 mod program;
@@ -34,7 +35,7 @@ use datafusion::common::{Result, Statistics};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::EmitTo;
+use datafusion::logical_expr::{EmitTo, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::execution_plan::EmissionType;
@@ -44,13 +45,13 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::future::{BoxFuture, FutureExt, Shared};
 use program::Compiled;
 use serac_engine::bitmap::BitmapReader;
-use serac_operators::aggregate::{Groups, States};
+use serac_operators::aggregate::{Groups, Merged, States};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use worker::{Outside, Worker};
 
-/// Up to so many groups, each task has its own.
-const OWN_GROUPS: usize = 65_536;
+/// Bytes of groups that all tasks together may have, so that each has its own; with more they share them.
+const OWN_BYTES: usize = 1 << 28;
 /// Blocks after which a task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
 
@@ -80,6 +81,27 @@ enum Output {
     Average(usize, Option<usize>, Arc<AggregateFunctionExpr>),
 }
 
+/// A condition on an output that is never NULL.
+#[derive(Clone, Debug)]
+struct Having {
+    output: usize,
+    operator: Operator,
+    bound: i128,
+    text: String,
+}
+
+impl Having {
+    fn holds(&self, value: i128) -> bool {
+        match self.operator {
+            Operator::Gt => value > self.bound,
+            Operator::GtEq => value >= self.bound,
+            Operator::Lt => value < self.bound,
+            Operator::LtEq => value <= self.bound,
+            _ => value == self.bound,
+        }
+    }
+}
+
 /// What is computed.
 #[derive(Debug)]
 struct Plan {
@@ -93,9 +115,9 @@ struct Plan {
 /// The groups of a whole table.
 #[derive(Debug)]
 struct Outcome {
-    groups: Groups,
+    groups: Merged,
     /// Groups with keys outside the expected range.
-    outside: Option<(Vec<i64>, Groups)>,
+    outside: Option<(Vec<i64>, Merged)>,
     columns: Arc<[GroupColumn]>,
     _memory: MemoryReservation,
 }
@@ -107,6 +129,8 @@ type Running = Shared<BoxFuture<'static, Result<Arc<Outcome>, Arc<DataFusionErro
 pub struct BlockAggregateExec {
     scan: Arc<dyn ExecutionPlan>,
     plan: Arc<Plan>,
+    /// What a filter above tests: groups for which it does not hold need not become rows.
+    having: Vec<Having>,
     /// Begun by the partition that is asked first.
     running: Arc<OnceLock<Running>>,
     properties: Arc<PlanProperties>,
@@ -123,6 +147,7 @@ impl BlockAggregateExec {
             properties: properties(plan.schema.clone(), partitions, EmissionType::Final),
             scan,
             plan: Arc::new(plan),
+            having: Vec::new(),
             running: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -151,6 +176,7 @@ impl BlockAggregateExec {
         Self {
             scan: self.scan.clone(),
             plan: self.plan.clone(),
+            having: self.having.clone(),
             running: other.running.clone(),
             properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -173,9 +199,12 @@ impl BlockAggregateExec {
             };
             let len = plan.group_count(&columns);
             let workers = scan.partitions();
-            let shared = len > OWN_GROUPS;
-            let copies = if shared { 1 } else { workers };
-            reservation.try_grow(copies * len * plan.states.words() * 8)?;
+            let bytes = len * plan.states.words() * 8;
+            // Memory that a task does not write is not there, but may come to be.
+            let shared = workers * bytes > OWN_BYTES || reservation.try_grow(workers * bytes).is_err();
+            if shared {
+                reservation.try_grow(bytes)?;
+            }
             let make = || Arc::new(Groups::new(len, &plan.states, shared && workers > 1));
             let first = make();
             let outside = Arc::new(Outside::default());
@@ -200,15 +229,13 @@ impl BlockAggregateExec {
             for partition in 1..workers {
                 others.push(SpawnedTask::spawn(task(partition)?));
             }
-            let _ = task(0)?.await?;
+            let mut parts = vec![task(0)?.await?];
             for other in others {
-                let own: Arc<Groups> =
-                    other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??;
-                if !shared {
-                    first.merge(&own);
-                }
+                parts.push(other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??);
             }
-            let groups = Arc::into_inner(first).expect("all tasks have ended");
+            drop(first);
+            // Of shared groups, the last of those who have them.
+            let groups = Merged::new(parts.into_iter().filter_map(Arc::into_inner).collect());
             let outside = Arc::into_inner(outside).and_then(|outside| outside.into_groups(&plan.states));
             Ok(Arc::new(Outcome { groups, outside, columns, _memory: reservation }))
         };
@@ -243,14 +270,17 @@ impl Plan {
         }
     }
 
-    fn batch(&self, groups: &Groups, numbers: &[usize], mut arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+    fn batch(&self, groups: &Merged, numbers: &[usize], mut arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
         let counts = |count: Option<usize>| -> Vec<u64> {
             let count = |&group: &usize| count.map_or_else(|| groups.rows(group), |count| groups.count(count, group));
             numbers.iter().map(count).collect()
         };
-        // A group without a value has no sum.
-        let present =
-            |counts: &[u64]| counts.contains(&0).then(|| NullBuffer::from_iter(counts.iter().map(|&count| count > 0)));
+        // A group without a value has no sum. That it has a row, all know but the one of no rows.
+        let present = |count: Option<usize>| {
+            let known = count.is_none() && !matches!(self.grouping, Grouping::Nothing);
+            let counts = if known { Vec::new() } else { counts(count) };
+            counts.contains(&0).then(|| NullBuffer::from_iter(counts.iter().map(|&count| count > 0)))
+        };
         for output in &self.outputs {
             let data_type = self.schema.field(arrays.len()).data_type();
             arrays.push(match output {
@@ -258,17 +288,15 @@ impl Plan {
                 Output::Count(count) => {
                     Arc::new(Int64Array::from_iter_values(counts(Some(*count)).into_iter().map(|n| n as i64)))
                 }
-                Output::Sum(sum, count) => {
-                    number_array(groups.sums(*sum, numbers), present(&counts(*count)), data_type)?
-                }
+                Output::Sum(sum, count) => number_array(groups.sums(*sum, numbers), present(*count), data_type)?,
                 Output::Extreme(extreme, count) => {
                     let values = numbers.iter().map(|&group| groups.extreme(*extreme, group).into()).collect();
-                    number_array(values, present(&counts(*count)), data_type)?
+                    number_array(values, present(*count), data_type)?
                 }
                 Output::Average(sum, count, aggregate) => {
                     let state = aggregate.state_fields()?;
                     let counts = counts(*count);
-                    let present = present(&counts);
+                    let present = present(*count);
                     let sums = number_array(groups.sums(*sum, numbers), present.clone(), state[1].data_type())?;
                     let mut accumulator = aggregate.create_groups_accumulator()?;
                     let all: Vec<usize> = (0..numbers.len()).collect();
@@ -282,8 +310,26 @@ impl Plan {
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?)
     }
 
+    /// Leaves out the groups for which a condition does not hold.
+    fn retain(&self, groups: &Merged, numbers: &mut Vec<usize>, having: &Having) {
+        let at = self.schema.fields().len() - self.outputs.len() + having.output;
+        let is_narrow = *self.schema.field(at).data_type() == DataType::Int64;
+        let values = match self.outputs[having.output] {
+            // BIGINT wraps around.
+            Output::Sum(sum, None) if is_narrow => {
+                groups.sums(sum, numbers).into_iter().map(|sum| i128::from(sum as i64)).collect()
+            }
+            Output::Sum(sum, None) => groups.sums(sum, numbers),
+            Output::Rows => numbers.iter().map(|&group| groups.rows(group).into()).collect(),
+            // Of others there are no conditions.
+            _ => return,
+        };
+        let mut values = values.into_iter();
+        numbers.retain(|_| values.next().is_some_and(|value| having.holds(value)));
+    }
+
     /// A part of the groups' numbers, as rows; the last part has the keys outside the range, too.
-    fn part(&self, outcome: &Outcome, part: usize, parts: usize) -> Vec<Vec<usize>> {
+    fn part(&self, outcome: &Outcome, having: &[Having], part: usize, parts: usize) -> Vec<Vec<usize>> {
         let len = match &self.grouping {
             // Without groups there is one row, of no rows if need be.
             Grouping::Nothing => return if part == 0 { vec![vec![0]] } else { Vec::new() },
@@ -292,7 +338,16 @@ impl Plan {
         };
         let cut = |part: usize| (len as u128 * part as u128 / parts as u128) as usize;
         let met = outcome.groups.met(cut(part)..cut(part + 1));
-        met.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect()
+        if having.is_empty() {
+            return met.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect();
+        }
+        let mut wanted = Vec::new();
+        for numbers in met.chunks(BATCH_ROWS) {
+            let mut numbers = numbers.to_vec();
+            having.iter().for_each(|having| self.retain(&outcome.groups, &mut numbers, having));
+            wanted.append(&mut numbers);
+        }
+        wanted.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect()
     }
 }
 
@@ -333,7 +388,12 @@ impl DisplayAs for BlockAggregateExec {
         let aggregates =
             self.plan.schema.fields().iter().skip(self.plan.schema.fields().len() - self.plan.outputs.len());
         let aggregates: Vec<_> = aggregates.map(|field| field.name().as_str()).collect();
-        write!(f, "], aggregates=[{}]", aggregates.join(", "))
+        write!(f, "], aggregates=[{}]", aggregates.join(", "))?;
+        if !self.having.is_empty() {
+            let having: Vec<_> = self.having.iter().map(|having| having.text.as_str()).collect();
+            write!(f, ", having=[{}]", having.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -360,6 +420,7 @@ impl ExecutionPlan for BlockAggregateExec {
         Ok(Arc::new(Self {
             scan: children[0].clone(),
             plan: self.plan.clone(),
+            having: self.having.clone(),
             running: Arc::default(),
             properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -376,10 +437,11 @@ impl ExecutionPlan for BlockAggregateExec {
         };
         let (plan, parts, schema) = (self.plan.clone(), self.properties.partitioning.partition_count(), self.schema());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let having = self.having.clone();
         let batches = futures::stream::once(async move {
             let outcome = running.await.map_err(|error| shared_error(&error))?;
             let mut outside = partition + 1 == parts && outcome.outside.is_some();
-            let mut numbers = plan.part(&outcome, partition, parts).into_iter();
+            let mut numbers = plan.part(&outcome, &having, partition, parts).into_iter();
             let batches = std::iter::from_fn(move || {
                 let batch = match numbers.next() {
                     Some(numbers) => {

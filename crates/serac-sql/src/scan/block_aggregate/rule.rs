@@ -5,14 +5,16 @@ use super::super::group_columns::{column_of, indexes_of};
 use super::super::plan::replace_nodes;
 use super::program::{Compiled, Source};
 use super::worker::MASKED_GROUPS;
-use super::{BlockAggregateExec, Grouping, Output, Plan};
+use super::{BlockAggregateExec, Grouping, Having, Output, Plan};
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema};
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -68,8 +70,43 @@ impl PhysicalOptimizerRule for BlockAggregation {
             }
             Ok(sharing)
         })?;
-        replace_nodes(plan, filter_below)
+        let plan = replace_nodes(plan, filter_below)?;
+        replace_nodes(plan, having_below)
     }
+}
+
+/// What of HAVING the aggregation can test itself, before groups become rows. The filter stays: there may be more to it.
+fn having_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(aggregate) = filter.input().downcast_ref::<BlockAggregateExec>() else { return Ok(None) };
+    let conditions = split_conjunction(filter.predicate());
+    let having: Vec<Having> = conditions.into_iter().filter_map(|condition| having_of(aggregate, condition)).collect();
+    if having.is_empty() {
+        return Ok(None);
+    }
+    let below = BlockAggregateExec { having, ..aggregate.sharing(aggregate) };
+    Ok(Some(Arc::new(FilterExecBuilder::from(filter).with_input(Arc::new(below)).build()?)))
+}
+
+/// A sum or a number of rows that is compared with a constant of its type.
+fn having_of(aggregate: &BlockAggregateExec, condition: &Arc<dyn PhysicalExpr>) -> Option<Having> {
+    let comparison = condition.downcast_ref::<BinaryExpr>()?;
+    let (column, operator, constant) = match comparison.left().downcast_ref::<Column>() {
+        Some(column) => (column, *comparison.op(), comparison.right()),
+        None => (comparison.right().downcast_ref()?, comparison.op().swap()?, comparison.left()),
+    };
+    let (plan, schema) = (&aggregate.plan, &aggregate.plan.schema);
+    let groups = schema.fields().len() - plan.outputs.len();
+    let output = column.index().checked_sub(groups)?;
+    let bound = match (constant.downcast_ref::<Literal>()?.value(), schema.field(column.index()).data_type()) {
+        (ScalarValue::Int64(Some(bound)), DataType::Int64) => i128::from(*bound),
+        (ScalarValue::Decimal128(Some(bound), _, scale), DataType::Decimal128(_, of)) if scale == of => *bound,
+        _ => return None,
+    };
+    let known = matches!(operator, Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq | Operator::Eq);
+    let is_number = matches!(plan.outputs[output], Output::Rows | Output::Sum(_, None));
+    // The only row of an aggregation without groups may have no sum.
+    let has_groups = !matches!(plan.grouping, Grouping::Nothing);
+    (known && is_number && has_groups).then(|| Having { output, operator, bound, text: condition.to_string() })
 }
 
 /// HAVING before the groups are dealt out: most go no further.

@@ -12,11 +12,12 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use parking_lot::Mutex;
-use serac_operators::aggregate::{Groups, Run, States, add_runs, sum_of_bits};
+use serac_operators::aggregate::{Groups, Merged, Run, States, add_run_rows, add_runs, run_ends, sum_of_bits};
 use serac_operators::arithmetic::{Column, Numbers, Overflow, Scratch};
 use serac_storage::{BlockNo, Selection, Slot};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Up to so many combinations of bitvectors rows are added under masks.
@@ -36,7 +37,7 @@ struct OutsideGroup {
 
 impl Outside {
     /// The keys, and the groups in their order; none if there are none.
-    pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Groups)> {
+    pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Merged)> {
         let found = self.0.into_inner();
         if found.is_empty() {
             return None;
@@ -50,7 +51,7 @@ impl Outside {
             group.sums.iter().enumerate().for_each(|(sum, &n)| groups.add_wide(sum, at, n));
             group.extremes.iter().enumerate().for_each(|(extreme, &value)| groups.note(extreme, at, value));
         }
-        Some((keys, groups))
+        Some((keys, Merged::new(vec![groups])))
     }
 }
 
@@ -65,7 +66,11 @@ pub(super) struct Worker {
     widened: Vec<Vec<i64>>,
     scratch: Scratch,
     by_slot: BlockGroups,
+    /// Where runs of equal keys end.
+    ends: Vec<u32>,
     runs: Vec<Run>,
+    /// Sums up to each row.
+    sums: Vec<i64>,
 }
 
 fn overflow(_: Overflow) -> DataFusionError {
@@ -167,16 +172,13 @@ impl Rows<'_> {
     }
 
     /// Adds all rows to the groups of their runs, but for those of the group `ignored`.
-    fn add_runs(&self, groups: &Groups, runs: &[Run], ignored: u32) -> Result<()> {
-        let ranges = |f: &mut dyn FnMut(u32, std::ops::Range<usize>) -> Result<()>| {
+    fn add_runs(&self, groups: &Groups, runs: &[Run], ignored: u32, sums: &mut Vec<i64>) -> Result<()> {
+        let ranges = |f: &mut dyn FnMut(u32, Range<usize>) -> Result<()>| {
             let mut first = 0;
             runs.iter()
                 .try_for_each(|&(group, end)| f(group, std::mem::replace(&mut first, end as usize)..end as usize))
         };
-        ranges(&mut |group, rows| {
-            groups.add_rows(group as usize, rows.len() as u64);
-            Ok(())
-        })?;
+        add_run_rows(groups, runs);
         for set in 0..self.valid.len() {
             let valid = self.valid(Some(set));
             ranges(&mut |group, rows| {
@@ -187,7 +189,7 @@ impl Rows<'_> {
         }
         for (sum, &(step, set)) in self.compiled.sums.iter().enumerate() {
             let valid = self.valid(set);
-            if !add_runs(groups, sum, &self.numbers(step), runs, valid) {
+            if !add_runs(groups, sum, &self.numbers(step), runs, valid, sums) {
                 ranges(&mut |group, rows| {
                     let mut rows = rows.filter(|&row| group != ignored && valid.is_none_or(|valid| is_set(valid, row)));
                     rows.try_for_each(|row| self.number(step, row).map(|n| groups.add_wide(sum, group as usize, n)))
@@ -254,8 +256,8 @@ impl Worker {
             Grouping::Keys { .. } => false,
         };
         let widened = vec![Vec::new(); plan.compiled.columns.len()];
-        let (scratch, by_slot, runs) = Default::default();
-        Self { plan, columns, groups, outside, masked, widened, scratch, by_slot, runs }
+        let (scratch, by_slot, ends, runs, sums) = Default::default();
+        Self { plan, columns, groups, outside, masked, widened, scratch, by_slot, ends, runs, sums }
     }
 
     /// Adds a block's rows.
@@ -273,10 +275,6 @@ impl Worker {
         let rows = Rows { compiled, columns: &columns, valid: &valid, scratch: &self.scratch };
         let runs = &mut self.runs;
         runs.clear();
-        let mut run_on = |row: usize, group: u32| match runs.last_mut() {
-            Some(last) if last.0 == group => last.1 = row as u32 + 1,
-            _ => runs.push((group, row as u32 + 1)),
-        };
         match self.plan.grouping {
             Grouping::Nothing => {
                 let mask = wanted.unwrap_or_else(|| all_ones(slots.len()));
@@ -294,6 +292,10 @@ impl Worker {
                     return outcome;
                 }
                 self.by_slot.load(no, &self.columns);
+                let mut run_on = |row: usize, group: u32| match runs.last_mut() {
+                    Some(last) if last.0 == group => last.1 = row as u32 + 1,
+                    _ => runs.push((group, row as u32 + 1)),
+                };
                 match &slots {
                     Selection::All(all) => {
                         (0..*all).for_each(|slot| run_on(slot as usize, self.by_slot.number(Slot(slot))));
@@ -302,36 +304,41 @@ impl Worker {
                         slots.iter().enumerate().for_each(|(row, &slot)| run_on(row, self.by_slot.number(Slot(slot))));
                     }
                 }
-                rows.add_runs(&self.groups, runs, u32::MAX)
+                rows.add_runs(&self.groups, runs, u32::MAX, &mut self.sums)
             }
             Grouping::Keys { column, first, len } => {
                 let (null, ignored) = (len as u32, len as u32 + 1);
-                let nulls = arrays[column].nulls();
                 let keys = columns[column].values();
-                let mut outside = Vec::new();
-                let mut row = 0;
-                while row < keys.len() {
-                    let key = keys[row];
-                    let number = key.wrapping_sub(first) as u64;
-                    let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
-                    let group = if is_null(row) {
+                let nulls = arrays[column].nulls().filter(|nulls| nulls.null_count() > 0);
+                match nulls {
+                    None => run_ends(keys, &mut self.ends),
+                    Some(nulls) => {
+                        let differs =
+                            |&row: &usize| keys[row] != keys[row - 1] || nulls.is_null(row) != nulls.is_null(row - 1);
+                        self.ends.clear();
+                        self.ends.extend((1..keys.len()).filter(differs).chain([keys.len()]).map(|row| row as u32));
+                    }
+                }
+                let mut outside: Vec<Range<usize>> = Vec::new();
+                let mut begin = 0;
+                runs.extend(self.ends.iter().map(|&end| {
+                    let row = end as usize - 1;
+                    let number = keys[row].wrapping_sub(first).cast_unsigned();
+                    let group = if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                         null
                     } else if number < len as u64 {
                         number as u32
                     } else {
-                        outside.push(row);
+                        outside.push(begin..end as usize);
                         ignored
                     };
-                    row += 1;
-                    while group < null && row < keys.len() && keys[row] == key && !is_null(row) {
-                        row += 1;
-                    }
-                    run_on(row - 1, group);
-                }
-                rows.add_runs(&self.groups, runs, ignored)?;
+                    begin = end as usize;
+                    (group, end)
+                }));
+                rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
                 if !outside.is_empty() {
                     let mut groups = self.outside.0.lock();
-                    for row in outside {
+                    for row in outside.into_iter().flatten() {
                         rows.add_outside(&mut groups, keys[row], row, &self.plan.states)?;
                     }
                 }
