@@ -175,7 +175,11 @@ impl Shell {
                 }
             };
             let people = self.mode == Mode::Table || self.mode == Mode::Expanded;
+            let notices = self.session.notices();
             let result = cancellable(self.session.stream_statement(statement), &cancel, tick).await;
+            for notice in notices.take() {
+                eprintln!("{}: {}", notice.severity.name(), notice.message);
+            }
             match result.map_err(|error| error.located(sql, i))? {
                 StatementStream::Rows(mut rows) => {
                     let mut writer = RowsWriter::new(rows.schema().clone(), self.mode);

@@ -4,6 +4,7 @@
 //! a time may hold a changed catalog (the catalog's lock), so versions form a line. The version becomes current inside the commit's critical section,
 //! together with the data. The log keeps whole versions, as JSON: DDL is rare and a catalog is small, and replay needs no rules.
 
+use crate::comments::Comments;
 use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::roles::{Object, ObjectKind, RoleId, Security};
@@ -45,6 +46,8 @@ pub struct Catalog {
     pub schemas: BTreeMap<String, Schema>,
     /// Roles, owners and grants.
     pub security: Arc<Security>,
+    /// What users say of objects.
+    pub comments: Comments,
 }
 
 impl Catalog {
@@ -136,6 +139,7 @@ impl Catalog {
         CatalogState {
             next_id,
             security: self.security.as_ref().clone(),
+            comments: self.comments.clone(),
             schemas: self
                 .schemas
                 .iter()
@@ -151,7 +155,8 @@ impl Catalog {
 
     /// The catalog that `state` describes; tables and sequences that `self` has already are taken over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
-        let mut next = Self { security: Arc::new(state.security.clone()), ..Self::default() };
+        let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
+        let mut next = Self { security, comments, ..Self::default() };
         for schema in &state.schemas {
             let mut made = Schema::default();
             for definition in &schema.tables {
@@ -191,6 +196,8 @@ pub(crate) struct CatalogState {
     /// Databases from before there were roles have none.
     #[serde(default)]
     security: Security,
+    #[serde(default)]
+    comments: Comments,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -190,12 +190,15 @@ impl Transaction {
         let table = Arc::new(table.redefined(definition));
         self.change_catalog(|catalog| {
             for (old, new) in before.iter().zip(&after).filter(|(old, new)| old != new) {
-                Arc::make_mut(&mut catalog.security).column_renamed(&Object::relation(schema, name), old, new);
+                let object = Object::relation(schema, name);
+                Arc::make_mut(&mut catalog.security).column_renamed(&object, old, new);
+                catalog.comments.column_renamed(&object, old, new);
             }
             let new_name = table.definition.name.clone();
             if renamed {
-                let security = Arc::make_mut(&mut catalog.security);
-                security.renamed(&Object::relation(schema, name), Object::relation(schema, &new_name));
+                let (old, new) = (Object::relation(schema, name), Object::relation(schema, &new_name));
+                catalog.comments.renamed(&old, &new);
+                Arc::make_mut(&mut catalog.security).renamed(&old, new);
                 let entry = catalog.schema_mut(schema)?;
                 entry.tables.remove(name);
                 for sequence in entry.sequences.values_mut() {

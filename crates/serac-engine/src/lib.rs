@@ -8,6 +8,7 @@ pub mod bitmap;
 pub mod catalog;
 mod cluster;
 mod column_filter;
+pub mod comments;
 mod constraint_ddl;
 mod database;
 mod ddl;

@@ -159,6 +159,21 @@ impl Procedure {
         Self { parameters, returns, body: Box::new(body) }
     }
 
+    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its rows.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it has done by then is the caller's to undo.
+    pub fn run(&self, name: &str, txn: &mut Transaction, arguments: &[Value<'_>]) -> Result<RecordBatch> {
+        self.check(name, arguments)?;
+        self.batch(&(self.body)(txn, arguments)?)
+    }
+
+    /// The columns of its rows.
+    pub fn schema(&self) -> Schema {
+        let field = |column: &Parameter| Field::new(&column.name, column.column_type.arrow(), true);
+        Schema::new(self.returns.iter().map(field).collect::<Vec<_>>())
+    }
+
     fn check(&self, name: &str, arguments: &[Value<'_>]) -> Result<()> {
         if arguments.len() != self.parameters.len() {
             return Err(EngineError::InvalidCall(format!(
@@ -180,8 +195,6 @@ impl Procedure {
     }
 
     fn batch(&self, rows: &[Vec<OwnedValue>]) -> Result<RecordBatch> {
-        let field = |column: &Parameter| Field::new(&column.name, column.column_type.arrow(), true);
-        let schema = Arc::new(Schema::new(self.returns.iter().map(field).collect::<Vec<_>>()));
         let mut arrays = Vec::with_capacity(self.returns.len());
         for (i, column) in self.returns.iter().enumerate() {
             let values: Vec<OwnedValue> = rows.iter().filter_map(|row| row.get(i).cloned()).collect();
@@ -195,6 +208,7 @@ impl Procedure {
             arrays.push(array_of(&values, column.column_type));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let schema = Arc::new(self.schema());
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options).map_err(serac_storage::StorageError::from)?)
     }
 }
@@ -226,7 +240,6 @@ impl Database {
     /// [`EngineError::Missing`], [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own.
     pub fn call(&self, name: &str, arguments: &[Value<'_>]) -> Result<RecordBatch> {
         let procedure = self.procedure(name)?;
-        procedure.check(name, arguments)?;
-        self.transact(|txn| procedure.batch(&(procedure.body)(txn, arguments)?))
+        self.transact(|txn| procedure.run(name, txn, arguments))
     }
 }

@@ -336,6 +336,7 @@ impl Transaction {
             security.forget_gone(&changed);
             changed.security = Arc::new(security);
         }
+        changed.forget_comments();
         let state = changed.state(self.db.next_id.load(std::sync::atomic::Ordering::SeqCst));
         self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
         self.catalog = Arc::new(changed);

@@ -315,6 +315,39 @@ def cursors():
         c.rollback()
 
 
+def pools():
+    """What statements say beside their results, and what pools do before they give a connection to somebody else."""
+    said = []
+    with connect(autocommit=True) as c:
+        c.add_notice_handler(lambda notice: said.append((notice.severity_nonlocalized, notice.sqlstate, notice.message_primary)))
+        c.execute("DROP TABLE IF EXISTS nowhere")
+        c.execute("COMMIT")
+        c.execute("BEGIN")
+        c.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        assert c.execute("SHOW transaction_isolation").fetchone() == ("serializable",)
+        c.execute("ROLLBACK")
+        assert said == [
+            ("NOTICE", "00000", 'table "nowhere" does not exist, skipping'),
+            ("WARNING", "25P01", "there is no transaction in progress"),
+            ("WARNING", "25001", "there is already a transaction in progress"),
+        ], said
+        for end in ("DEALLOCATE ALL", "DISCARD ALL", "DEALLOCATE one"):
+            c.pgconn.prepare(b"one", b"SELECT $1::int")
+            assert c.pgconn.exec_prepared(b"one", [b"7"]).get_value(0, 0) == b"7"
+            c.execute(end)
+            gone = c.pgconn.exec_prepared(b"one", [b"7"])
+            assert gone.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"26000", gone.error_message
+        raises(errors.InvalidSqlStatementName, lambda: c.execute("DEALLOCATE one"))
+        c.execute("CREATE TEMP TABLE mine (a INTEGER)")
+        c.execute("DISCARD ALL")
+        raises(errors.UndefinedTable, lambda: c.execute("SELECT * FROM mine"))
+    # More statements than psycopg keeps prepared.
+    with connect(autocommit=True, prepare_threshold=0) as c:
+        c.prepared_max = 5
+        for n in range(20):
+            assert c.execute(f"SELECT {n} + %s", (1,)).fetchone() == (n + 1,)
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -400,7 +433,7 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, cursors, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, cursors, pools, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

@@ -6,6 +6,7 @@ use crate::catalog::{Shared, View};
 use crate::error::SqlError;
 use crate::metrics::{Metric, Sample};
 use crate::session::SqlDatabase;
+use crate::types::micros;
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
@@ -42,7 +43,6 @@ impl<T> Columns<'_, T> {
         Arc::new(self.0.iter().map(of).collect::<Int32Array>())
     }
     fn time(&self, of: impl Fn(&T) -> Option<SystemTime>) -> ArrayRef {
-        let micros = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64);
         let times = self.0.iter().map(|row| of(row).map(micros)).collect::<TimestampMicrosecondArray>();
         Arc::new(times.with_timezone("UTC"))
     }

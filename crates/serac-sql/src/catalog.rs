@@ -136,7 +136,7 @@ impl Shared {
     }
     /// Makes the present what `now()` is.
     pub(crate) fn start_time(&self) -> i64 {
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros() as i64;
+        let now = crate::types::micros(SystemTime::now());
         // Relaxed: as in `time`.
         self.time.store(now, Ordering::Relaxed);
         now

@@ -158,6 +158,13 @@ impl Session {
                 }
             }
             Statement::Fetch { .. } => self.fetched_schema(&statement)?,
+            Statement::Call(function) if !crate::maintenance::is_ours(function) => {
+                let (_, procedure, given) = self.called(function)?;
+                for (known, expr) in procedure.parameters.iter().zip(given) {
+                    parameters.assigned(expr, known.column_type);
+                }
+                (!procedure.returns.is_empty()).then(|| Arc::new(procedure.schema()))
+            }
             Statement::Declare { stmts } => {
                 for query in stmts.iter().filter_map(|declared| declared.for_query.clone()) {
                     self.describe_query(Statement::Query(query), &mut parameters).await?;

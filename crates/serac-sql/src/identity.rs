@@ -1,6 +1,7 @@
 //! Who a session is, and the functions that tell.
 
 use crate::catalog::Shared;
+use crate::types::micros;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -88,8 +89,8 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
 fn clock_timestamp() -> ScalarUDF {
     let utc = || Some("UTC".into());
     let now = move |_: &[ColumnarValue]| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_micros() as i64);
-        Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(Some(now), utc())))
+        let now = Some(micros(SystemTime::now()));
+        Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(now, utc())))
     };
     let returned = DataType::Timestamp(TimeUnit::Microsecond, utc());
     create_udf("clock_timestamp", Vec::new(), returned, Volatility::Volatile, Arc::new(now))

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::sql::sqlparser::ast::{CopyTarget, ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{CopyTarget, Function, ObjectName, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -36,6 +36,11 @@ const ANALYZE: &str = "serac analyze";
 fn call(function: &str, argument: &str) -> std::result::Result<Statement, ParserError> {
     let text = format!("CALL \"{function}\"('{}')", argument.replace('\'', "''"));
     Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement()
+}
+
+/// Whether a CALL stands for a statement that the parser does not know.
+pub(crate) fn is_ours(function: &Function) -> bool {
+    function.name.0.first().and_then(|part| part.as_ident()).is_some_and(|ident| ident.value.starts_with("serac "))
 }
 
 /// One statement, ours included.

@@ -14,6 +14,7 @@ use crate::functions::functions;
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
+use crate::notices::Notices;
 use crate::optimizer::JoinOrder;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
@@ -32,7 +33,9 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::sqlparser::ast::{CopyTarget, Expr, Ident, ObjectName, Statement, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{
+    CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value, visit_expressions_mut,
+};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -150,6 +153,7 @@ pub fn row_tag(statement: &Statement) -> &'static str {
         Statement::ShowVariable { .. } | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => "SHOW",
         Statement::Explain { .. } | Statement::ExplainTable { .. } => "EXPLAIN",
         Statement::Fetch { .. } => "FETCH",
+        Statement::Call(_) => "CALL",
         _ => "SELECT",
     }
 }
@@ -180,6 +184,7 @@ pub struct Session {
     /// Changes with every setting that plans depend on.
     pub(crate) settings: u64,
     pub(crate) cancel: CancelHandle,
+    pub(crate) notices: Notices,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
@@ -377,6 +382,7 @@ impl Session {
             settings: 0,
             default_modes: Modes::default(),
             cancel: CancelHandle::default(),
+            notices: Notices::default(),
             statement_timeout: db.defaults.statement_timeout,
             idle_in_transaction_timeout: db.defaults.idle_in_transaction_session_timeout,
             idle_timeout: db.defaults.idle_session_timeout,
@@ -625,10 +631,34 @@ impl Session {
             Statement::Declare { stmts } => self.declare(stmts).await,
             Statement::Fetch { name, direction, into, .. } => self.fetch(&name, &direction, into.is_some()),
             Statement::Close { cursor } => self.close_cursor(&cursor),
+            Statement::Discard { object_type } => self.discard(object_type),
             // Nobody listens.
             Statement::UNLISTEN { .. } => Ok(StatementResult::command("UNLISTEN")),
             other => self.define(other).await,
         }
+    }
+
+    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a connection to somebody else.
+    fn discard(&mut self, what: DiscardObject) -> Result<StatementResult> {
+        let tag = StatementResult::command(format!("DISCARD {what}"));
+        match what {
+            // Plans are made anew for other settings.
+            DiscardObject::PLANS => self.settings += 1,
+            DiscardObject::SEQUENCES => self.shared.sequence_values.write().clear(),
+            DiscardObject::TEMP => self.drop_temporary_tables()?,
+            DiscardObject::ALL => {
+                if self.transaction_status() != TransactionStatus::Idle {
+                    return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+                }
+                self.close_cursor(&CloseCursor::All)?;
+                self.prepared.clear();
+                self.shared.sequence_values.write().clear();
+                self.reset(&Reset::ALL)?;
+                self.reset_roles()?;
+                self.drop_temporary_tables()?;
+            }
+        }
+        Ok(tag)
     }
 
     /// EXECUTE of a statement of the point path; none for others.

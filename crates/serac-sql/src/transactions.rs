@@ -9,6 +9,7 @@
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
+use crate::notices::Severity;
 use crate::pg_catalog::LazyImage;
 use crate::point::Started;
 use crate::roles::SessionRoles;
@@ -21,6 +22,8 @@ use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+const NO_TRANSACTION: &str = "there is no transaction in progress";
 
 /// A place to roll back to, in both transactions.
 #[derive(Clone, Debug)]
@@ -435,12 +438,18 @@ impl Session {
     }
     /// What of that needs no log.
     fn control_now(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let no_transaction = || SqlError::new("25P01", "there is no transaction in progress");
+        let no_transaction = || SqlError::new("25P01", NO_TRANSACTION);
         let done = |tag: &str| Ok(StatementResult::command(tag));
         Some(match statement {
             Statement::StartTransaction { modes, .. } => {
-                if self.running.is_some() {
-                    return Some(Err(SqlError::new("25001", "there is already a transaction in progress")));
+                if let Some(running) = &self.running {
+                    if running.failed {
+                        return None;
+                    }
+                    let mut wanted = running.modes;
+                    wanted.set(modes);
+                    self.say(Severity::Warning, "25001", "there is already a transaction in progress");
+                    return Some(self.set_modes(wanted).map(|()| StatementResult::command("BEGIN")));
                 }
                 let mut wanted = self.default_modes;
                 wanted.set(modes);
@@ -457,13 +466,19 @@ impl Session {
                 self.set_modes(wanted).map(|()| StatementResult::command("SET"))
             }
             Statement::Commit { .. } => match &self.running {
-                None => done("COMMIT"),
+                None => {
+                    self.say(Severity::Warning, "25P01", NO_TRANSACTION);
+                    done("COMMIT")
+                }
                 Some(_) => {
                     self.end();
                     done("ROLLBACK")
                 }
             },
             Statement::Rollback { savepoint: None, .. } => {
+                if self.running.is_none() {
+                    self.say(Severity::Warning, "25P01", NO_TRANSACTION);
+                }
                 self.end();
                 done("ROLLBACK")
             }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo
 use serac_engine::definition::SqlType;
 use serac_storage::ColumnType;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// NUMERIC without precision and scale.
 const DEFAULT_DECIMAL: (u8, i8) = (38, 10);
@@ -181,6 +182,9 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         if error.sqlstate == "XX000" {
             error.sqlstate = "42804";
         }
+        if error.sqlstate == "22P02" && source.data_type().is_numeric() {
+            error = SqlError::new("22003", format!("{sql_type} out of range"));
+        }
         error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
         error
     })
@@ -224,4 +228,9 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         other => return Err(SqlError::unsupported(format!("a parameter of type {}", other.data_type()))),
     };
     crate::ddl::parse_expression(&text)
+}
+
+/// A time as TIMESTAMPTZ has it: microseconds since 1970 (UTC).
+pub(crate) fn micros(time: SystemTime) -> i64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }

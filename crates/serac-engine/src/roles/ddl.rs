@@ -306,7 +306,7 @@ impl Transaction {
     // ---- privileges
 
     /// The object's kind; its error if it is not there.
-    fn kind_of(&self, object: &Object) -> Result<ObjectKind> {
+    pub(crate) fn kind_of(&self, object: &Object) -> Result<ObjectKind> {
         let missing = || EngineError::Missing {
             kind: if matches!(object, Object::Schema(_)) { "schema" } else { "relation" },
             name: object.name().to_owned(),

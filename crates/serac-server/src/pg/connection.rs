@@ -65,7 +65,8 @@ enum Next {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(wire: Wire<S>, session: Session, activity: Registered, slow: Option<Duration>) -> Self {
+    pub(super) fn new(mut wire: Wire<S>, session: Session, activity: Registered, slow: Option<Duration>) -> Self {
+        wire.notices = session.notices();
         Self {
             wire,
             cancel: session.cancel_handle(),
@@ -189,6 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
             Err(error @ WireError::Sql { fatal: false, .. }) => {
+                self.wire.put_notices();
                 put_error(&mut self.wire.out, &error, sql);
                 Ok(())
             }

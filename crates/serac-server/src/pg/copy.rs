@@ -2,7 +2,7 @@
 
 use super::WireError;
 use super::connection::Connection;
-use super::message::{Body, bare, command_complete, message, put_i16};
+use super::message::{Body, bare, message, put_i16};
 use super::wire::SEND_BYTES;
 use bytes::{Buf, Bytes};
 use datafusion::sql::sqlparser::ast::Statement;
@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.copy_out(statement, copy, columns).await
         };
         if let StatementResult::Command { tag, .. } = result? {
-            command_complete(&mut self.wire.out, &tag);
+            self.wire.complete(&tag);
         }
         Ok(())
     }

@@ -11,12 +11,13 @@
 
 use super::WireError;
 use super::connection::Connection;
-use super::message::{Body, bare, command_complete, message, put_i16, put_i32};
+use super::message::{Body, bare, message, put_i16, put_i32};
 use super::rows::{Formats, WireBatch, describe, put_point_row};
 use super::simple::{changes, complete_tag, missing, send_rows};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{DiscardObject, Statement};
 use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
@@ -179,6 +180,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// DEALLOCATE of statements that the client has prepared by the protocol; false if there is more to do.
+    pub(super) fn deallocate(&mut self, statement: &Statement) -> bool {
+        if self.session.transaction_status() == TransactionStatus::Failed {
+            return false;
+        }
+        match statement {
+            Statement::Deallocate { name, .. }
+                if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") =>
+            {
+                self.statements.retain(|name, _| name.is_empty());
+                false
+            }
+            Statement::Deallocate { name, .. } => {
+                let folded = if name.quote_style.is_none() { name.value.to_lowercase() } else { name.value.clone() };
+                let known = self.statements.remove(&folded).is_some();
+                if known {
+                    self.wire.complete("DEALLOCATE");
+                }
+                known
+            }
+            Statement::Discard { object_type: DiscardObject::ALL }
+                if self.session.transaction_status() == TransactionStatus::Idle =>
+            {
+                self.statements.retain(|name, _| name.is_empty());
+                false
+            }
+            _ => false,
+        }
+    }
+
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
         self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
     }
@@ -338,10 +369,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<Begun, WireError> {
         match kind {
             StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {
-                if kind == StatementKind::Begin && self.implicit {
-                    // The client has begun the transaction itself, then.
-                    self.implicit = false;
-                }
+                // The client has begun the transaction itself, then.
+                let taken_over = kind == StatementKind::Begin && std::mem::take(&mut self.implicit);
                 if !self.portals[name].parameters.is_empty() {
                     return Ok(Begun::Other);
                 }
@@ -351,6 +380,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.session.start_control(statement)
                 };
                 let Some(controlled) = controlled else { return Ok(Begun::Other) };
+                if taken_over {
+                    // That there is one already is not for the client to know.
+                    self.session.notices().take();
+                }
                 let (result, started) = controlled?;
                 let StatementResult::Command { tag, rows } = result else { unreachable!("transactions give no rows") };
                 self.row_count = rows;
@@ -421,7 +454,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<Begun, WireError> {
         match end {
             End::Tag(tag) => {
-                command_complete(&mut self.wire.out, &tag);
+                self.wire.complete(&tag);
                 Ok(Begun::Done)
             }
             End::Rows => self.put_point_rows(name, prepared, affected, limit),
@@ -444,7 +477,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match statement.schema() {
             None => {
                 *row_count = affected;
-                command_complete(&mut wire.out, &complete_tag(tag, affected));
+                wire.complete(&complete_tag(tag, affected));
             }
             Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
                 portal.rest = Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, tag });
@@ -454,7 +487,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let types = statement.column_types();
                 (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
                 *row_count = rows.len() as u64;
-                command_complete(&mut wire.out, &complete_tag(tag, *row_count));
+                wire.complete(&complete_tag(tag, *row_count));
             }
         }
         Ok(Begun::Done)
@@ -513,6 +546,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(copy) = self.session.streamed_copy(statement.statement())? {
             return self.copy(statement.statement().clone(), copy).await;
         }
+        if self.deallocate(statement.statement()) {
+            return Ok(());
+        }
         let types = if self.portals[name].parameters.is_empty() {
             Vec::new()
         } else {
@@ -530,12 +566,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
             StatementStream::Command { tag, rows } => {
                 *row_count = rows;
-                command_complete(&mut wire.out, &tag);
+                wire.complete(&tag);
                 return Ok(());
             }
             StatementStream::Rows(mut rows) if limit.is_none() => {
                 let count = send_rows(wire, cancel, &mut rows, &portal.formats).await?;
-                command_complete(&mut wire.out, &complete_tag(rows.tag(), count));
+                wire.complete(&complete_tag(rows.tag(), count));
                 *row_count = count;
                 return Ok(());
             }
@@ -577,7 +613,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             rest.batches.pop_front();
             rest.taken = 0;
         }
-        command_complete(&mut wire.out, &complete_tag(rest.tag, sent));
+        wire.complete(&complete_tag(rest.tag, sent));
         // It is at its end, and stays there.
         Ok(())
     }

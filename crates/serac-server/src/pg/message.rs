@@ -154,6 +154,7 @@ pub(super) fn put_i32(out: &mut Vec<u8>, value: i32) {
 pub(super) fn bare(out: &mut Vec<u8>, tag: u8) {
     message(out, tag, |_| {});
 }
+/// The end of a statement. Use [`super::wire::Wire::complete`], which sends notices before.
 pub(super) fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| put_string(out, tag));
 }

@@ -1,7 +1,8 @@
-//! Errors on their way to the client.
+//! Errors and notices on their way to the client.
 
 use super::WireError;
 use super::message::report;
+use serac_sql::Notice;
 
 /// Writes an error; its place in `sql` is counted in characters.
 pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
@@ -14,6 +15,12 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     let of_constraint = error.sqlstate.starts_with("23");
     fields.extend(error.name.as_deref().filter(|_| of_constraint).map(|name| (b'n', name)));
     report(out, b'E', &fields);
+}
+
+/// Writes a notice.
+pub(super) fn put_notice(out: &mut Vec<u8>, notice: &Notice) {
+    let severity = notice.severity.name();
+    report(out, b'N', &[(b'S', severity), (b'V', severity), (b'C', notice.sqlstate), (b'M', &notice.message)]);
 }
 
 /// The number, from 1, of the character in a line and a column.

@@ -2,7 +2,7 @@
 
 use super::WireError;
 use super::connection::Connection;
-use super::message::{bare, command_complete};
+use super::message::bare;
 use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
@@ -100,6 +100,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
+        if self.deallocate(&statement) {
+            return Ok(());
+        }
         let Self { wire, session, cancel, row_count, .. } = self;
         if changes(&statement) {
             let result = wire.attend(cancel, session.execute_statement(statement)).await?;
@@ -107,14 +110,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match wire.attend(cancel, session.stream_statement(statement)).await? {
             StatementStream::Command { tag, rows } => {
-                command_complete(&mut wire.out, &tag);
+                wire.complete(&tag);
                 *row_count = rows;
             }
             StatementStream::Rows(mut rows) => {
                 let formats = Formats::default();
                 describe(&mut wire.out, rows.schema(), &formats);
                 let count = send_rows(wire, cancel, &mut rows, &formats).await?;
-                command_complete(&mut wire.out, &complete_tag(rows.tag(), count));
+                wire.complete(&complete_tag(rows.tag(), count));
                 *row_count = count;
             }
         }
@@ -134,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match result {
             StatementResult::Command { tag, rows } => {
                 self.row_count = rows;
-                command_complete(&mut self.wire.out, &tag);
+                self.wire.complete(&tag);
             }
             StatementResult::Rows { tag, batches, .. } => {
                 self.row_count = 0;
@@ -146,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     self.row_count += batch.rows() as u64;
                 }
-                command_complete(&mut self.wire.out, &complete_tag(tag, self.row_count));
+                self.wire.complete(&complete_tag(tag, self.row_count));
             }
         }
         Ok(())
@@ -186,7 +189,7 @@ pub(super) fn changes(statement: &Statement) -> bool {
 
 /// The tag of a statement that has given rows.
 pub(super) fn complete_tag(tag: &str, count: u64) -> String {
-    if matches!(tag, "SHOW" | "EXPLAIN") { tag.into() } else { format!("{tag} {count}") }
+    if matches!(tag, "SHOW" | "EXPLAIN" | "CALL") { tag.into() } else { format!("{tag} {count}") }
 }
 
 /// Sends rows as they come; how many.

@@ -1,10 +1,11 @@
 //! The two directions of a connection: what has arrived, message by message, and what is to be sent.
 
 use super::WireError;
-use super::message::message_length;
+use super::message::{command_complete, message_length};
+use super::report::put_notice;
 use bytes::{Buf, Bytes, BytesMut};
-use serac_sql::CancelHandle;
 use serac_sql::activity::{Activity, Wait};
+use serac_sql::{CancelHandle, Notices};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub(super) struct Wire<S> {
     limit: usize,
     /// Who is told of bytes and waits, once that is known.
     activity: Option<Arc<Activity>>,
+    /// What the session's statements say.
+    pub(super) notices: Notices,
     /// Where the client is.
     pub(super) address: Option<SocketAddr>,
 }
@@ -41,7 +44,17 @@ pub(super) struct Wire<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn new(io: S, address: Option<SocketAddr>) -> Self {
         let (input, out) = (BytesMut::new(), Vec::new());
-        Self { io, input, out, sent: 0, closed: false, limit: MAX_LOGIN_MESSAGE, activity: None, address }
+        Self {
+            io,
+            input,
+            out,
+            sent: 0,
+            closed: false,
+            limit: MAX_LOGIN_MESSAGE,
+            activity: None,
+            notices: Notices::default(),
+            address,
+        }
     }
 
     pub(super) fn into_io(self) -> S {
@@ -55,6 +68,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Says goodbye.
     pub(super) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
+    }
+
+    /// Writes what a statement has said, before its result or error.
+    pub(super) fn put_notices(&mut self) {
+        for notice in self.notices.take() {
+            put_notice(&mut self.out, &notice);
+        }
+    }
+    /// Writes the end of a statement.
+    pub(super) fn complete(&mut self, tag: &str) {
+        self.put_notices();
+        command_complete(&mut self.out, tag);
     }
 
     /// Sends what has been written. May be broken off, and is gone on with by the next call.

@@ -79,7 +79,7 @@ public class Jdbc {
                 check(keys.next() && keys.getString("COLUMN_NAME").equals("id") && !keys.next(), "key");
             }
             long sum = 0;
-            try (ResultSet rows = statement.executeQuery("SELECT value FROM generate_series(1, 300000)")) {
+            try (ResultSet rows = statement.executeQuery("SELECT value FROM generate_series(1, 300000) AS g (value)")) {
                 while (rows.next()) {
                     sum += rows.getLong(1);
                 }

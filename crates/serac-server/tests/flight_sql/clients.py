@@ -201,9 +201,9 @@ def sessions():
         # Two results of one session, read in turns: neither waits for the other.
         n = 1_000_000
         slow, quick = connection.cursor(), connection.cursor()
-        slow.execute(f"SELECT value, value + 1 FROM generate_series(1, {n})")
+        slow.execute(f"SELECT value, value + 1 FROM generate_series(1, {n}) AS g (value)")
         readers = [slow.fetch_record_batch()]
-        quick.execute(f"SELECT value FROM generate_series(1, {n})")
+        quick.execute(f"SELECT value FROM generate_series(1, {n}) AS g (value)")
         readers.append(quick.fetch_record_batch())
         counts = [0, 0]
         ended = [False, False]
@@ -324,7 +324,7 @@ def cancelling():
             timer.join()
         # What is left alone ends, and the connection goes on.
         cursor = connection.cursor()
-        cursor.execute("SELECT value FROM generate_series(1, 50000000)")
+        cursor.execute("SELECT value FROM generate_series(1, 50000000) AS g (value)")
         assert cursor.fetchone() == (1,)
         cursor.close()
         assert rows_of(connection, "SELECT 1") == [(1,)]

@@ -329,7 +329,7 @@ async fn frozen_blocks_are_lent_to_queries() {
     let mut session = Session::new(&db);
     for sql in [
         "CREATE TABLE t (id BIGINT, name TEXT, day DATE)",
-        "INSERT INTO t SELECT value, 'a name that is long enough ' || value, DATE '2024-01-01' FROM generate_series(1, 200000)",
+        "INSERT INTO t SELECT value, 'a name that is long enough ' || value, DATE '2024-01-01' FROM generate_series(1, 200000) AS g (value)",
     ] {
         session.execute(sql).await.unwrap();
     }

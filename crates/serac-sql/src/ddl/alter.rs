@@ -42,7 +42,9 @@ impl Session {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         match operation {
             AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
-                if *if_not_exists && definition.column(&fold(&column_def.name)).is_some() {
+                let column = fold(&column_def.name);
+                if *if_not_exists && definition.column(&column).is_some() {
+                    self.say_exists("42701", &format!("column \"{column}\" of relation \"{name}\""));
                     return Ok(());
                 }
                 self.add_column(&definition, column_def).await
@@ -51,6 +53,7 @@ impl Session {
                 let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
                 for column in column_names.iter().map(fold) {
                     if *if_exists && definition.column(&column).is_none() {
+                        self.say_missing(&format!("column \"{column}\" of relation \"{name}\""));
                         continue;
                     }
                     self.txn_for(schema)?.drop_column(schema, name, &column, cascade)?;
@@ -81,8 +84,12 @@ impl Session {
             }
             AlterTableOperation::DropConstraint { if_exists, name: constraint, drop_behavior } => {
                 let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
-                match self.txn_for(schema)?.drop_constraint(schema, name, &fold(constraint), cascade) {
-                    Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => Ok(()),
+                let constraint = fold(constraint);
+                match self.txn_for(schema)?.drop_constraint(schema, name, &constraint, cascade) {
+                    Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => {
+                        self.say_missing(&format!("constraint \"{constraint}\" of relation \"{name}\""));
+                        Ok(())
+                    }
                     result => Ok(result?),
                 }
             }

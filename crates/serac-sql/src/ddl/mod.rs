@@ -3,6 +3,7 @@
 mod alter;
 mod builder;
 mod cluster;
+mod comment;
 
 pub(crate) use builder::parse_expression;
 pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
@@ -64,7 +65,9 @@ impl Session {
                     let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
                     return Err(SqlError::new("42939", message));
                 }
-                if !(if_not_exists && self.txn()?.catalog().schemas.contains_key(&name)) {
+                if if_not_exists && self.txn()?.catalog().schemas.contains_key(&name) {
+                    self.say_exists("42P06", &format!("schema \"{name}\""));
+                } else {
                     self.txn()?.create_schema(&name)?;
                 }
                 done("CREATE SCHEMA")
@@ -75,7 +78,9 @@ impl Session {
             Statement::CreateSequence { temporary: true, .. } => Err(SqlError::unsupported("a temporary sequence")),
             Statement::CreateSequence { name, if_not_exists, data_type, sequence_options, .. } => {
                 let (schema, name) = resolve(&name)?;
-                if !(if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok()) {
+                if if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok() {
+                    self.say_exists("42P07", &format!("relation \"{name}\""));
+                } else {
                     let column_type = match data_type {
                         Some(data_type) => sql_type(&data_type)?.column_type,
                         None => serac_storage::ColumnType::Int64,
@@ -88,11 +93,18 @@ impl Session {
             Statement::Drop { object_type, if_exists, names, cascade, .. } => {
                 for name in &names {
                     match self.drop_one(&object_type, name, cascade) {
-                        Err(error) if if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {}
+                        Err(error) if if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {
+                            let (_, short) = resolve(name)?;
+                            self.say_missing(&format!("{} \"{short}\"", object_type.to_string().to_lowercase()));
+                        }
                         result => result?,
                     }
                 }
                 done(&format!("DROP {object_type}"))
+            }
+            Statement::Call(function) => self.call(&function),
+            Statement::Comment { object_type, object_name, comment, if_exists: false } => {
+                self.comment(object_type, &object_name, comment)
             }
             Statement::Truncate(truncate) => {
                 for target in &truncate.table_names {
@@ -105,6 +117,7 @@ impl Session {
             Statement::AlterTable(alter) => {
                 let (schema, mut name) = self.locate(&alter.name)?;
                 if alter.if_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_err() {
+                    self.say_missing(&format!("relation \"{name}\""));
                     return done("ALTER TABLE");
                 }
                 for operation in &alter.operations {
@@ -143,6 +156,19 @@ impl Session {
         Ok(())
     }
 
+    /// Drops all temporary tables of the session.
+    pub(crate) fn drop_temporary_tables(&mut self) -> Result<()> {
+        let Some(catalog) = self.temporary_catalog() else { return Ok(()) };
+        let txn = self.txn_for(TEMPORARY_SCHEMA)?;
+        for table in catalog.tables() {
+            // Those that a CASCADE has taken with it are gone.
+            if txn.catalog().table(TEMPORARY_SCHEMA, table.name()).is_ok() {
+                txn.drop_table(TEMPORARY_SCHEMA, table.name(), true)?;
+            }
+        }
+        Ok(())
+    }
+
     fn has_temporary_index(&self, name: &str) -> bool {
         let view = self.shared.view().expect("a statement is running");
         let mut tables = view.temporary.iter().flat_map(|(catalog, ..)| catalog.tables());
@@ -164,6 +190,7 @@ impl Session {
             schema = TEMPORARY_SCHEMA.into();
         }
         if create.if_not_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_ok() {
+            self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE TABLE");
         }
         let mut builder = TableBuilder::new(TableDefinition::new(schema.clone(), name, Vec::new()));
@@ -246,6 +273,7 @@ impl Session {
         }
         let (schema, name) = resolve(&view.name)?;
         if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
+            self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE VIEW");
         }
         let temporary = visit_relations(&view.query, |relation| match self.locate(relation) {
@@ -310,7 +338,9 @@ impl Session {
             _ => return lacks("multicolumn"),
         };
         match created {
-            Err(EngineError::Exists { .. }) if index.if_not_exists => {}
+            Err(EngineError::Exists { name, .. }) if index.if_not_exists => {
+                self.say_exists("42P07", &format!("relation \"{name}\""));
+            }
             result => result?,
         }
         done("CREATE INDEX")

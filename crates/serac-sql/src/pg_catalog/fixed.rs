@@ -1,11 +1,13 @@
 //! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
 
 use super::functions::SETTINGS;
-use super::image::{CATALOG_NAMESPACE, Object, hashed};
+use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::Rows;
 use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
 use crate::backends;
-use std::time::SystemTime;
+use crate::types::micros;
+use crate::wire::oid;
+use serac_engine::procedure::Parameter;
 
 /// The default tablespace, which all tables are in.
 const DEFAULT_TABLESPACE: u32 = 1663;
@@ -40,6 +42,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_locks" => locks(scope, rows),
         "pg_cursors" => cursors(scope, rows),
         "pg_settings" => settings(rows),
+        "pg_description" | "pg_shdescription" => descriptions(scope, table == "pg_shdescription", rows),
         "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
         _ => {}
     }
@@ -59,11 +62,6 @@ fn roles(scope: &Scope<'_>, rows: &mut Rows) {
             ("rolvaliduntil", role.valid_until.into()),
         ]);
     }
-}
-
-/// Microseconds since 1970.
-fn micros(time: SystemTime) -> i64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
 fn cursors(scope: &Scope<'_>, rows: &mut Rows) {
@@ -231,6 +229,42 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("proargtypes", Vec::<u32>::new().into()),
             ("prosrc", (&name).into()),
         ]);
+    }
+    let database = &scope.shared.database;
+    for name in database.procedure_names() {
+        let Ok(procedure) = database.procedure(&name) else { continue };
+        let oids = |columns: &[Parameter]| columns.iter().map(|column| oid(column.column_type)).collect::<Vec<u32>>();
+        rows.add([
+            ("oid", hashed("procedure", &name).into()),
+            ("proname", (&name).into()),
+            ("pronamespace", PUBLIC_NAMESPACE.into()),
+            ("proowner", SUPERUSER.into()),
+            ("prolang", 12.into()),
+            ("prokind", "p".into()),
+            ("provolatile", "v".into()),
+            ("proparallel", "u".into()),
+            ("pronargs", procedure.parameters.len().into()),
+            ("prorettype", types::named("void").into()),
+            ("proargtypes", oids(&procedure.parameters).into()),
+            ("proargnames", procedure.parameters.iter().map(|p| p.name.clone()).collect::<Vec<_>>().into()),
+            ("prosrc", (&name).into()),
+        ]);
+    }
+}
+
+/// Comments: those about the database are `shared`.
+fn descriptions(scope: &Scope<'_>, shared: bool, rows: &mut Rows) {
+    for ((class, oid, column), text) in &scope.image.comments {
+        if (*class == PG_DATABASE) != shared {
+            continue;
+        }
+        let oid = if shared { database_oid(scope) } else { *oid };
+        let about = [("objoid", oid.into()), ("classoid", (*class).into()), ("description", text.into())];
+        if shared {
+            rows.add(about);
+        } else {
+            rows.add(about.into_iter().chain([("objsubid", (*column).into())]));
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
 
 use super::definitions::{self, quote_ident, relation_of, search_path, split_name};
-use super::image::{Image, Object, Relation};
+use super::fixed::database_oid;
+use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
 use super::{Scope, apply, fixed, types};
@@ -122,6 +123,10 @@ fn maybe(value: Option<String>) -> Outcome {
 }
 fn nothing(_: &Scope<'_>, _: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Utf8(None))
+}
+/// What a user has said of an object or a column.
+fn comment(scope: &Scope<'_>, place: (u32, u32, i32)) -> Option<String> {
+    scope.image.comments.get(&place).cloned()
 }
 fn yes(_: &Scope<'_>, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Boolean(row.get(0).map(|_| true)))
@@ -478,9 +483,24 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         Ok(ScalarValue::UInt32(Some(temporary.map_or(0, |namespace| namespace.oid))))
     }),
     ("current_schemas", Gives::Texts, |_, row| texts(search_path(row.is_true(0)).into_iter().map(str::to_owned))),
-    ("obj_description", Gives::Text, nothing),
-    ("col_description", Gives::Text, nothing),
-    ("shobj_description", Gives::Text, nothing),
+    ("obj_description", Gives::Text, |scope, row| {
+        // Without a table's name, whatever has the number.
+        let classes = match row.text(1).as_deref() {
+            Some("pg_class") => &[PG_CLASS][..],
+            Some("pg_namespace") => &[PG_NAMESPACE],
+            Some(_) => &[],
+            None => &[PG_CLASS, PG_NAMESPACE],
+        };
+        maybe(classes.iter().find_map(|class| comment(scope, (*class, row.oid(0)?, 0))))
+    }),
+    ("col_description", Gives::Text, |scope, row| {
+        let column = row.int(1).and_then(|column| i32::try_from(column).ok());
+        maybe(row.oid(0).zip(column).and_then(|(oid, column)| comment(scope, (PG_CLASS, oid, column))))
+    }),
+    ("shobj_description", Gives::Text, |scope, row| {
+        let is_ours = row.oid(0) == Some(database_oid(scope)) && row.text(1).as_deref() == Some("pg_database");
+        maybe(if is_ours { comment(scope, (PG_DATABASE, 0, 0)) } else { None })
+    }),
     ("pg_encoding_to_char", Gives::Text, |_, row| {
         maybe(row.int(0).map(|number| if number == 6 { "UTF8".into() } else { String::new() }))
     }),

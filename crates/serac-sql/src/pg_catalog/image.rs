@@ -12,13 +12,17 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use serac_engine::catalog::Schema;
 use serac_engine::definition::{BitmapDefinition, KeyDefinition, ReferentialAction, SqlType, ViewDefinition};
 use serac_engine::sequence::Sequence;
-use serac_engine::{DEFAULT_SCHEMA, Table};
+use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The number of the schema `pg_catalog`, and that of `public`.
 pub(super) const CATALOG_NAMESPACE: u32 = 11;
 pub(super) const PUBLIC_NAMESPACE: u32 = 2200;
+/// The numbers of the system tables that objects with comments are in.
+pub(super) const PG_CLASS: u32 = 1259;
+pub(super) const PG_DATABASE: u32 = 1262;
+pub(super) const PG_NAMESPACE: u32 = 2615;
 /// Where numbers of users' objects begin.
 pub(super) const FIRST_USER_OID: u32 = 16_384;
 
@@ -120,6 +124,8 @@ pub(super) struct Image {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) relations: Vec<Relation>,
     pub(super) constraints: Vec<Constraint>,
+    /// Comments by the system table of what they are about, its number there (0 for the database), and the number of a column (0 for none).
+    pub(super) comments: HashMap<(u32, u32, i32), String>,
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
     used: HashSet<u32>,
@@ -149,7 +155,34 @@ impl Image {
             image.add_schema(TEMPORARY_SCHEMA, schema, false);
         }
         image.add_constraints();
+        image.add_comments(&view.catalog);
+        if let Some((catalog, ..)) = &view.temporary {
+            image.add_comments(catalog);
+        }
         image
+    }
+    fn add_comments(&mut self, catalog: &Catalog) {
+        for (object, column, text) in catalog.comments.iter() {
+            let place = match object {
+                roles::Object::Database => Some((PG_DATABASE, 0, 0)),
+                roles::Object::Schema(name) => {
+                    let namespace = self.namespaces.iter().find(|namespace| namespace.name == *name);
+                    namespace.map(|namespace| (PG_NAMESPACE, namespace.oid, 0))
+                }
+                roles::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
+                    let number = match (&relation.object, column) {
+                        (_, None) => 0,
+                        (Object::Table(table), Some(column)) => table.definition.column(column)? as i32 + 1,
+                        _ => return None,
+                    };
+                    Some((PG_CLASS, relation.oid, number))
+                }),
+                roles::Object::Procedure(_) => None,
+            };
+            if let Some(place) = place {
+                self.comments.insert(place, text.to_owned());
+            }
+        }
     }
 
     fn number(&mut self, kind: &str, name: &str) -> u32 {

@@ -21,7 +21,8 @@ use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, SelectItem,
-    SetExpr, Statement, Subscript, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -236,8 +237,14 @@ fn relation(factor: &mut TableFactor) {
     let is_series = matches!(name.as_str(), "generate_series" | "range");
     let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str());
     if is_series && !with_ordinality && arguments.iter().all(plain) {
-        // The only column of a function has the name of its alias.
-        if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty()) {
+        // The only column of a function has the name of its alias, or its own.
+        let alias = alias.get_or_insert_with(|| TableAlias {
+            explicit: false,
+            name: Ident::new(name),
+            columns: Vec::new(),
+            at: None,
+        });
+        if alias.columns.is_empty() {
             alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
         }
         return;

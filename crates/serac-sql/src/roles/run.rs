@@ -5,6 +5,7 @@ use super::parse::{Granting, On, RoleClause, RoleName, RoleStatement, of_stateme
 use super::password;
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
+use crate::notices::Severity;
 use crate::session::{Session, StatementResult, TransactionStatus, resolve};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
@@ -51,6 +52,10 @@ impl Session {
         Some(self.change_roles(local, role, of_session).map(|()| StatementResult::command("SET")))
     }
 
+    /// Acts as the role that has connected again.
+    pub(crate) fn reset_roles(&mut self) -> Result<()> {
+        self.change_roles(false, None, true)
+    }
     fn change_roles(&mut self, local: bool, role: Option<RoleName>, of_session: bool) -> Result<()> {
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
@@ -179,7 +184,9 @@ impl Session {
             RoleStatement::Drop { names, if_exists } => {
                 for role in names {
                     match self.role_name(&role) {
-                        Err(error) if if_exists && error.sqlstate == "42704" => {}
+                        Err(error) if if_exists && error.sqlstate == "42704" => {
+                            self.say(Severity::Notice, "00000", format!("{}, skipping", error.message));
+                        }
                         name => self.drop_role(&name?)?,
                     }
                 }
@@ -211,7 +218,9 @@ impl Session {
             RoleStatement::Owner { kind, name, if_exists, to } => {
                 let owner = self.role_id(&to)?;
                 match self.owned_object(kind, &name) {
-                    Err(error) if if_exists && ["42P01", "3F000"].contains(&error.sqlstate) => {}
+                    Err(error) if if_exists && ["42P01", "3F000"].contains(&error.sqlstate) => {
+                        self.say(Severity::Notice, "00000", format!("{}, skipping", error.message));
+                    }
                     object => self.txn()?.set_owner(&object?, owner)?,
                 }
                 done(&format!("ALTER {}", kind.to_string().to_uppercase()))

@@ -57,7 +57,7 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     assert_eq!(cancel_after_a_moment(&mut session, ENDLESS_JOIN).await, "57014");
     assert_eq!(cancel_after_a_moment(&mut session, &format!("INSERT INTO t {ENDLESS}")).await, "57014");
     // Pairs of many rows, of which none qualifies: the threads are free again all the same.
-    let many = "CREATE TABLE many (t TEXT); INSERT INTO many SELECT 'number ' || value FROM generate_series(1, 60000)";
+    let many = "CREATE TABLE many (t TEXT); INSERT INTO many SELECT 'number ' || value FROM generate_series(1, 60000) AS g (value)";
     session.execute(many).await.unwrap();
     let pairs = "SELECT count(*) FROM many a, many b WHERE a.t || b.t LIKE '%nothing%'";
     assert_eq!(cancel_after_a_moment(&mut session, pairs).await, "57014");

@@ -10,6 +10,7 @@ mod isolation;
 mod limits;
 mod lookup;
 mod point;
+mod procedures;
 mod roles;
 mod temporary;
 mod waits;
