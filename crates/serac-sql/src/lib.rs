@@ -53,5 +53,7 @@ pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
 pub use point::{Blocked, Prepared, Rows, Start, Started};
 pub use row_stream::{RowStream, StatementStream};
-pub use session::{Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, parse, reads_stdin, row_tag};
+pub use session::{
+    Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,
+};
 pub use types::format_uuid;

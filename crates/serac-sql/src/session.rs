@@ -218,7 +218,7 @@ pub(crate) fn resolve(name: &ObjectName) -> Result<(String, String)> {
 }
 
 /// An identifier as the catalog has it: folded to lower case unless quoted.
-pub(crate) fn fold(ident: &Ident) -> String {
+pub fn fold(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
-use serac_sql::{Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus};
+use serac_sql::{Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus, fold};
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -185,29 +185,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.transaction_status() == TransactionStatus::Failed {
             return false;
         }
-        match statement {
-            Statement::Deallocate { name, .. }
-                if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") =>
-            {
-                self.statements.retain(|name, _| name.is_empty());
-                false
+        let all = match statement {
+            Statement::Deallocate { name, .. } => name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all"),
+            Statement::Discard { object_type: DiscardObject::ALL } => {
+                self.session.transaction_status() == TransactionStatus::Idle
             }
-            Statement::Deallocate { name, .. } => {
-                let folded = if name.quote_style.is_none() { name.value.to_lowercase() } else { name.value.clone() };
-                let known = self.statements.remove(&folded).is_some();
-                if known {
-                    self.wire.complete("DEALLOCATE");
-                }
-                known
-            }
-            Statement::Discard { object_type: DiscardObject::ALL }
-                if self.session.transaction_status() == TransactionStatus::Idle =>
-            {
-                self.statements.retain(|name, _| name.is_empty());
-                false
-            }
-            _ => false,
+            _ => return false,
+        };
+        if all {
+            self.statements.retain(|name, _| name.is_empty());
+            return false;
         }
+        let Statement::Deallocate { name, .. } = statement else { return false };
+        let known = self.statements.remove(&fold(name)).is_some();
+        if known {
+            self.wire.complete("DEALLOCATE");
+        }
+        known
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {

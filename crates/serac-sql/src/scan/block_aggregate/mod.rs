@@ -315,16 +315,13 @@ impl Plan {
         let at = self.schema.fields().len() - self.outputs.len() + having.output;
         let is_narrow = *self.schema.field(at).data_type() == DataType::Int64;
         let values = match self.outputs[having.output] {
-            // BIGINT wraps around.
-            Output::Sum(sum, None) if is_narrow => {
-                groups.sums(sum, numbers).into_iter().map(|sum| i128::from(sum as i64)).collect()
-            }
             Output::Sum(sum, None) => groups.sums(sum, numbers),
             Output::Rows => numbers.iter().map(|&group| groups.rows(group).into()).collect(),
             // Of others there are no conditions.
             _ => return,
         };
-        let mut values = values.into_iter();
+        // BIGINT wraps around.
+        let mut values = values.into_iter().map(|value| if is_narrow { i128::from(value as i64) } else { value });
         numbers.retain(|_| values.next().is_some_and(|value| having.holds(value)));
     }
 
