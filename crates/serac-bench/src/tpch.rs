@@ -34,7 +34,7 @@ pub struct TpchArguments {
     /// Make bitmap indexes, and run each query with and without them in turn; by default only the twelve queries of the CUBIT paper.
     #[arg(long)]
     bitmap_indexes: bool,
-    /// Print the plans with metrics in place of timings.
+    /// Print the plans in place of timings, with metrics, each after as many runs.
     #[arg(long)]
     explain: bool,
 }
@@ -229,6 +229,9 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
             continue;
         }
         if arguments.explain {
+            for _ in 0..arguments.runs {
+                execute((*query).to_owned())?;
+            }
             let (results, _) = execute(format!("EXPLAIN ANALYZE {query}"))?;
             println!("Q{number}");
             rows_of(&results).iter().for_each(|row| println!("{}", row.join("\n")));

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::JoinOrder;
+use crate::optimizer::{JoinOrder, TextPredicates};
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::{claims, row_locks};
@@ -340,7 +340,7 @@ impl Session {
         let mut rules = Optimizer::new().rules;
         // Joins are ordered once filters have reached the tables, and before projections come between them.
         let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
-        rules.insert(projections, Arc::new(JoinOrder));
+        rules.splice(projections..projections, [Arc::new(TextPredicates) as _, Arc::new(JoinOrder) as _]);
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));

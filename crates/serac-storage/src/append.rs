@@ -103,11 +103,15 @@ unsafe fn fill_column(
     from: usize,
     array: &ArrayRef,
 ) -> Result<()> {
-    let column = &layout.columns()[index];
+    let (column, id) = (&layout.columns()[index], ColumnId(index as u16));
     let rows = array.len();
+    let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    if nulls.is_some() {
+        block.note_null(id);
+    }
     // SAFETY: by the caller's promise; the range is the column's own.
     let validity = unsafe { bitmap(block, layout, column.validity_offset) };
-    match array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
+    match nulls {
         None => fill_range(validity, from, rows, true),
         Some(nulls) => {
             // `set_bits` only ever sets.
@@ -137,7 +141,6 @@ unsafe fn fill_column(
             }
         }
         PhysicalType::View => {
-            let id = ColumnId(index as u16);
             // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { block.exclusive(column.value_offset + from * 16, rows * 16) };
             match array.data_type() {

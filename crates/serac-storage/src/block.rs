@@ -155,6 +155,10 @@ pub struct HotBlock {
     /// The heads of the slots' version chains.
     versions: VersionColumn,
     heap: Arc<BlockHeap>,
+    /// Columns in which a NULL was written at some time, by bit; the last bit stands for all columns from its own on. Of other columns no validity bitmap is read
+    /// or written, and its bits are all set. Raised before the first NULL is written, never lowered: who reads it too early takes the NULL for a value, as who reads
+    /// the validity bit too early does, and finds a version.
+    nulls: AtomicU64,
     /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
     versioned: AtomicU32,
     /// How often a slot has come to have no version again: who finds the count as it was, and no version, knows that nothing was written meanwhile.
@@ -208,6 +212,7 @@ impl HotBlock {
             versions: VersionColumn::new(no.0, layout.slot_count() as usize),
             layout,
             heap: Arc::default(),
+            nulls: AtomicU64::new(0),
             versioned: AtomicU32::new(0),
             settlements: AtomicU64::new(0),
             filed: Mutex::default(),
@@ -393,6 +398,24 @@ impl HotBlock {
         }
     }
 
+    fn null_bit(column: ColumnId) -> u64 {
+        1 << column.0.min(63)
+    }
+    /// Whether the column may have a NULL.
+    #[inline]
+    pub(crate) fn may_have_nulls(&self, column: ColumnId) -> bool {
+        // Relaxed: ordered as the values are.
+        self.nulls.load(Ordering::Relaxed) & Self::null_bit(column) != 0
+    }
+    /// Says that the column is about to have a NULL.
+    #[inline]
+    pub(crate) fn note_null(&self, column: ColumnId) {
+        if !self.may_have_nulls(column) {
+            // Relaxed: ordered as the values are.
+            self.nulls.fetch_or(Self::null_bit(column), Ordering::Relaxed);
+        }
+    }
+
     /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their misses should not wait for each other.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
@@ -409,9 +432,10 @@ impl HotBlock {
     #[inline]
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         let layout = *self.layout.column(column);
-        let null = !self.bit(layout.validity_offset, slot);
+        let null = self.may_have_nulls(column) && !self.bit(layout.validity_offset, slot);
+        self.check(slot);
         let index = slot.0 as usize;
-        // SAFETY: in every arm the column has an aligned value for every slot, and `bit` has checked the slot. Relaxed: see `bit`.
+        // SAFETY: in every arm the column has an aligned value for every slot, and the slot was checked. Relaxed: see `bit`.
         let bits = unsafe {
             match layout.physical {
                 PhysicalType::Bit => self.bit(layout.value_offset, slot) as u128,
@@ -480,7 +504,13 @@ impl HotBlock {
     #[inline]
     pub fn write_cell(&self, column: ColumnId, slot: Slot, cell: Cell) {
         let layout = *self.layout.column(column);
-        self.set_bit(layout.validity_offset, slot, !cell.null);
+        if cell.null {
+            self.note_null(column);
+        }
+        if self.may_have_nulls(column) {
+            self.set_bit(layout.validity_offset, slot, !cell.null);
+        }
+        self.check(slot);
         let index = slot.0 as usize;
         // SAFETY: in every arm as in `read_cell`. Relaxed: the install protocol's Release fence precedes.
         unsafe {

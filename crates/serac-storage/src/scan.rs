@@ -139,11 +139,12 @@ impl<'s> BlockReader<'s> {
         copy_words(block, ALLOCATION_OFFSET, &mut copied);
         clear_from(&mut copied, self.limit as usize);
         fence(Ordering::Acquire); // pairs with the writers' Release fence
-        let mut words = if sees_append { copied.clone() } else { vec![0; copied.len()] };
+        let (mut words, unseen) = if sees_append { (copied, None) } else { (vec![0; copied.len()], Some(copied)) };
         self.for_each_versioned(block, &Selection::All(self.limit), |reader, _, slot| {
             let (word, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
+            let present = unseen.as_ref().map_or(words[word], |copied| copied[word]) & bit != 0;
             // SAFETY: pinned by `guard`.
-            let present = unsafe { apply_chain(block, slot, reader.snapshot, copied[word] & bit != 0, |_| {}) };
+            let present = unsafe { apply_chain(block, slot, reader.snapshot, present, |_| {}) };
             words[word] = if present { words[word] | bit } else { words[word] & !bit };
         });
         drop(guard);
@@ -330,8 +331,8 @@ struct RawColumn {
     len: usize,
     /// `len` values (of a `Bit` column, whole words of bits).
     values: MutableBuffer,
-    /// Whole words of bits.
-    validity: MutableBuffer,
+    /// Whole words of bits; none: all are valid.
+    validity: Option<MutableBuffer>,
 }
 
 fn put_bit(bits: &mut [u8], i: usize, value: bool) {
@@ -371,16 +372,6 @@ fn has_nulls(validity: &MutableBuffer, len: usize) -> bool {
         || (!len.is_multiple_of(64) && words[whole] | u64::MAX << (len % 64) != u64::MAX)
 }
 
-/// The validity at `positions`, from that of `len` rows.
-fn select_validity(validity: &MutableBuffer, len: usize, positions: &[u32]) -> MutableBuffer {
-    if has_nulls(validity, len) {
-        return gather_bits(validity, positions);
-    }
-    let mut all = MutableBuffer::with_capacity(bitmap_bytes(positions.len()));
-    all.resize(bitmap_bytes(positions.len()), u8::MAX);
-    all
-}
-
 impl RawColumn {
     fn value_bytes(physical: PhysicalType, len: usize) -> usize {
         crate::layout::value_bytes(physical, len)
@@ -389,21 +380,20 @@ impl RawColumn {
     fn copy(block: &HotBlock, id: ColumnId, selection: &Selection) -> Self {
         let layout = block.layout().column(id);
         let len = selection.len();
-        match selection {
+        let validity = block.may_have_nulls(id).then(|| {
+            let slots = match selection {
+                Selection::All(_) => len,
+                Selection::Positions(_) => block.slot_limit() as usize,
+            };
+            copy_buffer(block, layout.validity_offset, bitmap_bytes(slots))
+        });
+        let (values, validity) = match selection {
             Selection::All(_) => {
                 let copy = || copy_buffer(block, layout.value_offset, Self::value_bytes(layout.physical, len));
-                Self {
-                    id,
-                    physical: layout.physical,
-                    len,
-                    values: if layout.physical == PhysicalType::View { copy_untorn(block, copy) } else { copy() },
-                    validity: copy_buffer(block, layout.validity_offset, bitmap_bytes(len)),
-                }
+                let values = if layout.physical == PhysicalType::View { copy_untorn(block, copy) } else { copy() };
+                (values, validity)
             }
             Selection::Positions(positions) => {
-                let limit = block.slot_limit() as usize;
-                let all_validity = copy_buffer(block, layout.validity_offset, bitmap_bytes(limit));
-                let validity = select_validity(&all_validity, limit, positions);
                 let mut values = MutableBuffer::with_capacity(Self::value_bytes(layout.physical, len));
                 if layout.physical == PhysicalType::Bit {
                     values.resize(bitmap_bytes(len), 0);
@@ -413,14 +403,23 @@ impl RawColumn {
                 } else {
                     block.gather(id, positions, &mut values);
                 }
-                Self { id, physical: layout.physical, len, values, validity }
+                (values, validity.map(|validity| gather_bits(&validity, positions)))
             }
-        }
+        };
+        Self { id, physical: layout.physical, len, values, validity }
     }
 
     #[inline]
     fn put(&mut self, i: usize, cell: Cell) {
-        put_bit(&mut self.validity, i, !cell.null);
+        if cell.null || self.validity.is_some() {
+            let bytes = bitmap_bytes(self.len);
+            let validity = self.validity.get_or_insert_with(|| {
+                let mut all = MutableBuffer::with_capacity(bytes);
+                all.resize(bytes, u8::MAX);
+                all
+            });
+            put_bit(validity, i, !cell.null);
+        }
         match self.physical {
             PhysicalType::Bit => put_bit(&mut self.values, i, cell.bits != 0),
             PhysicalType::Fixed(width) => {
@@ -432,8 +431,8 @@ impl RawColumn {
     }
 
     fn finish(self) -> ColumnValues {
-        let nulls = has_nulls(&self.validity, self.len)
-            .then(|| NullBuffer::new(BooleanBuffer::new(self.validity.into(), 0, self.len)));
+        let validity = self.validity.filter(|validity| has_nulls(validity, self.len));
+        let nulls = validity.map(|validity| NullBuffer::new(BooleanBuffer::new(validity.into(), 0, self.len)));
         ColumnValues { physical: self.physical, len: self.len, values: self.values.into(), nulls }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::container::{Container, Words};
 use serac_storage::{BlockNo, RowId, Slot};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -89,6 +90,45 @@ impl Bitvector {
             slots.push(row as u16);
         }
         result.set_container(block as usize, Container::from_sorted(&slots));
+        result
+    }
+
+    /// The rows of all lists, in any order, none of them before the block `first`. A row may come more than once.
+    pub(crate) fn from_lists(lists: &[Cow<'_, [u32]>], first: usize) -> Self {
+        let rows: usize = lists.iter().map(|list| list.len()).sum();
+        let Some(last) = lists.iter().filter_map(|list| list.iter().max()).max() else { return Self::default() };
+        let blocks = (last >> 16) as usize + 1 - first;
+        if rows < blocks {
+            let mut all = Vec::with_capacity(rows);
+            lists.iter().for_each(|list| all.extend_from_slice(list));
+            all.sort_unstable();
+            all.dedup();
+            return Self::from_sorted_compact(all.into_iter().map(u64::from));
+        }
+        // Dealt out by block: first where each block's slots begin, then, as they come in, where they end.
+        let block_of = |row: u32| (row >> 16) as usize - first;
+        let each = || lists.iter().flat_map(|list| list.iter().copied());
+        let mut ends = vec![0; blocks + 1];
+        each().for_each(|row| ends[block_of(row) + 1] += 1);
+        let mut before = 0;
+        for end in &mut ends {
+            before += *end;
+            *end = before;
+        }
+        let mut slots = vec![0; rows];
+        each().for_each(|row| {
+            let end = &mut ends[block_of(row)];
+            slots[*end] = row as u16;
+            *end += 1;
+        });
+        let (mut result, mut begin, mut words) = (Self::default(), 0, Words::default());
+        for (block, &end) in ends[..blocks].iter().enumerate() {
+            slots[begin..end].iter().for_each(|&slot| words.set(slot));
+            if begin < end {
+                result.set_container(first + block, words.take());
+            }
+            begin = end;
+        }
         result
     }
 
@@ -385,38 +425,6 @@ fn position<T>(list: &[T], target: u64, row: &impl Fn(&T) -> u64) -> usize {
     low + list[low..=high].partition_point(|item| row(item) < target)
 }
 
-/// Rows that come in any order, from many sources.
-#[derive(Debug)]
-pub(crate) struct Scatter {
-    first: usize,
-    blocks: Vec<Words>,
-}
-
-impl Scatter {
-    /// For rows of the block `first` and later ones.
-    pub(crate) fn new(first: usize) -> Self {
-        Self { first, blocks: Vec::new() }
-    }
-    /// Adds a compact row.
-    #[inline]
-    pub(crate) fn set(&mut self, row: u64) {
-        let block = (row >> 16) as usize - self.first;
-        if block >= self.blocks.len() {
-            self.blocks.resize_with(block + 1, Words::default);
-        }
-        self.blocks[block].set(row as u16);
-    }
-    pub(crate) fn finish(self) -> Bitvector {
-        let mut result = Bitvector::default();
-        for (block, mut words) in self.blocks.into_iter().enumerate() {
-            if let Some(container) = words.take() {
-                result.set_container(self.first + block, Some(container));
-            }
-        }
-        result
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -452,9 +460,11 @@ mod tests {
             check(&x.or(&y), &(&a | &b));
             check(&Bitvector::or_many(&[&x, &y, &z]), &(&(&a | &b) | &c));
             prop_assert_eq!(x.and_cardinality(&y), (&a & &b).len() as u64);
-            let mut scatter = Scatter::new(0);
-            a.iter().rev().chain(&b).for_each(|&row| scatter.set(row));
-            check(&scatter.finish(), &(&a | &b));
+            let first = a.iter().chain(&b).chain(&c).min().map_or(0, |row| (row >> 16) as usize);
+            let list = |rows: &BTreeSet<u64>| Cow::Owned(rows.iter().map(|row| *row as u32).collect());
+            check(&Bitvector::from_lists(&[list(&a), list(&b), list(&c)], first), &(&(&a | &b) | &c));
+            let falling = Cow::Owned(c.iter().rev().map(|row| *row as u32).collect());
+            check(&Bitvector::from_lists(&[list(&c), falling], first), &c);
             // (a without some of its rows, and b) in some blocks, with some changes on top.
             let without: Vec<u64> = a.iter().copied().step_by(3).collect();
             let terms = [Term::new(&x, &without), Term::new(&y, &[])];

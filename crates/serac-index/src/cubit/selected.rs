@@ -1,14 +1,12 @@
 //! What a query has found, before a bitvector is made of it: by one thread or by several, for each range of blocks (segment) by itself.
 
-use super::bitvector::{Bitvector, Scatter, Term, within};
+use super::bitvector::{Bitvector, Term, within};
 use super::leaf::{Leaf, Vector};
 use super::shared::Shared;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows from which on they are put together block by block rather than sorted.
-const SCATTERED_ROWS: usize = 4096;
 /// A list from so many rows on is worth looking into for each segment.
 const LONG_LIST: usize = 1024;
 /// So many operands with short lists are united at once, …
@@ -87,7 +85,7 @@ impl Selected {
             self.short[cut(part)..cut(part + 1)].iter().filter_map(|Operand { leaf, places, without, .. }| {
                 Some(taken(self.leaves[*leaf].listed(places.clone()?), without))
             });
-        from_sparse(&lists.collect::<Vec<_>>(), 0)
+        Bitvector::from_lists(&lists.collect::<Vec<_>>(), 0)
     }
 
     /// The selected rows in a range of blocks.
@@ -105,7 +103,8 @@ impl Selected {
                 Some(Vector::Sparse(list)) => long.push(taken(within(list, &rows, |row| u64::from(*row)), without)),
             }
         }
-        let long = from_sparse(&long, blocks.start as usize);
+        // A row stands twice where one of two leaves has been merged further than the other: the log decides.
+        let long = Bitvector::from_lists(&long, blocks.start as usize);
         let others = self.united.all(|part| self.unite_short(part)).chain([&long]);
         terms.extend(others.map(|vector| Term::new(vector, &[])));
         terms.retain(|term| !term.is_empty());
@@ -119,22 +118,4 @@ fn taken<'l>(list: &'l [u32], without: &[u64]) -> Cow<'l, [u32]> {
         return Cow::Borrowed(list);
     }
     list.iter().copied().filter(|row| without.binary_search(&u64::from(*row)).is_err()).collect()
-}
-
-/// The rows of all lists, none of which is before the block `first`.
-fn from_sparse(lists: &[Cow<'_, [u32]>], first: usize) -> Bitvector {
-    let rows = lists.iter().map(|list| list.len()).sum();
-    if rows > SCATTERED_ROWS {
-        let mut scatter = Scatter::new(first);
-        lists.iter().for_each(|list| list.iter().for_each(|&row| scatter.set(row as u64)));
-        return scatter.finish();
-    }
-    let mut all: Vec<u32> = Vec::with_capacity(rows);
-    lists.iter().for_each(|list| all.extend_from_slice(list));
-    if !all.is_sorted_by(|a, b| a < b) {
-        all.sort_unstable();
-        // A row stands twice where one of two leaves has been merged further than the other: the log decides.
-        all.dedup();
-    }
-    Bitvector::from_sorted_compact(all.into_iter().map(u64::from))
 }

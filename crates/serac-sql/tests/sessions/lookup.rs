@@ -1,15 +1,8 @@
 //! Which statements look keys up in an index instead of scanning, as EXPLAIN shows it.
 
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use crate::bitmap_queries::text;
 use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
-
-async fn text(session: &mut Session, sql: &str) -> String {
-    match session.execute(sql).await.unwrap().pop() {
-        Some(StatementResult::Rows { batches, .. }) => pretty_format_batches(&batches).unwrap().to_string(),
-        other => panic!("{other:?}"),
-    }
-}
+use serac_sql::{Session, SqlDatabase, SqlOptions};
 
 #[tokio::test]
 async fn equality_on_all_columns_of_an_index_is_a_lookup() {

@@ -13,4 +13,5 @@ mod point;
 mod procedures;
 mod roles;
 mod temporary;
+mod text_predicates;
 mod waits;

@@ -204,6 +204,7 @@ impl FrozenBlock {
             let target = unsafe { block.exclusive(place.value_offset, values.len()) };
             target.copy_from_slice(&values);
             if let Some(nulls) = &column.nulls {
+                block.note_null(id);
                 let bits = nulls.inner().sliced();
                 let bits = &bits[..bitmap_bytes(rows).min(bits.len())];
                 // SAFETY: as above; another range.
