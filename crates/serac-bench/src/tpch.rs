@@ -11,6 +11,7 @@ use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_workload::tpch::{QUERIES, TABLES};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -31,6 +32,9 @@ pub struct TpchArguments {
     /// Compare with DuckDB ("duckdb").
     #[arg(long)]
     peer: Option<String>,
+    /// The peer runs first, and ends before anything is loaded here: for data that does not fit into the memory twice.
+    #[arg(long, requires = "peer")]
+    peer_first: bool,
     /// Make bitmap indexes, and run each query with and without them in turn; by default only the twelve queries of the CUBIT paper.
     #[arg(long)]
     bitmap_indexes: bool,
@@ -187,9 +191,43 @@ fn compare(query: usize, ours: &[Vec<String>], theirs: &Value) -> Result<(), Str
     Ok(())
 }
 
+impl TpchArguments {
+    /// The queries to run, with their numbers.
+    fn queries(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let of_paper = self.bitmap_indexes && self.queries.is_empty();
+        let wanted = move |number: &usize| match of_paper {
+            true => CUBIT_QUERIES.contains(number),
+            false => self.queries.is_empty() || self.queries.contains(number),
+        };
+        (1..).zip(QUERIES).filter(move |(number, _)| wanted(number))
+    }
+    /// DuckDB with the data, if it is asked for.
+    fn start_peer(&self) -> Result<Option<Peer>, String> {
+        let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
+        let start = |_: &String| duckdb(self.threads, &parquet_files(self.sf)?, &names);
+        self.peer.as_ref().map(start).transpose()
+    }
+}
+
+/// The peer's result of a query, and its milliseconds.
+fn ask(peer: &mut Peer, query: &str) -> Result<(Value, f64), String> {
+    let answer = peer.ask(query)?;
+    let time = answer["ms"].as_f64().unwrap_or(f64::NAN);
+    Ok((answer, time))
+}
+
 pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String> {
     if arguments.peer.as_deref().is_some_and(|peer| peer != "duckdb") {
         return Err("the only peer is duckdb".into());
+    }
+    // Of each query all results and times, if the peer goes first.
+    let mut earlier = BTreeMap::new();
+    if arguments.peer_first {
+        let mut peer = arguments.start_peer()?.ok_or("no peer")?;
+        for (number, query) in arguments.queries() {
+            let asked = (0..=arguments.runs).map(|_| ask(&mut peer, query)).collect::<Result<Vec<_>, _>>()?;
+            earlier.insert(number, asked.into_iter());
+        }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(arguments.threads)
@@ -200,13 +238,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
     let options = SqlOptions { threads: Some(arguments.threads), ..SqlOptions::default() };
     let db = SqlDatabase::new(database, &options).map_err(text)?;
     load_all(&db, arguments.sf, &runtime)?;
-    let mut peer = match arguments.peer {
-        Some(_) => {
-            let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
-            Some(duckdb(arguments.threads, &parquet_files(arguments.sf)?, &names)?)
-        }
-        None => None,
-    };
+    let mut peer = if arguments.peer_first { None } else { arguments.start_peer()? };
     if arguments.bitmap_indexes {
         make_indexes(&db, &runtime, report)?;
     }
@@ -220,17 +252,10 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
         })
     };
     let (mut logs, mut log_without, mut differences) = ((0.0, 0.0, 0), 0.0, Vec::new());
-    for (i, query) in QUERIES.iter().enumerate() {
-        let number = i + 1;
-        let of_paper = arguments.bitmap_indexes && arguments.queries.is_empty();
-        if of_paper && !CUBIT_QUERIES.contains(&number)
-            || !arguments.queries.is_empty() && !arguments.queries.contains(&number)
-        {
-            continue;
-        }
+    for (number, query) in arguments.queries() {
         if arguments.explain {
             for _ in 0..arguments.runs {
-                execute((*query).to_owned())?;
+                execute(query.to_owned())?;
             }
             let (results, _) = execute(format!("EXPLAIN ANALYZE {query}"))?;
             println!("Q{number}");
@@ -239,20 +264,23 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
         }
         let (mut ours, mut theirs, mut without) = (Vec::new(), Vec::new(), Vec::new());
         for run in 0..=arguments.runs {
-            let (results, time) = execute((*query).to_owned())?;
-            if let Some(peer) = &mut peer {
-                let answer = peer.ask(query)?;
+            let (results, time) = execute(query.to_owned())?;
+            let answer = match &mut peer {
+                Some(peer) => Some(ask(peer, query)?),
+                None => earlier.get_mut(&number).and_then(Iterator::next),
+            };
+            if let Some((answer, time)) = answer {
                 if run == 0
                     && let Err(difference) = compare(number, &rows_of(&results), &answer)
                 {
                     differences.push(difference);
                 }
-                theirs.push(answer["ms"].as_f64().unwrap_or(f64::NAN));
+                theirs.push(time);
             }
             ours.push(time);
             if arguments.bitmap_indexes {
                 execute("SET enable_bitmap_index = off".into())?;
-                let (scanned, time) = execute((*query).to_owned())?;
+                let (scanned, time) = execute(query.to_owned())?;
                 execute("SET enable_bitmap_index = on".into())?;
                 if rows_of(&scanned) != rows_of(&results) {
                     return Err(format!("Q{number} has another result with bitmap indexes"));
@@ -283,12 +311,12 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
             let without = mean(log_without);
             figures.extend([("without indexes ms", json!(without)), ("gain", json!(without / mean(logs.0)))]);
         }
-        if peer.is_some() {
+        if arguments.peer.is_some() {
             figures.extend([("duckdb ms", json!(mean(logs.1))), ("ratio", json!(mean(logs.0) / mean(logs.1)))]);
         }
         report.row(&figures);
     }
-    if peer.is_some() {
+    if arguments.peer.is_some() && !arguments.explain {
         report.note(match differences.len() {
             0 => "all results equal DuckDB's".into(),
             n => format!("{n} results differ:\n{}", differences.join("\n")),

@@ -154,6 +154,25 @@ impl Transaction {
         Ok(found)
     }
 
+    /// Has the memory bring the rows with these keys of a unique index, of all keys together, for [`get`](Self::get)s that follow: each of these by itself
+    /// would wait for the index's nodes and the row's cells one after the other. Changes nothing, and fails at nothing.
+    pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
+        with_key_buffers(|[encoded, ..]| {
+            let mut ends = Vec::new();
+            for key in keys {
+                for (value, &encoding) in key.as_ref().iter().zip(&access.index.encodings) {
+                    key::push(encoded, value, encoding);
+                }
+                ends.push(encoded.len());
+            }
+            let starts = std::iter::once(0).chain(ends.iter().copied());
+            let limits = starts.zip(&ends).map(|(start, &end)| Limit::before(&encoded[start..end]));
+            let mut rows = Vec::with_capacity(ends.len());
+            access.index.entries.look_ahead(limits, |row| rows.push(row));
+            access.table.data.look_ahead(&rows, &access.read);
+        });
+    }
+
     /// Reads the rows with keys in a range, in the order of the index, until `visit` breaks or fails. The transaction's own changes are seen.
     ///
     /// # Errors

@@ -77,6 +77,12 @@ fn scan(tree: &Tree, from: u8, to: u8, reverse: bool) -> Vec<u8> {
     keys
 }
 
+/// Looks ahead for two keys: what is found is a row that was there.
+fn look_ahead(tree: &Tree, keys: [u8; 2]) {
+    let probes = keys.each_ref().map(|key| Probe::limit(std::slice::from_ref(key), false, false));
+    tree.look_ahead(&probes, |row| assert_eq!(row, RowId(ROW)));
+}
+
 type Work = fn(&Tree);
 
 /// Runs all of `work` at once on a tree of `keys`; at the end the tree has `left`.
@@ -149,6 +155,12 @@ fn a_reader_finds_what_splits_of_inner_nodes_move() {
         &[|tree| assert_eq!(scan(tree, 50, 50, false), [50]), |tree| _ = insert(tree, 45)],
         &[10, 20, 30, 40, 45, 50],
     );
+}
+
+#[test]
+fn looking_ahead_goes_beside_splits_and_leaves_that_go() {
+    model(&[10, 20], &[|tree| look_ahead(tree, [10, 20]), |tree| _ = insert(tree, 15)], &[10, 15, 20]);
+    model(&[10, 20, 30], &[|tree| look_ahead(tree, [10, 30]), |tree| _ = remove(tree, 30)], &[10, 20]);
 }
 
 #[test]

@@ -416,6 +416,19 @@ impl HotBlock {
         }
     }
 
+    /// Asks for what says who sees a row.
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot) {
+        prefetch(self.version_head(slot));
+        prefetch(self.bit_word(ALLOCATION_OFFSET, slot));
+    }
+    /// Asks for the bytes that a row's views name.
+    pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
+        for &column in columns.iter().filter(|&&column| self.is_view(column)) {
+            self.heap.prefetch(column, self.read_cell(column, slot).bits);
+        }
+    }
+
     /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their misses should not wait for each other.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {

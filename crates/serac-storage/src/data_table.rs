@@ -44,7 +44,6 @@ use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 use crate::layout::BlockLayout;
-use crate::racy::prefetch;
 use crate::row_buffer::RowBuffer;
 use crate::scan::BlockReader;
 use crate::transaction::{Snapshot, Transaction};
@@ -558,7 +557,7 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
         if let Some(block) = block.hot() {
-            prefetch(block.version_head(row.slot()));
+            block.prefetch_row(row.slot());
             columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
         }
         block.check(columns)?;
@@ -581,6 +580,20 @@ impl DataTable {
             out.resolve(block, &self.schema, columns);
         }
         Ok(present)
+    }
+
+    /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all rows together, where `read` waits for one after the other.
+    /// Changes nothing.
+    pub fn look_ahead(&self, rows: &[RowId], columns: &[ColumnId]) {
+        let guard = epoch::pin();
+        let hot = |row: &RowId| self.locate(*row, &guard).and_then(Block::hot);
+        for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
+            block.prefetch_row(row.slot());
+            columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
+        }
+        for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
+            block.prefetch_texts(columns, row.slot());
+        }
     }
 
     /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).

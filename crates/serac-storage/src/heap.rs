@@ -19,6 +19,7 @@
 
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
+use crate::racy::prefetch;
 use arrow_buffer::Buffer;
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::{Mutex, MutexGuard};
@@ -32,6 +33,9 @@ pub const MAX_VALUE_BYTES: usize = 1 << 30;
 pub const INLINE_BYTES: usize = 12;
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
 const LARGEST_CHUNK_BYTES: usize = 1 << 20;
+
+/// Longer values are copied by a reference to their chunk.
+const COPIED_UNDER_LATCH: usize = 512;
 
 /// One append-only piece of heap memory.
 #[derive(Debug)]
@@ -260,8 +264,23 @@ impl BlockHeap {
             out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
             return;
         }
-        let chunk = self.state.lock().column(column).chunk(view).clone();
+        // Copied under the latch, a short value costs less than a reference to its chunk.
+        let mut state = self.state.lock();
+        let chunk = state.column(column).chunk(view);
+        if len <= COPIED_UNDER_LATCH {
+            return out.extend_from_slice(chunk.slice(offset_of(view), len));
+        }
+        let chunk = chunk.clone();
+        drop(state);
         out.extend_from_slice(chunk.slice(offset_of(view), len));
+    }
+    /// Asks for the bytes of a view, which may be torn.
+    pub(crate) fn prefetch(&self, column: ColumnId, view: View) {
+        if view_len(view) > INLINE_BYTES
+            && let Some(ChunkEntry { chunk: Some(chunk), .. }) = self.state.lock().chunks(column).get(chunk_of(view))
+        {
+            prefetch(chunk.bytes.as_ptr().wrapping_add(offset_of(view)));
+        }
     }
 
     /// The used part of every chunk of a column as an Arrow buffer, in the order of the views' buffer indexes. Nothing is copied. The views were copied under

@@ -14,6 +14,8 @@ pub const INVALID_ITEM: &str = "Item number is not valid";
 const CUSTOMER_DATA_BYTES: usize = 500;
 /// Orders that Stock-Level looks at.
 const RECENT_ORDERS: i32 = 20;
+/// Items whose stock is asked for together.
+const ITEMS_AHEAD: usize = 32;
 
 /// How Stock-Level finds items of which there are few.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -244,6 +246,8 @@ fn new_order(
     )?;
     txn.insert(&plans.new_order, &[number.into(), d, w])?;
     let stock = &plans.stock[order.district as usize - 1];
+    txn.look_ahead(&plans.item, order.lines.iter().map(|line| [line.item.into()]));
+    txn.look_ahead(stock, order.lines.iter().map(|line| [line.supply_warehouse.into(), line.item.into()]));
     let mut total = 0;
     for (i, line) in order.lines.iter().enumerate() {
         if txn.get(&plans.item, &[line.item.into()], row)?.is_none() {
@@ -450,9 +454,12 @@ fn stock_level(
     recent_items(plans, buffers, txn, district)?;
     let Buffers { row, items, .. } = buffers;
     let mut low = 0;
-    for &item in items.iter() {
-        there(txn.get(&plans.stock_quantity, &[district[0].into(), item.into()], row)?, "stock")?;
-        low += i64::from(row.get::<i32>(0)? < threshold);
+    for items in items.chunks(ITEMS_AHEAD) {
+        txn.look_ahead(&plans.stock_quantity, items.iter().map(|&item| [district[0].into(), item.into()]));
+        for &item in items {
+            there(txn.get(&plans.stock_quantity, &[district[0].into(), item.into()], row)?, "stock")?;
+            low += i64::from(row.get::<i32>(0)? < threshold);
+        }
     }
     Ok(low)
 }
@@ -473,9 +480,12 @@ fn stock_level_bitmap(
     let few = reader.query(serac_index::cubit::Predicate::Range(Bound::Included(&from), Bound::Excluded(&below)));
     let Buffers { row, items, .. } = buffers;
     let mut low = 0;
-    for &item in items.iter() {
-        let id = there(txn.get(&plans.stock_key, &[district[0].into(), item.into()], row)?, "stock")?;
-        low += i64::from(few.contains(id));
+    for items in items.chunks(ITEMS_AHEAD) {
+        txn.look_ahead(&plans.stock_key, items.iter().map(|&item| [district[0].into(), item.into()]));
+        for &item in items {
+            let id = there(txn.get(&plans.stock_key, &[district[0].into(), item.into()], row)?, "stock")?;
+            low += i64::from(few.contains(id));
+        }
     }
     Ok(low)
 }

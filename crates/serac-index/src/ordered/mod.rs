@@ -90,6 +90,13 @@ impl OrderedIndex {
         let long = self.entries.is_long();
         self.entries.scan(&from.probe(long), &to.probe(long), reverse, visit)
     }
+    /// Calls `found` with the row of the first entry behind each of the limits, in any order, and has the memory bring what a scan from there will look at.
+    /// A hint: beside changes to the index, some may be left out.
+    pub fn look_ahead<'k>(&self, limits: impl IntoIterator<Item = Limit<'k>>, found: impl FnMut(RowId)) {
+        let long = self.entries.is_long();
+        let probes: Vec<Probe<'_>> = limits.into_iter().map(|limit| limit.probe(long)).collect();
+        self.entries.look_ahead(&probes, found);
+    }
     /// The rows with exactly this key, ascending.
     pub fn rows(&self, key: &[u8]) -> Vec<RowId> {
         let mut rows = Vec::new();

@@ -30,6 +30,23 @@ fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     parts.iter().flat_map(part).chain([0, 0]).collect()
 }
 
+#[test]
+fn nearly_all_keys_are_found_ahead() {
+    for long in [false, true] {
+        let index = OrderedIndex::new((!long).then_some(24));
+        let key = |number: u32| [&number.to_be_bytes()[..], &[5; 30][..if long { 30 } else { 3 }]].concat();
+        let numbers: Vec<u32> = (0..20_000).map(|i| i * 7 % 20_000).collect();
+        for &number in &numbers {
+            index.insert(&key(number), RowId::from_u64(u64::from(number)));
+        }
+        let keys: Vec<Vec<u8>> = numbers.iter().step_by(3).map(|number| key(*number)).collect();
+        let mut found = BTreeSet::new();
+        index.look_ahead(keys.iter().map(|key| Limit::before(key)), |row| _ = found.insert(row.as_u64()));
+        assert!(found.iter().all(|row| numbers.iter().step_by(3).any(|number| u64::from(*number) == *row)));
+        assert!(found.len() * 10 > keys.len() * 9, "{} of {}", found.len(), keys.len());
+    }
+}
+
 fn check_against_a_set(operations: Vec<(u8, Vec<u8>, u64)>, limits: (Vec<u8>, bool, Vec<u8>, bool), long: bool) {
     let index = OrderedIndex::new((!long).then_some(24));
     let mut oracle: BTreeSet<Entry> = BTreeSet::new();
@@ -48,6 +65,14 @@ fn check_against_a_set(operations: Vec<(u8, Vec<u8>, u64)>, limits: (Vec<u8>, bo
     assert_eq!(index.verify(), oracle.len());
     assert_eq!((index.len(), index.is_empty()), (oracle.len(), oracle.is_empty()));
     let keys: Vec<Vec<u8>> = oracle.iter().map(|(key, _)| key.clone()).collect();
+    // What is found ahead is the first row with a key.
+    let first = |key: &Vec<u8>| oracle.iter().find(|entry| entry.0 == *key).map_or(0, |entry| entry.1);
+    let mut expected: Vec<u64> = keys.iter().map(first).collect();
+    index.look_ahead(keys.iter().map(|key| Limit::before(key)), |row| {
+        let at =
+            expected.iter().position(|expected| *expected == row.as_u64()).expect("one of the rows, once for each key");
+        expected.swap_remove(at);
+    });
     let cut = |parts: &[u8]| {
         let key = key_of(parts, long);
         key[..key.len() - 2].to_vec()
@@ -185,6 +210,10 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
                             },
                         );
                         assert_eq!(seen.len(), settled.len(), "seed {seed}");
+                        let keys: Vec<Vec<u8>> = settled.iter().map(|number| key(*number)).collect();
+                        let mut rows = 0;
+                        index.look_ahead(keys.iter().map(|key| Limit::before(key)), |_| rows += 1);
+                        assert!(rows <= keys.len());
                     }
                 });
             }

@@ -30,6 +30,7 @@
 //!
 //! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves need no links.
 
+mod ahead;
 mod entry;
 mod node;
 mod remove;
@@ -119,6 +120,37 @@ impl Tree {
         Ok(rest.then_with(|| node.word(i, 3).cmp(&probe.words[3])))
     }
 
+    /// Whether the entry is smaller than the probe (`beyond`: not greater).
+    #[inline]
+    fn is_before(
+        &self,
+        node: NodePtr,
+        version: Option<u64>,
+        i: usize,
+        probe: &Probe<'_>,
+        beyond: bool,
+    ) -> Attempt<bool> {
+        let order = self.compare(node, version, i, probe)?;
+        Ok(order == Order::Less || (beyond && order == Order::Equal))
+    }
+
+    /// Where the stride begins in which [`position`](Self::position) lies. The ends of all strides were asked for together.
+    #[inline]
+    fn stride(
+        &self,
+        node: NodePtr,
+        version: Option<u64>,
+        count: usize,
+        probe: &Probe<'_>,
+        beyond: bool,
+    ) -> Attempt<usize> {
+        let mut low = 0;
+        while low + STRIDE < count && self.is_before(node, version, low + STRIDE - 1, probe, beyond)? {
+            low += STRIDE;
+        }
+        Ok(low)
+    }
+
     /// The first of `count` entries of the node that is not smaller than the probe (`beyond`: that is greater). Without a version the node is locked.
     #[inline]
     fn position(
@@ -129,19 +161,11 @@ impl Tree {
         probe: &Probe<'_>,
         beyond: bool,
     ) -> Attempt<usize> {
-        let is_before = |i: usize| {
-            let order = self.compare(node, version, i, probe)?;
-            Ok(order == Order::Less || (beyond && order == Order::Equal))
-        };
-        // By strides, whose lines were asked for together, and then within one.
-        let mut low = 0;
-        while low + STRIDE < count && is_before(low + STRIDE - 1)? {
-            low += STRIDE;
-        }
+        let mut low = self.stride(node, version, count, probe, beyond)?;
         let mut high = (low + STRIDE).min(count);
         while low < high {
             let middle = (low + high) / 2;
-            if is_before(middle)? { low = middle + 1 } else { high = middle }
+            if self.is_before(node, version, middle, probe, beyond)? { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }

@@ -104,15 +104,26 @@ impl NodePtr {
         words.into_iter().zip(&self.node().entries[i]).for_each(|(word, cell)| cell.store(word, Ordering::Relaxed));
     }
 
-    /// Asks for the lines that a search looks at first.
     #[inline]
-    pub(super) fn prefetch(self) {
+    fn prefetch_entry(self, i: usize) {
         #[cfg(target_arch = "x86_64")]
-        for i in (STRIDE - 1..CAPACITY).step_by(STRIDE) {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a prefetch has no effect that a program could see.
             unsafe { _mm_prefetch::<_MM_HINT_T0>((&raw const self.node().entries[i]).cast()) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = i;
+    }
+    /// Asks for the lines that a search looks at first.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        (STRIDE - 1..CAPACITY).step_by(STRIDE).for_each(|i| self.prefetch_entry(i));
+    }
+    /// Asks for the lines of a stride.
+    #[inline]
+    pub(super) fn prefetch_stride(self, low: usize) {
+        (low..CAPACITY.min(low + STRIDE)).step_by(2).for_each(|i| self.prefetch_entry(i));
     }
 
     /// The version of the node, once it is not locked.
