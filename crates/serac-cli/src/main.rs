@@ -62,6 +62,9 @@ enum Command {
         /// The table.
         #[arg(long)]
         table: String,
+        /// Makes the table, with the columns of the first file, if it is not there. Types in CSV are told by its first 10,000 lines.
+        #[arg(long)]
+        create: bool,
         /// The files have a line of column names (CSV).
         #[arg(long)]
         header: bool,
@@ -153,11 +156,22 @@ async fn show_blocks(database: &Database, table: &str, watch: bool) -> Result<()
     Ok(())
 }
 
-async fn load(db: &SqlDatabase, table: &str, header: bool, files: &[PathBuf]) -> Result<(), String> {
+async fn load(db: &SqlDatabase, table: &str, create: bool, header: bool, files: &[PathBuf]) -> Result<(), String> {
     let mut session = serac_sql::Session::new(db);
     let total = files.iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
     let bar = output::progress_bar(total, "loading");
     session.execute("BEGIN").await.map_err(|e| e.to_string())?;
+    if create {
+        let schema = serac_sql::file_schema(&files[0].to_string_lossy(), header).map_err(|e| e.to_string())?;
+        // As SQL reads names.
+        let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+            Some(quoted) => quoted.to_owned(),
+            None => name.to_lowercase(),
+        };
+        let (of, name) = table.split_once('.').map_or((None, table), |(of, name)| (Some(of), name));
+        let target = serac_sql::IngestTarget { schema: of.map(fold), table: fold(name), create, ..Default::default() };
+        session.ingest(&target, &schema, futures::stream::empty()).await.map_err(|e| e.to_string())?;
+    }
     let mut rows = 0;
     for file in files {
         bar.set_message(file.file_name().unwrap_or_default().to_string_lossy().into_owned());
@@ -206,8 +220,8 @@ fn main() -> ExitCode {
             let result = runtime.block_on(show_blocks(db.database(), table, *watch));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
-        Some(Command::Load { open, table, header, files }) => open.open().and_then(|db| {
-            let result = runtime.block_on(load(&db, table, *header, files));
+        Some(Command::Load { open, table, create, header, files }) => open.open().and_then(|db| {
+            let result = runtime.block_on(load(&db, table, *create, *header, files));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
         Some(Command::Serve(serve)) => serve::run(&runtime, serve),

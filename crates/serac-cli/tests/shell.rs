@@ -199,3 +199,33 @@ fn blocks_are_drawn_with_letters_where_there_is_no_terminal() {
     let output = serac(&["blocks", path, "nothing"], "");
     assert!(!output.status.success() && text(&output.stderr).contains("nothing"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn files_are_loaded_into_a_table_that_is_made_of_their_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (db, csv, parquet) = (file("db"), file("a.csv"), file("a.parquet"));
+    std::fs::write(&csv, "Id,word,price,day\n1,one,1.5,2024-02-29\n2,,-3,2025-01-01\n").unwrap();
+    let load = |arguments: &[&str]| {
+        let output = serac(&[&["load", &db][..], arguments].concat(), "");
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let (done, _, error) = load(&["--header", "--table", "t", "--", &csv]);
+    assert!(!done && error.contains("42P01"), "{error}");
+    assert_eq!(load(&["--create", "--header", "--table", "T", "--", &csv]).1, "2 rows loaded into T\n");
+    assert_eq!(load(&["--create", "--header", "--table", "t", "--", &csv, &csv]).1, "4 rows loaded into t\n");
+    let query = "SELECT count(*), sum(\"Id\"), max(word), sum(price), min(day) + 1 FROM t";
+    let rows = |sql: &str| text(&serac(&[&db, "--mode", "csv", "-c", sql], "").stdout);
+    let expected = "6,9,one,-4.5,2024-03-01\n";
+    assert!(rows(query).ends_with(expected), "{}", rows(query));
+    rows(&format!("COPY t TO '{parquet}'"));
+    assert_eq!(load(&["--create", "--table", "u", "--", &parquet]).1, "6 rows loaded into u\n");
+    assert!(rows(&query.replace("FROM t", "FROM u")).ends_with(expected));
+    // Nothing of a file that cannot be read.
+    std::fs::write(&parquet, "no Parquet").unwrap();
+    let (done, _, error) = load(&["--create", "--table", "v", "--", &parquet]);
+    assert!(!done && error.contains("22P04"), "{error}");
+    let (done, _, error) = load(&["--create", "--table", "v", "--", &file("nowhere.csv")]);
+    assert!(!done && error.contains("58P01"), "{error}");
+    assert_eq!(rows("SELECT count(*) AS n FROM information_schema.tables WHERE table_name = 'v'"), "n\n0\n");
+}

@@ -42,7 +42,7 @@ mod wanted;
 pub mod wire;
 mod work_memory;
 
-pub use copy::{CopyProgress, StreamedCopy};
+pub use copy::{CopyProgress, StreamedCopy, file_schema};
 pub use describe::Description;
 pub use error::{Result, SqlError};
 pub use identity::Identity;

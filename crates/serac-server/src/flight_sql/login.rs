@@ -7,7 +7,8 @@ use super::shelf::{hex, random_id};
 use super::{FlightSql, form, status_of};
 use crate::pg::Account;
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use serac_engine::Catalog;
@@ -18,6 +19,12 @@ use std::sync::Arc;
 use tonic::Status;
 
 const SESSION_COOKIE: &str = "serac_session";
+
+/// With padding or without: some clients, ADBC's driver among them, send none.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Name and password of `authorization: Basic …`.
 fn basic(headers: &HeaderMap) -> Option<(String, String)> {

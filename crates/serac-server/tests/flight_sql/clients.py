@@ -37,6 +37,11 @@ def rows_of(connection, sql, parameters=None):
         return cursor.fetchall()
 
 
+def rows_of_nothing(connection, sql):
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
 def statements():
     """Cursors: queries, changes, parameters, errors."""
     with connect() as connection, connection.cursor() as cursor:
@@ -347,6 +352,90 @@ def passwords():
     raises(flight.FlightUnauthenticatedError, lambda: list(client.list_flights()))
     other = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer 0123456789abcdef0123456789abcdef")])
     raises(flight.FlightUnauthenticatedError, lambda: list(client.list_flights(options=other)))
+
+
+def roles():
+    """What a role may not read it does not get: not by statements, views, indexes and system views, and not as a flight; and it writes nothing."""
+    # From the first password on, everybody must show one: the connection that sets it cannot even close its statement.
+    with raises_context(), connect() as first:
+        rows_of_nothing(first, "CREATE ROLE owner SUPERUSER LOGIN PASSWORD 'root'")
+    with connect(username="owner", password="root") as owner:
+        for statement in (
+            "CREATE TABLE secret (id BIGINT PRIMARY KEY, kind BIGINT, word TEXT)",
+            "CREATE INDEX secret_kind ON secret USING bitmap (kind)",
+            "INSERT INTO secret SELECT v, v % 3, 'word ' || v FROM generate_series(1, 5000) AS g (v)",
+            "CREATE TABLE open (id BIGINT PRIMARY KEY)",
+            "INSERT INTO open VALUES (1)",
+            "CREATE VIEW lent AS SELECT count(*) AS n FROM secret",
+            "CREATE VIEW kept AS SELECT * FROM secret",
+            "CREATE ROLE reader LOGIN",
+            "GRANT SELECT ON open, lent TO reader",
+            "ALTER ROLE reader PASSWORD 'pass'",
+        ):
+            rows_of_nothing(owner, statement)
+    raises(Exception, lambda: connect(username="reader", password="root").close(), "28P01")
+    denied = lambda run: raises(Exception, run, "42501")
+    plain = lambda user, password: flight.FlightCallOptions(headers=[client.authenticate_basic_token(user, password)])
+    client = flight.FlightClient(URI)
+    (as_reader, as_owner) = (plain("reader", "pass"), plain("owner", "root"))
+    paths = lambda options: [f.descriptor.path[-1] for f in client.list_flights(options=options)]
+    with connect(username="owner", password="root") as owner, connect(username="reader", password="pass") as reader:
+        assert rows_of(reader, "SELECT current_user") == [("reader",)]
+        assert rows_of(reader, "SELECT id FROM open") == [(1,)]
+        assert rows_of(reader, "SELECT n FROM lent") == [(5000,)]
+        for query in (
+            "SELECT * FROM secret",
+            "SELECT word FROM secret WHERE id = 7",
+            "SELECT count(*) FROM secret WHERE kind = 1",
+            "SELECT kind, count(*) FROM secret GROUP BY kind",
+            "SELECT open.id FROM open JOIN secret ON secret.id = open.id",
+            "SELECT id FROM open WHERE EXISTS (SELECT 1 FROM secret)",
+            "SELECT * FROM kept",
+            "SELECT max(id) FROM kept",
+            "EXPLAIN ANALYZE SELECT * FROM secret",
+            "CREATE TABLE copied AS SELECT * FROM secret",
+            "INSERT INTO open SELECT id FROM secret WHERE id > 1",
+            "INSERT INTO open VALUES (2)",
+            "UPDATE open SET id = 3",
+            "DELETE FROM secret",
+            "TRUNCATE open",
+            "DROP TABLE open",
+            "ALTER TABLE secret ADD COLUMN x BIGINT",
+            "CREATE INDEX secret_word ON secret (word)",
+            "GRANT SELECT ON secret TO reader",
+            "ALTER ROLE reader SUPERUSER",
+            "SET ROLE owner",
+        ):
+            denied(lambda: rows_of(reader, query))
+        # The parameters of a prepared statement, too.
+        denied(lambda: rows_of(reader, "SELECT word FROM secret WHERE id = ?", (7,)))
+        for view in ("serac_blocks", "serac_indexes"):
+            assert rows_of(reader, f"SELECT * FROM {view} WHERE table_name = 'secret'") == []
+            assert rows_of(owner, f"SELECT * FROM {view} WHERE table_name = 'secret'") != []
+        # Flights of whole tables.
+        assert (paths(as_reader), paths(as_owner)) == ([b"open"], [b"open", b"secret"])
+        assert client.do_get(client.get_flight_info(flight.FlightDescriptor.for_path("open"), as_reader).endpoints[0].ticket, as_reader).read_all().num_rows == 1
+        info = client.get_flight_info(flight.FlightDescriptor.for_path("secret"), as_owner)
+        assert sum(client.do_get(end.ticket, as_owner).read_all().num_rows for end in info.endpoints) == 5000
+        refused = lambda run: raises(Exception, run, "unauthorized", "permission denied for table secret")
+        refused(lambda: client.get_flight_info(flight.FlightDescriptor.for_path("secret"), as_reader))
+        refused(lambda: client.get_schema(flight.FlightDescriptor.for_path("secret"), as_reader))
+        # Somebody else's ticket is no key.
+        raises(flight.FlightError, lambda: [client.do_get(end.ticket, as_reader).read_all() for end in info.endpoints])
+        batch = pa.table({"id": [9]})
+        with reader.cursor() as cursor:
+            denied(lambda: cursor.adbc_ingest("open", batch, mode="append"))
+            denied(lambda: cursor.adbc_ingest("open", batch, mode="replace"))
+        # What is granted and revoked is felt at once, by statements that are prepared already, too.
+        with reader.cursor() as cursor:
+            query = "SELECT word FROM secret WHERE id = ?"
+            rows_of_nothing(owner, "GRANT SELECT ON secret TO reader")
+            cursor.execute(query, (7,))
+            assert cursor.fetchall() == [("word 7",)]
+            rows_of_nothing(owner, "REVOKE SELECT ON secret FROM reader")
+            denied(lambda: (cursor.execute(query, (7,)), cursor.fetchall()))
+        assert rows_of(owner, "SELECT count(*), min(id) FROM open") == [(1, 1)]
+        assert rows_of(owner, "SELECT count(*) FROM secret") == [(5000,)]
 
 
 class raises_context:

@@ -130,6 +130,13 @@ async fn users_log_in_and_others_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_get_what_they_may_read() {
+    let served = Served::open().await;
+    served.python("grpc", &["roles"]).await;
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_encrypted_with_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use sink::Sink;
+pub use source::file_schema;
 use source::{Input, Source};
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};

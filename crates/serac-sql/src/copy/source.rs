@@ -20,6 +20,8 @@ use tokio::sync::mpsc::Receiver;
 
 /// Batches that reading may be ahead of writing.
 const BATCHES_AHEAD: usize = 4;
+/// Lines of a CSV file by which its columns' types are told.
+const LINES_LOOKED_AT: usize = 10_000;
 pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// Where the bytes come from.
@@ -103,6 +105,34 @@ fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: A
                 Box::new(reader.map(|batch| batch.map_err(SqlError::from)))
             }
         },
+    })
+}
+
+/// The columns of a file that COPY FROM would read, by its name's extension; those of CSV by what stands in its first lines, as the names do with `header`.
+///
+/// # Errors
+/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000 for a format that says nothing of columns.
+pub fn file_schema(path: &str, header: bool) -> Result<SchemaRef> {
+    let options = Options { header, ..Options::read(path, &[], Format::Csv)? };
+    let file = File::open(path).map_err(|e| io(path, e))?;
+    let invalid = |e: &dyn std::fmt::Display| SqlError::new("22P04", format!("\"{path}\" cannot be read: {e}"));
+    Ok(match options.format {
+        Format::Parquet => ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?.schema().clone(),
+        Format::Arrow => match ipc::reader::FileReader::try_new_buffered(file, None) {
+            Ok(reader) => reader.schema(),
+            Err(_) => {
+                let file = File::open(path).map_err(|e| io(path, e))?;
+                ipc::reader::StreamReader::try_new_buffered(file, None).map_err(|e| invalid(&e))?.schema()
+            }
+        },
+        Format::Csv => {
+            let format = csv::reader::Format::default().with_header(header).with_delimiter(options.delimiter);
+            let format = format.with_quote(options.quote);
+            let (schema, _) =
+                format.infer_schema(BufReader::new(file), Some(LINES_LOOKED_AT)).map_err(|e| invalid(&e))?;
+            Arc::new(schema)
+        }
+        Format::Text | Format::Binary => return Err(SqlError::unsupported("columns from a file of this format")),
     })
 }
 
