@@ -32,26 +32,31 @@ pub struct RefreshArguments {
     rounds: usize,
 }
 
-/// The statements of one refresh function, by transaction.
+/// The statements of one refresh function, by transaction: those of all its orders put together, one for each table.
 fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) -> Vec<Vec<String>> {
     const ORDER: &str = "INSERT INTO orders VALUES ";
     const LINES: &str = "INSERT INTO lineitem VALUES ";
+    const OLD_ORDERS: &str = "DELETE FROM orders WHERE o_orderkey IN (";
+    const OLD_LINES: &str = "DELETE FROM lineitem WHERE l_orderkey IN (";
     let mut transactions = Vec::new();
     let mut left = orders;
     while left > 0 {
         let at_once = left.min(ORDERS_PER_TRANSACTION);
         left -= at_once;
         let mut taken = 0;
-        let (mut of_orders, mut of_lines, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut of_orders, mut of_lines, mut old_orders, mut old_lines] = [const { Vec::<String>::new() }; 4];
         for refresh in stream.by_ref().filter(|refresh| refresh.inserts == inserts) {
             taken += refresh.orders as usize;
             for statement in refresh.statements {
-                if let Some(values) = statement.strip_prefix(ORDER) {
-                    of_orders.push(values.to_owned());
-                } else if let Some(values) = statement.strip_prefix(LINES) {
-                    of_lines.push(values.to_owned());
-                } else {
-                    deletes.push(statement);
+                let parts = [
+                    (ORDER, "", &mut of_orders),
+                    (LINES, "", &mut of_lines),
+                    (OLD_ORDERS, ")", &mut old_orders),
+                    (OLD_LINES, ")", &mut old_lines),
+                ];
+                for (start, end, values) in parts {
+                    let middle = statement.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+                    values.extend(middle.map(str::to_owned));
                 }
             }
             if taken >= at_once {
@@ -60,7 +65,9 @@ fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) ->
         }
         transactions.push(match inserts {
             true => vec![format!("{ORDER}{}", of_orders.join(", ")), format!("{LINES}{}", of_lines.join(", "))],
-            false => deletes,
+            false => {
+                vec![format!("{OLD_LINES}{})", old_lines.join(", ")), format!("{OLD_ORDERS}{})", old_orders.join(", "))]
+            }
         });
     }
     transactions
