@@ -416,11 +416,12 @@ impl HotBlock {
         }
     }
 
-    /// Asks for what says who sees a row.
+    /// Asks for what says who sees a row, and for its cells.
     #[inline]
-    pub(crate) fn prefetch_row(&self, slot: Slot) {
+    pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         prefetch(self.version_head(slot));
         prefetch(self.bit_word(ALLOCATION_OFFSET, slot));
+        columns.iter().for_each(|&column| self.prefetch_cell(column, slot));
     }
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {

@@ -557,8 +557,7 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
         if let Some(block) = block.hot() {
-            block.prefetch_row(row.slot());
-            columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
+            block.prefetch_row(row.slot(), columns);
         }
         block.check(columns)?;
         out.cells.clear();
@@ -588,8 +587,7 @@ impl DataTable {
         let guard = epoch::pin();
         let hot = |row: &RowId| self.locate(*row, &guard).and_then(Block::hot);
         for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
-            block.prefetch_row(row.slot());
-            columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
+            block.prefetch_row(row.slot(), columns);
         }
         for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
             block.prefetch_texts(columns, row.slot());

@@ -37,14 +37,14 @@ impl OptimizerRule for TextPredicates {
         if !stands_on_join(&input) {
             return Ok(Transformed::no(plan));
         }
-        let mut below = Arc::unwrap_or_clone(input);
+        let (expressions, mut below) = (plan.expressions(), input);
         let mut moved = HashMap::new();
-        for (predicate, column) in movable(&plan.expressions(), below.schema())? {
+        for (predicate, column) in movable(&expressions, below.schema())? {
             let name = config.alias_generator().next("__predicate");
             if let Some(with_predicate) = sink(&below, &column, &predicate, &name)? {
                 let field = with_predicate.schema().qualified_field_with_unqualified_name(&name)?;
                 moved.insert(predicate, Expr::Column(Column::from(field)));
-                below = with_predicate;
+                below = Arc::new(with_predicate);
             }
         }
         if moved.is_empty() {
@@ -61,8 +61,8 @@ impl OptimizerRule for TextPredicates {
             })?;
             Ok(name.restore(replaced.data))
         };
-        let expressions = plan.expressions().into_iter().map(replace).collect::<Result<Vec<_>>>()?;
-        plan.with_new_exprs(expressions, vec![below]).map(Transformed::yes)
+        let expressions = expressions.into_iter().map(replace).collect::<Result<Vec<_>>>()?;
+        plan.with_new_exprs(expressions, vec![Arc::unwrap_or_clone(below)]).map(Transformed::yes)
     }
 }
 
@@ -130,8 +130,8 @@ fn sink(plan: &LogicalPlan, column: &Column, predicate: &Expr, name: &str) -> Re
         LogicalPlan::Projection(projection) => {
             let at = projection.schema.index_of_column(column)?;
             let Expr::Column(inner) = projection.expr[at].clone().unalias() else { return Ok(None) };
-            let others = projection.expr.iter().enumerate().filter(|(i, _)| *i != at);
-            if others.into_iter().any(|(_, expr)| expr.column_refs().contains(&inner)) {
+            let mut others = projection.expr.iter().enumerate().filter(|(i, _)| *i != at);
+            if others.any(|(_, expr)| expr.column_refs().contains(&inner)) {
                 return Ok(None);
             }
             let Some(input) = sink(&projection.input, &inner, &over(predicate, &inner)?, name)? else {

@@ -2,9 +2,10 @@
 
 use super::super::RowId;
 use super::super::sync;
-use super::Tree;
 use super::entry::Probe;
 use super::node::NodePtr;
+use super::{Tree, stride};
+use std::cmp::Ordering as Order;
 
 /// So many keys go down together: what is asked for is to stay in the nearest cache.
 const TOGETHER: usize = 32;
@@ -26,10 +27,10 @@ impl Tree {
                 // First the strides in which the probes lie, then the places in them.
                 for (node, probe) in nodes.iter().zip(probes) {
                     let Some(node) = *node else { continue };
-                    if let Ok(version) = node.read()
-                        && let Ok(stride) = self.stride(node, Some(version), node.count(), probe, false)
-                    {
-                        node.prefetch_stride(stride);
+                    let Ok(version) = node.read() else { continue };
+                    let is_before = |i| Ok(self.compare(node, Some(version), i, probe)? == Order::Less);
+                    if let Ok(low) = stride(node.count(), is_before) {
+                        node.prefetch_stride(low);
                     }
                 }
                 for (node, probe) in nodes.iter_mut().zip(probes) {

@@ -89,6 +89,16 @@ impl std::fmt::Debug for Tree {
     }
 }
 
+/// Where the stride begins, of `count` entries, in which the first lies that is not before what is looked for. The ends of all strides were asked for together.
+#[inline]
+fn stride(count: usize, is_before: impl Fn(usize) -> Attempt<bool>) -> Attempt<usize> {
+    let mut low = 0;
+    while low + STRIDE < count && is_before(low + STRIDE - 1)? {
+        low += STRIDE;
+    }
+    Ok(low)
+}
+
 impl Tree {
     /// An empty tree, for keys of any length or for [short](SHORT_BYTES) ones.
     pub fn new(most_key_bytes: Option<usize>) -> Self {
@@ -120,37 +130,6 @@ impl Tree {
         Ok(rest.then_with(|| node.word(i, 3).cmp(&probe.words[3])))
     }
 
-    /// Whether the entry is smaller than the probe (`beyond`: not greater).
-    #[inline]
-    fn is_before(
-        &self,
-        node: NodePtr,
-        version: Option<u64>,
-        i: usize,
-        probe: &Probe<'_>,
-        beyond: bool,
-    ) -> Attempt<bool> {
-        let order = self.compare(node, version, i, probe)?;
-        Ok(order == Order::Less || (beyond && order == Order::Equal))
-    }
-
-    /// Where the stride begins in which [`position`](Self::position) lies. The ends of all strides were asked for together.
-    #[inline]
-    fn stride(
-        &self,
-        node: NodePtr,
-        version: Option<u64>,
-        count: usize,
-        probe: &Probe<'_>,
-        beyond: bool,
-    ) -> Attempt<usize> {
-        let mut low = 0;
-        while low + STRIDE < count && self.is_before(node, version, low + STRIDE - 1, probe, beyond)? {
-            low += STRIDE;
-        }
-        Ok(low)
-    }
-
     /// The first of `count` entries of the node that is not smaller than the probe (`beyond`: that is greater). Without a version the node is locked.
     #[inline]
     fn position(
@@ -161,11 +140,15 @@ impl Tree {
         probe: &Probe<'_>,
         beyond: bool,
     ) -> Attempt<usize> {
-        let mut low = self.stride(node, version, count, probe, beyond)?;
+        let is_before = |i: usize| {
+            let order = self.compare(node, version, i, probe)?;
+            Ok(order == Order::Less || (beyond && order == Order::Equal))
+        };
+        let mut low = stride(count, is_before)?;
         let mut high = (low + STRIDE).min(count);
         while low < high {
             let middle = (low + high) / 2;
-            if self.is_before(node, version, middle, probe, beyond)? { low = middle + 1 } else { high = middle }
+            if is_before(middle)? { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
