@@ -73,22 +73,33 @@ fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) ->
     transactions
 }
 
-/// Runs a refresh function for each message; notes the microseconds that it took.
+/// The transactions of so many refresh functions: RF1 and RF2 by turns.
+fn refresh_functions(sf: f64, functions: usize) -> Vec<Vec<Vec<String>>> {
+    let [mut deletes, mut inserts] = [RefreshStream::new(sf, 0), RefreshStream::new(sf, 0)];
+    let orders = (ORDERS * sf).ceil() as usize;
+    (0..functions)
+        .map(|function| match function % 2 {
+            0 => refresh_function(&mut inserts, true, orders),
+            _ => refresh_function(&mut deletes, false, orders),
+        })
+        .collect()
+}
+
+/// Runs the next refresh function for each message; notes the microseconds that RF1 and RF2 took.
 async fn refresh(
     db: SqlDatabase,
-    sf: f64,
+    functions: Vec<Vec<Vec<String>>>,
     mut wanted: mpsc::UnboundedReceiver<()>,
-    micros: Arc<AtomicU64>,
+    micros: Arc<[AtomicU64; 2]>,
 ) -> Result<u64, String> {
     let mut session = Session::new(&db);
-    let (mut inserts, mut deletes) = (RefreshStream::new(sf, 0), RefreshStream::new(sf, 0));
-    let (mut insert, mut rows) = (false, 0);
-    while wanted.recv().await.is_some() {
-        insert = !insert;
-        let stream = if insert { &mut inserts } else { &mut deletes };
-        let transactions = refresh_function(stream, insert, (ORDERS * sf).ceil() as usize);
+    let mut rows = 0;
+    for (number, function) in functions.into_iter().enumerate() {
+        if wanted.recv().await.is_none() {
+            break;
+        }
         let started = Instant::now();
-        for statements in transactions {
+        for statements in function {
             session.execute("BEGIN").await.map_err(text)?;
             for statement in statements {
                 let results = session.execute(&statement).await.map_err(text)?;
@@ -98,7 +109,7 @@ async fn refresh(
             }
             session.execute("COMMIT").await.map_err(text)?;
         }
-        micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+        micros[number % 2].fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
     Ok(rows)
 }
@@ -114,8 +125,12 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
     make_indexes(&db, &runtime, report)?;
     let mut session = Session::new(&db);
     let (sender, receiver) = mpsc::unbounded_channel();
-    let micros = Arc::new(AtomicU64::new(0));
-    let writer = runtime.spawn(refresh(db.clone(), arguments.sf, receiver, micros.clone()));
+    let micros = Arc::new([const { AtomicU64::new(0) }; 2]);
+    // Made before the queries run, as the data is.
+    let busy_queries = (arguments.rounds + 1) * CUBIT_QUERIES.len();
+    let refreshes = busy_queries.div_ceil(QUERIES_PER_REFRESH);
+    let functions = refresh_functions(arguments.sf, refreshes);
+    let writer = runtime.spawn(refresh(db.clone(), functions, receiver, micros.clone()));
 
     let mut execute = |sql: &str| -> Result<(Vec<StatementResult>, f64), String> {
         runtime.block_on(async {
@@ -124,26 +139,28 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             Ok((results, started.elapsed().as_secs_f64() * 1e3))
         })
     };
-    // Quiet and busy latencies of each query.
-    let mut times = vec![[Vec::new(), Vec::new()]; CUBIT_QUERIES.len()];
-    let (mut asked, mut checked, mut refreshes) = (0, 0, 0u32);
-    for busy in [0, 1] {
+    // Latencies of each query: before the refreshes, beside them, and after them, when what they have done is still there.
+    let mut times = vec![[const { Vec::new() }; 3]; CUBIT_QUERIES.len()];
+    let (mut asked, mut checked) = (0, 0);
+    for phase in 0..3 {
         for round in 0..=arguments.rounds {
             for (i, &number) in CUBIT_QUERIES.iter().enumerate() {
                 let query = QUERIES[number - 1];
-                if busy == 1 && asked % QUERIES_PER_REFRESH == 0 {
-                    sender.send(()).map_err(text)?;
-                    refreshes += 1;
+                if phase == 1 {
+                    if asked % QUERIES_PER_REFRESH == 0 {
+                        sender.send(()).map_err(text)?;
+                    }
+                    asked += 1;
                 }
-                asked += busy;
                 execute("BEGIN")?;
                 let (results, time) = execute(query)?;
-                // The first quiet round warms up.
-                if busy == 1 || round > 0 {
-                    times[i][busy].push(time);
+                // The first round warms up.
+                if phase > 0 || round > 0 {
+                    times[i][phase].push(time);
                 }
-                // Each query is checked in every third round, by scans in its own snapshot.
-                if busy == 1 && (round + i).is_multiple_of(3) {
+                // Each query is checked in every third round, by scans in its own snapshot: also in quiet rounds, because
+                // scans leave other things in the caches than the queries do.
+                if (round + i).is_multiple_of(3) {
                     execute("SET enable_bitmap_index = off")?;
                     let (scanned, _) = execute(query)?;
                     execute("SET enable_bitmap_index = on")?;
@@ -160,32 +177,32 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
     let rows = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), writer).await });
     let rows = rows.map_err(text)?.map_err(text)??;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let mut logs = [0.0; 2];
-    for (&number, times) in CUBIT_QUERIES.iter().zip(&times) {
-        let medians = [0, 1].map(|busy| median(times[busy].clone()));
-        logs.iter_mut().zip(medians).for_each(|(log, median)| *log += median.ln());
+    let mut logs = [0.0; 3];
+    let mut row = |name: &str, [before, beside, after]: [f64; 3], [mean_before, mean_beside, _]: [f64; 3]| {
         report.row(&[
-            ("query", json!(format!("Q{number}"))),
-            ("quiet ms", json!(medians[0])),
-            ("with refreshes ms", json!(medians[1])),
-            ("ratio", json!(medians[1] / medians[0])),
-            ("quiet mean ms", json!(mean(&times[0]))),
-            ("mean with refreshes ms", json!(mean(&times[1]))),
+            ("query", json!(name)),
+            ("before ms", json!(before)),
+            ("beside ms", json!(beside)),
+            ("ratio", json!(beside / before)),
+            ("after ms", json!(after)),
+            ("mean before ms", json!(mean_before)),
+            ("mean beside ms", json!(mean_beside)),
         ]);
+    };
+    for (&number, times) in CUBIT_QUERIES.iter().zip(&times) {
+        let medians = times.each_ref().map(|times| median(times.clone()));
+        logs.iter_mut().zip(medians).for_each(|(log, median)| *log += median.ln());
+        row(&format!("Q{number}"), medians, times.each_ref().map(|times| mean(times)));
     }
     let means = logs.map(|log: f64| (log / CUBIT_QUERIES.len() as f64).exp());
-    let all = [0, 1].map(|busy| times.iter().map(|times| mean(&times[busy])).sum::<f64>());
-    report.row(&[
-        ("query", json!("geometric mean / sum of means")),
-        ("quiet ms", json!(means[0])),
-        ("with refreshes ms", json!(means[1])),
-        ("ratio", json!(means[1] / means[0])),
-        ("quiet mean ms", json!(all[0])),
-        ("mean with refreshes ms", json!(all[1])),
-    ]);
+    let sums = [0, 1, 2].map(|phase| times.iter().map(|times: &[Vec<f64>; 3]| mean(&times[phase])).sum::<f64>());
+    row("geometric mean / sum of means", means, sums);
+    let [inserting, deleting] = [0, 1].map(|which| {
+        let functions = (refreshes + 1 - which) / 2;
+        micros[which].load(Ordering::Relaxed) as f64 / 1e3 / functions.max(1) as f64
+    });
     report.note(format!(
-        "{asked} queries beside {refreshes} refresh functions ({rows} rows in or out), each of which took {:.0} ms; {checked} results equal scans of their snapshots",
-        micros.load(Ordering::Relaxed) as f64 / 1e3 / f64::from(refreshes.max(1))
+        "{asked} queries beside {refreshes} refresh functions ({rows} rows in or out; RF1 took {inserting:.0} ms, RF2 {deleting:.0} ms); {checked} results equal scans of their snapshots"
     ));
     Ok(())
 }

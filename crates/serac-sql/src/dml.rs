@@ -5,6 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::expressions;
+use crate::point::constant_rows;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::assign;
@@ -166,8 +167,14 @@ impl Session {
                     targets = (0..table.definition.columns.len()).collect();
                 }
                 self.put_defaults(&table, &targets, &mut source)?;
-                let (schema, rows) = self.rows(Statement::Query(source)).await?;
-                let given = schema.fields().len();
+                let constants = constant_rows(&table, &targets, &source);
+                let (given, rows) = match constants {
+                    Some(rows) => (rows.num_columns(), vec![rows]),
+                    None => {
+                        let (schema, rows) = self.rows(Statement::Query(source)).await?;
+                        (schema.fields().len(), rows.try_collect().await?)
+                    }
+                };
                 if given > targets.len() {
                     return Err(SqlError::new("42601", "INSERT has more expressions than target columns"));
                 }
@@ -176,7 +183,7 @@ impl Session {
                 }
                 targets.truncate(given);
                 self.check_privilege(&table, Privilege::Insert, &targets)?;
-                rows.try_collect().await?
+                rows
             }
         };
         self.refuse_generated(&table, targets.iter().copied())?;

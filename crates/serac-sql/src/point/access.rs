@@ -1,7 +1,8 @@
-//! How a point statement finds its rows: a range of keys of an ordered index, made of the values that the filter fixes.
+//! How a point statement finds its rows: a range of keys of an ordered index, made of the values that the filter fixes, or one such range for each of the
+//! values that it allows for one column.
 
 use super::compiler::Compiler;
-use super::expression::{Datum, Row, RowExpr, Typed, bounds_of, number, of_number, scale_of};
+use super::expression::{Datum, Row, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
 use crate::error::Result;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, SortExpr};
 use serac_engine::{Catalog, IndexAccess, KeyRange, Table, TableIndex, Transaction};
@@ -74,12 +75,21 @@ struct Compared {
     is_exact: bool,
 }
 
+/// A conjunct that says which constants a column may be equal to.
+struct Listed {
+    column: usize,
+    values: Vec<KeyValue>,
+    conjunct: usize,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Access {
     index: Arc<TableIndex>,
-    /// The values of the first key columns.
+    /// The values of the first key columns, but for the listed one.
     equal: Vec<KeyValue>,
+    /// A key column among these, and the values that it may have.
+    list: Option<(usize, Vec<KeyValue>)>,
     /// Bounds of the next key column, and whether they are included.
     low: Option<(KeyValue, bool)>,
     high: Option<(KeyValue, bool)>,
@@ -112,24 +122,31 @@ fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
     }
 }
 
+/// A constant with which a column is compared, and that column, if keys can be made of it.
+fn key_value(compiler: &mut Compiler<'_>, column: &Expr, value: &Expr) -> Option<(usize, KeyValue)> {
+    let (at, is_cast) = column_of(compiler, column)?;
+    let target = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
+    // What it uses is a constant, so it adds no column.
+    let used = compiler.used.clone();
+    let Typed { expr, column_type: source } = compiler.compile(value)?;
+    if !expr.is_constant() {
+        compiler.used = used;
+        return None;
+    }
+    (is_cast || source == target).then_some((at, KeyValue { expr, source, target }))
+}
+
+/// Floats have two zeros, which are one key.
+fn has_exact_keys(target: ColumnType) -> bool {
+    !matches!(target, ColumnType::Float32 | ColumnType::Float64)
+}
+
 fn bounds(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Compared> {
     let mut bounds = Vec::new();
     let mut add = |compiler: &mut Compiler<'_>, conjunct: usize, column: &Expr, operator: Operator, value: &Expr| {
-        let (at, is_cast) = column_of(compiler, column)?;
-        let target = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
-        // What it uses is a constant, so it adds no column.
-        let used = compiler.used.clone();
-        let Typed { expr, column_type: source } = compiler.compile(value)?;
-        if !expr.is_constant() {
-            compiler.used = used;
-            return None;
-        }
-        if !is_cast && source != target {
-            return None;
-        }
-        // Floats have two zeros, which are one key.
-        let is_exact = !matches!(target, ColumnType::Float32 | ColumnType::Float64);
-        bounds.push(Compared { column: at, operator, value: KeyValue { expr, source, target }, conjunct, is_exact });
+        let (column, value) = key_value(compiler, column, value)?;
+        let is_exact = has_exact_keys(value.target);
+        bounds.push(Compared { column, operator, value, conjunct, is_exact });
         Some(())
     };
     for (i, conjunct) in conjuncts.iter().enumerate() {
@@ -155,6 +172,39 @@ fn bounds(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Compared> {
         }
     }
     bounds
+}
+
+/// The column, and its values, of `c IN (…)`, which is simplified to `c = … OR c = …` if it is short; an equality by itself is a list of one.
+fn list(compiler: &mut Compiler<'_>, expr: &Expr) -> Option<(usize, Vec<KeyValue>)> {
+    let of_one = |(column, value)| (column, vec![value]);
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let (column, mut values) = list(compiler, left)?;
+            let (other, more) = list(compiler, right)?;
+            values.extend(more);
+            (other == column).then_some((column, values))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            key_value(compiler, left, right).or_else(|| key_value(compiler, right, left)).map(of_one)
+        }
+        Expr::InList(in_list) if !in_list.negated => {
+            let values = in_list.list.iter().map(|value| key_value(compiler, &in_list.expr, value));
+            let (columns, values): (Vec<usize>, Vec<KeyValue>) =
+                values.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+            Some((*columns.first()?, values))
+        }
+        _ => None,
+    }
+}
+
+fn lists(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Listed> {
+    let all = conjuncts.iter().enumerate().filter_map(|(conjunct, expr)| {
+        let (column, values) = list(compiler, expr)?;
+        // Two values that are one key would give its rows twice.
+        let exact = values.iter().all(|value| has_exact_keys(value.target));
+        (exact && values.len() > 1).then_some(Listed { column, values, conjunct })
+    });
+    all.collect()
 }
 
 /// The order that a query wants, as columns; none if it is by expressions.
@@ -194,25 +244,43 @@ pub(super) fn find(
     limited: bool,
 ) -> Option<(Access, Vec<Expr>, bool)> {
     let mut all = bounds(compiler, &conjuncts);
+    let mut lists = lists(compiler, &conjuncts);
     let order = order_columns(compiler, order);
-    let (_, index, equal) = table
+    // How many of the first key columns are fixed, and which of them by a list, at most one.
+    let fixed = |columns: &[usize]| {
+        let mut list = None;
+        let equal = columns.iter().enumerate().take_while(|(at, column)| {
+            if all.iter().any(|b| b.column == **column && b.operator == Operator::Eq) {
+                return true;
+            }
+            let listed = list.is_none() && lists.iter().any(|listed| listed.column == **column);
+            list = if listed { Some(*at) } else { list };
+            listed
+        });
+        (equal.count(), list)
+    };
+    // The ranges of a list's values come one after the other, so they have no order together.
+    let reverse_for = |index: &TableIndex, equal: usize, list: Option<usize>| {
+        let order = order.as_ref().filter(|order| list.is_none() || order.is_empty())?;
+        gives_order(table, index, equal, order)
+    };
+    let (_, index, equal, list) = table
         .indexes
         .iter()
         .filter_map(|index| {
             let columns = &index.definition.columns;
-            let is_equal = |column: &&usize| all.iter().any(|b| b.column == **column && b.operator == Operator::Eq);
-            let equal = columns.iter().take_while(is_equal).count();
+            let (equal, list) = fixed(columns);
             let ranged = columns.get(equal).is_some_and(|next| all.iter().any(|b| b.column == *next));
-            let ordered = order.as_ref().is_some_and(|order| {
-                (!order.is_empty() || limited) && gives_order(table, index, equal, order).is_some()
-            });
+            let ordered = order.as_ref().is_some_and(|order| !order.is_empty() || limited)
+                && reverse_for(index, equal, list).is_some();
             let whole = equal == columns.len() && index.definition.unique;
             if equal == 0 && !ranged && !(ordered && limited) {
                 return None;
             }
-            Some(((whole, equal, ranged, ordered), index.clone(), equal))
+            Some(((whole, equal, list.is_none(), ranged, ordered), index.clone(), equal, list))
         })
         .max_by_key(|(score, ..)| *score)?;
+    let reverse = reverse_for(&index, equal, list);
     let mut exact = vec![true; conjuncts.len()];
     let mut take = |column: usize, operators: &[Operator]| {
         let at = all.iter().position(|b| b.column == column && operators.contains(&b.operator))?;
@@ -220,7 +288,15 @@ pub(super) fn find(
     };
     let mut used = Vec::new();
     let mut equal_values = Vec::new();
-    for &column in &index.definition.columns[..equal] {
+    let list = list.map(|at| {
+        let column = index.definition.columns[at];
+        let listed = lists.iter().position(|listed| listed.column == column).expect("just seen");
+        let Listed { values, conjunct, .. } = lists.swap_remove(listed);
+        used.push((conjunct, true));
+        (at, values)
+    });
+    let listed = list.as_ref().map(|(at, _)| *at);
+    for (_, &column) in index.definition.columns[..equal].iter().enumerate().filter(|(at, _)| Some(*at) != listed) {
         let bound = take(column, &[Operator::Eq]).expect("just seen");
         used.push((bound.conjunct, bound.is_exact));
         equal_values.push(bound.value);
@@ -246,8 +322,7 @@ pub(super) fn find(
     let rest = conjuncts.into_iter().zip(taken).zip(exact);
     let rest = rest.filter(|((conjunct, taken), exact)| *taken < parts(conjunct) || !exact);
     let rest = rest.map(|((conjunct, _), _)| conjunct).collect();
-    let reverse = order.as_ref().and_then(|order| gives_order(table, &index, equal, order));
-    let access = Access { index, equal: equal_values, low, high, reverse: reverse.unwrap_or(false) };
+    let access = Access { index, equal: equal_values, list, low, high, reverse: reverse.unwrap_or(false) };
     Some((access, rest, reverse.is_some()))
 }
 
@@ -255,7 +330,7 @@ impl Access {
     /// Whether the rows come in the order of a column, the next key column; if so they come in descending order if `reverse`.
     pub(super) fn order_by(&mut self, column: usize, reverse: bool) -> bool {
         let (definition, next) = (&self.index.definition, self.equal.len());
-        let is_next = definition.columns.get(next) == Some(&column);
+        let is_next = self.list.is_none() && definition.columns.get(next) == Some(&column);
         self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
@@ -263,7 +338,8 @@ impl Access {
     pub(super) fn shown(&self) -> String {
         let range = if self.low.is_some() || self.high.is_some() { ", range" } else { "" };
         let backwards = if self.reverse { ", backwards" } else { "" };
-        format!("index={}, equal={}{range}{backwards}", self.index.definition.name, self.equal.len())
+        let list = self.list.as_ref().map_or_else(String::new, |(_, values)| format!(", one of {}", values.len()));
+        format!("index={}, equal={}{list}{range}{backwards}", self.index.definition.name, self.equal.len())
     }
     /// The way to the rows for the engine, which reads `columns` of them.
     pub(super) fn index_access(&self, catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> IndexAccess {
@@ -283,6 +359,8 @@ impl Access {
         for part in &self.equal {
             equal.push(part.expr.evaluate(parameters)?);
         }
+        let list = self.list.iter().flat_map(|(_, values)| values);
+        let listed = list.map(|part| part.expr.evaluate(parameters)).collect::<Result<Vec<_>>>()?;
         let mut values: SmallVec<[Value<'_>; 4]> = SmallVec::new();
         for (part, datum) in self.equal.iter().zip(&equal) {
             match place(datum.value(), part.source, part.target) {
@@ -313,19 +391,51 @@ impl Access {
             },
             _ => Bound::Unbounded,
         };
-        let range = KeyRange { equal: &values, lower, upper, reverse: self.reverse };
-        let (mut rows, mut outcome) = (0, Ok(true));
-        txn.scan(access, &range, buffer, |row, buffer| {
-            rows += 1;
-            if rows > MOST_ROWS {
-                outcome = Ok(false);
-                return Ok(ControlFlow::Break(()));
+        // What ends the reading early: an outcome.
+        let (mut rows, mut end) = (0, None);
+        let mut scan = |equal: &[Value<'_>]| -> Result<bool> {
+            let range = KeyRange { equal, lower, upper, reverse: self.reverse };
+            txn.scan(access, &range, buffer, |row, buffer| {
+                rows += 1;
+                end = if rows > MOST_ROWS {
+                    Some(Ok(false))
+                } else {
+                    match f(row, buffer) {
+                        Ok(ControlFlow::Continue(())) => return Ok(ControlFlow::Continue(())),
+                        Ok(ControlFlow::Break(())) => Some(Ok(true)),
+                        Err(error) => Some(Err(error)),
+                    }
+                };
+                Ok(ControlFlow::Break(()))
+            })?;
+            Ok(end.is_some())
+        };
+        match &self.list {
+            None => scan(&values).map(drop)?,
+            Some((at, list)) => {
+                let mut keys = Vec::with_capacity(list.len());
+                for (part, datum) in list.iter().zip(&listed) {
+                    if let Place::At(value) = place(datum.value(), part.source, part.target) {
+                        keys.push(value);
+                    }
+                }
+                keys.sort_unstable_by(|a, b| compare(*a, *b));
+                keys.dedup_by(|a, b| compare(*a, *b).is_eq());
+                values.insert(*at, Value::Null);
+                let whole = keys.iter().map(|key| {
+                    let mut whole = values.clone();
+                    whole[*at] = *key;
+                    whole
+                });
+                txn.look_ahead(access, whole);
+                for key in keys {
+                    values[*at] = key;
+                    if scan(&values)? {
+                        break;
+                    }
+                }
             }
-            Ok(f(row, buffer).unwrap_or_else(|error| {
-                outcome = Err(error);
-                ControlFlow::Break(())
-            }))
-        })?;
-        outcome
+        }
+        end.unwrap_or(Ok(true))
     }
 }

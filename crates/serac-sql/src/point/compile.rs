@@ -3,6 +3,7 @@
 use super::access::{self, Access};
 use super::compiler::{Compiler, is_of_statement, with_transaction_time};
 use super::expression::{Assignment, RowExpr, Typed};
+use super::literal::plain_values;
 use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction, OnInsert,
-    Query as AstQuery, SelectItem, SetExpr, Statement, TableObject, Update as AstUpdate,
+    Query as AstQuery, SelectItem, Statement, TableObject, Update as AstUpdate,
 };
 use futures::FutureExt;
 use serac_engine::roles::Privilege;
@@ -430,12 +431,7 @@ impl Compilation<'_> {
             }
             targets.push(column);
         }
-        let source = insert.source.as_ref()?;
-        let SetExpr::Values(values) = source.body.as_ref() else { return None };
-        if source.with.is_some() || source.order_by.is_some() || source.limit_clause.is_some() || source.fetch.is_some()
-        {
-            return None;
-        }
+        let values = plain_values(insert.source.as_ref()?)?;
         let given = values.rows.first()?.content.len();
         if targets.is_empty() && given <= definitions.len() {
             targets = (0..given).collect();

@@ -2,10 +2,17 @@
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
+use crate::dml::nullable_schema;
+use crate::types::sql_type;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{Expr as AstExpr, UnaryOperator, Value as AstValue};
-use serac_engine::values::{OwnedValue, value_at};
+use datafusion::sql::sqlparser::ast::{
+    DataType as AstType, Expr as AstExpr, Query, SetExpr, TimezoneInfo, UnaryOperator, Value as AstValue, Values,
+};
+use serac_engine::Table;
+use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
+use std::sync::Arc;
 
 /// A constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +22,8 @@ pub(super) enum Constant<'t> {
     /// Its text, and whether a minus stands before it.
     Number(&'t str, bool),
     Text(&'t str),
+    /// The text of a date or a time, and which of them it says to be.
+    Typed(&'t str, ColumnType),
 }
 
 /// The constant that an expression is.
@@ -32,8 +41,45 @@ pub(super) fn constant(expr: &AstExpr) -> Option<Constant<'_>> {
             AstValue::SingleQuotedString(text) => Some(Constant::Text(text)),
             _ => None,
         },
+        AstExpr::TypedString(typed) => match (&typed.data_type, &typed.value.value) {
+            (
+                AstType::Date | AstType::Time(None, TimezoneInfo::None) | AstType::Timestamp(None, TimezoneInfo::None),
+                AstValue::SingleQuotedString(text),
+            ) => Some(Constant::Typed(text, sql_type(&typed.data_type).ok()?.column_type)),
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// The VALUES that a query is, without anything else.
+pub(super) fn plain_values(query: &Query) -> Option<&Values> {
+    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, locks, .. } = query else {
+        return None;
+    };
+    match body.as_ref() {
+        SetExpr::Values(values) if locks.is_empty() => Some(values),
+        _ => None,
+    }
+}
+
+/// The rows that INSERT INTO `table` (`targets`) says, if nothing stands there but constants that are exactly values of their columns: there is nothing to
+/// plan then, which for thousands of constants takes far longer than to store them.
+pub(crate) fn constant_rows(table: &Table, targets: &[usize], source: &Query) -> Option<RecordBatch> {
+    let values = plain_values(source)?;
+    let given = values.rows.first()?.content.len();
+    if given > targets.len() || values.rows.iter().any(|row| row.content.len() != given) {
+        return None;
+    }
+    let column = |at: usize| -> Option<ArrayRef> {
+        let column_type = table.definition.columns[targets[at]].sql_type.column_type;
+        let values = values.rows.iter().map(|row| constant(&row.content[at])?.value_of(column_type));
+        Some(array_of(&values.collect::<Option<Vec<_>>>()?, column_type))
+    };
+    let columns = (0..given).map(column).collect::<Option<_>>()?;
+    let schema = nullable_schema(table).project(&targets[..given]).ok()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(values.rows.len()));
+    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).ok()
 }
 
 /// Digits and, perhaps, a point: the unscaled number and its scale.
@@ -62,6 +108,7 @@ impl Constant<'_> {
             (Self::Text(text), ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) => {
                 of_scalar(&ScalarValue::Utf8(Some((*text).into())), column_type)
             }
+            (Self::Typed(text, own), _) if *own == column_type => Constant::Text(text).value_of(column_type),
             (Self::Number(text, negative), _) => {
                 let (number, scale) = parse_number(text, *negative)?;
                 match column_type {

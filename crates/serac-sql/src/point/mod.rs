@@ -28,6 +28,7 @@ mod rows;
 mod shape;
 mod texts;
 
+pub(crate) use literal::constant_rows;
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;

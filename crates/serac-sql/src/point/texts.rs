@@ -170,6 +170,7 @@ impl VisitorMut for Lift<'_> {
                 self.lift(low);
                 self.lift(high);
             }
+            Expr::InList { expr, list, .. } if is_column(expr) => list.iter_mut().for_each(|value| self.lift(value)),
             _ => {}
         }
         ControlFlow::Continue(())

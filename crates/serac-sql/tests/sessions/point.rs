@@ -128,6 +128,20 @@ impl Statements {
                 let other = this.literal(column);
                 return format!("{} BETWEEN {literal} AND {other}", Self::name(column));
             }
+            if this.random.random_bool(0.2) {
+                let values: Vec<String> = (0..this.random.random_range(1..7)).map(|_| this.literal(column)).collect();
+                let not = if this.random.random_bool(0.1) { "NOT " } else { "" };
+                return format!("{} {not}IN ({})", Self::name(column), values.join(", "));
+            }
+            if this.random.random_bool(0.05) {
+                let other = if this.random.random_bool(0.5) { column } else { 2 };
+                return format!(
+                    "({0} = {literal} OR {1} = {2})",
+                    Self::name(column),
+                    Self::name(other),
+                    this.literal(other)
+                );
+            }
             format!("{} {operator} {literal}", Self::name(column))
         };
         parts.push(compared(self, column));
@@ -426,4 +440,48 @@ async fn the_time_of_the_statement_is_known_at_each_run() {
     let mut later = session.prepare("UPDATE t SET plain = now() + INTERVAL '1 day' WHERE id = $1").unwrap();
     let ran = session.execute_prepared(&mut later, &[datafusion::common::ScalarValue::Int64(Some(1))]).await;
     assert_eq!(ran.unwrap_err().sqlstate, "23514");
+}
+
+#[tokio::test]
+async fn constants_are_inserted_as_if_they_were_planned() {
+    let oddities =
+        ["DATE '2024-02-03'", "TIMESTAMP '2024-02-03 04:05:06'", "'5'", "1e2", "-(3)", "0.1", "1 + 1", "DEFAULT"];
+    let mut inserted = 0;
+    for seed in 0..60 {
+        let db = database();
+        let mut session = Session::new(&db);
+        session.execute("SET enable_point_path = off").await.unwrap();
+        let mut statements = Statements::new(seed);
+        let columns: Vec<String> = statements
+            .types
+            .iter()
+            .enumerate()
+            .map(|(i, &t)| format!("{} {}", Statements::name(i), TYPES[t]))
+            .collect();
+        for table in ["t", "u"] {
+            session.execute(&format!("CREATE TABLE {table} ({})", columns.join(", "))).await.unwrap();
+        }
+        for _ in 0..20 {
+            let given = if statements.random.random_bool(0.9) { 5 } else { statements.random.random_range(1..7) };
+            let row = |statements: &mut Statements| {
+                let value = |column: usize| match statements.random.random_bool(0.03) {
+                    true => oddities.choose(&mut statements.random).unwrap().to_string(),
+                    false => statements.literal(column.min(4)),
+                };
+                format!("({})", (0..given).map(value).collect::<Vec<_>>().join(", "))
+            };
+            let rows: Vec<String> = (0..statements.random.random_range(1..5)).map(|_| row(&mut statements)).collect();
+            let rows = rows.join(", ");
+            // With a LIMIT it is a query, to be planned.
+            let mut results = Vec::new();
+            for sql in [format!("INSERT INTO t VALUES {rows}"), format!("INSERT INTO u VALUES {rows} LIMIT 1000")] {
+                results.push(shown(session.execute(&sql).await, false));
+            }
+            assert_eq!(results[0], results[1], "seed {seed}: {columns:?} {rows}");
+            inserted += usize::from(!results[0][0].starts_with("ERROR"));
+        }
+        let [t, u] = ["SELECT * FROM t", "SELECT * FROM u"];
+        assert_eq!(shown(session.execute(t).await, true), shown(session.execute(u).await, true), "seed {seed}");
+    }
+    assert!(inserted > 300, "{inserted} statements inserted something");
 }
