@@ -5,7 +5,7 @@ use crate::setup::text;
 use crate::tpch::{CUBIT_QUERIES, load_all, make_indexes, rows_of};
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
-use serac_workload::tpch::{QUERIES, RefreshStream};
+use serac_workload::tpch::{QUERIES, RefreshStream, TABLES};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +124,10 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
     load_all(&db, arguments.sf, &runtime)?;
     make_indexes(&db, &runtime, report)?;
     let mut session = Session::new(&db);
+    // As it would be ten seconds later, in the midst of the queries.
+    for table in TABLES {
+        runtime.block_on(session.execute(&format!("FREEZE TABLE {}", table.name))).map_err(text)?;
+    }
     let (sender, receiver) = mpsc::unbounded_channel();
     let micros = Arc::new([const { AtomicU64::new(0) }; 2]);
     // Made before the queries run, as the data is.
