@@ -2,6 +2,7 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
+use crate::optimizer::without_lists_of_expressions;
 use crate::scan::fetch_rows;
 use crate::types::assign;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
@@ -26,7 +27,7 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
         .build();
     let simplifier = ExprSimplifier::new(context);
     // Functions such as `now()` are constants once simplified, and only then.
-    let expr = simplifier.simplify(simplifier.coerce(expr, &schema)?)?;
+    let expr = simplifier.simplify(without_lists_of_expressions(simplifier.coerce(expr, &schema)?)?)?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{JoinOrder, TextPredicates};
+use crate::optimizer::{InLists, JoinOrder, TextPredicates};
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::{claims, row_locks};
@@ -344,6 +344,7 @@ impl Session {
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));
+        analyzer.push(Arc::new(InLists));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

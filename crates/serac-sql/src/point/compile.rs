@@ -10,6 +10,7 @@ use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
+use crate::optimizer::without_lists_of_expressions;
 use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
@@ -138,7 +139,7 @@ impl Compilation<'_> {
             .with_schema(Arc::new(compiler.schema.clone()))
             .with_config_options(self.state.config_options().clone())
             .build();
-        ExprSimplifier::new(context).simplify(expr).ok()
+        ExprSimplifier::new(context).simplify(without_lists_of_expressions(expr).ok()?).ok()
     }
     fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {
         let expr = self.simplified(expr, compiler)?;
