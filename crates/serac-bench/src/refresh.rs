@@ -27,7 +27,7 @@ pub struct RefreshArguments {
     /// Threads of a query.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Rounds of the twelve queries: quiet, and as many with refreshes.
+    /// Rounds of the twelve queries: so many before all refreshes, then so many beside refreshes, with a quiet round behind each.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
 }
@@ -91,6 +91,7 @@ async fn refresh(
     functions: Vec<Vec<Vec<String>>>,
     mut wanted: mpsc::UnboundedReceiver<()>,
     micros: Arc<[AtomicU64; 2]>,
+    done: Arc<AtomicU64>,
 ) -> Result<u64, String> {
     let mut session = Session::new(&db);
     let mut rows = 0;
@@ -110,6 +111,7 @@ async fn refresh(
             session.execute("COMMIT").await.map_err(text)?;
         }
         micros[number % 2].fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+        done.fetch_add(1, Ordering::Release); // pairs with the wait for a quiet round
     }
     Ok(rows)
 }
@@ -129,12 +131,11 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
         runtime.block_on(session.execute(&format!("FREEZE TABLE {}", table.name))).map_err(text)?;
     }
     let (sender, receiver) = mpsc::unbounded_channel();
-    let micros = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let (micros, done) = (Arc::new([const { AtomicU64::new(0) }; 2]), Arc::new(AtomicU64::new(0)));
     // Made before the queries run, as the data is.
-    let busy_queries = (arguments.rounds + 1) * CUBIT_QUERIES.len();
-    let refreshes = busy_queries.div_ceil(QUERIES_PER_REFRESH);
+    let refreshes = (arguments.rounds * CUBIT_QUERIES.len()).div_ceil(QUERIES_PER_REFRESH);
     let functions = refresh_functions(arguments.sf, refreshes);
-    let writer = runtime.spawn(refresh(db.clone(), functions, receiver, micros.clone()));
+    let writer = runtime.spawn(refresh(db.clone(), functions, receiver, micros.clone(), done.clone()));
 
     let mut execute = |sql: &str| -> Result<(Vec<StatementResult>, f64), String> {
         runtime.block_on(async {
@@ -143,38 +144,42 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             Ok((results, started.elapsed().as_secs_f64() * 1e3))
         })
     };
-    // Latencies of each query: before the refreshes, beside them, and after them, when what they have done is still there.
+    // Latencies of each query: before all refreshes, beside them, and between them, when what they have done is still there.
     let mut times = vec![[const { Vec::new() }; 3]; CUBIT_QUERIES.len()];
-    let (mut asked, mut checked) = (0, 0);
-    for phase in 0..3 {
-        for round in 0..=arguments.rounds {
-            for (i, &number) in CUBIT_QUERIES.iter().enumerate() {
-                let query = QUERIES[number - 1];
-                if phase == 1 {
-                    if asked % QUERIES_PER_REFRESH == 0 {
-                        sender.send(()).map_err(text)?;
-                    }
-                    asked += 1;
+    let (mut asked, mut sent, mut checked) = (0, 0, 0);
+    let before = (0..=arguments.rounds).map(|round| (0, round));
+    let turns = (0..arguments.rounds).flat_map(|round| [(1, round), (2, round)]);
+    for (phase, round) in before.chain(turns) {
+        while phase == 2 && done.load(Ordering::Acquire) < sent {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (i, &number) in CUBIT_QUERIES.iter().enumerate() {
+            let query = QUERIES[number - 1];
+            if phase == 1 {
+                if asked % QUERIES_PER_REFRESH == 0 {
+                    sender.send(()).map_err(text)?;
+                    sent += 1;
                 }
-                execute("BEGIN")?;
-                let (results, time) = execute(query)?;
-                // The first round warms up.
-                if phase > 0 || round > 0 {
-                    times[i][phase].push(time);
-                }
-                // Each query is checked in every third round, by scans in its own snapshot: also in quiet rounds, because
-                // scans leave other things in the caches than the queries do.
-                if (round + i).is_multiple_of(3) {
-                    execute("SET enable_bitmap_index = off")?;
-                    let (scanned, _) = execute(query)?;
-                    execute("SET enable_bitmap_index = on")?;
-                    if rows_of(&scanned) != rows_of(&results) {
-                        return Err(format!("Q{number} has another result than a scan of its snapshot"));
-                    }
-                    checked += 1;
-                }
-                execute("COMMIT")?;
+                asked += 1;
             }
+            execute("BEGIN")?;
+            let (results, time) = execute(query)?;
+            // The first round warms up.
+            if phase > 0 || round > 0 {
+                times[i][phase].push(time);
+            }
+            // Each query is checked in every third round, by scans in its own snapshot: also in quiet rounds, because scans
+            // leave other things in the caches than the queries do.
+            if (round + i).is_multiple_of(3) {
+                execute("SET enable_bitmap_index = off")?;
+                let (scanned, _) = execute(query)?;
+                execute("SET enable_bitmap_index = on")?;
+                if rows_of(&scanned) != rows_of(&results) {
+                    return Err(format!("Q{number} has another result than a scan of its snapshot"));
+                }
+                checked += 1;
+            }
+            execute("COMMIT")?;
         }
     }
     drop(sender);
@@ -182,14 +187,15 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
     let rows = rows.map_err(text)?.map_err(text)??;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let mut logs = [0.0; 3];
-    let mut row = |name: &str, [before, beside, after]: [f64; 3], [mean_before, mean_beside, _]: [f64; 3]| {
+    let mut row = |name: &str, [before, beside, between]: [f64; 3], [_, mean_beside, mean_between]: [f64; 3]| {
         report.row(&[
             ("query", json!(name)),
             ("before ms", json!(before)),
+            ("between ms", json!(between)),
             ("beside ms", json!(beside)),
-            ("ratio", json!(beside / before)),
-            ("after ms", json!(after)),
-            ("mean before ms", json!(mean_before)),
+            ("beside / before", json!(beside / before)),
+            ("beside / between", json!(beside / between)),
+            ("mean between ms", json!(mean_between)),
             ("mean beside ms", json!(mean_beside)),
         ]);
     };

@@ -1,7 +1,7 @@
 //! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB, one terminal per database.
 //!
 //! The transactions are those of clauses 2.4 to 2.8, a statement for each access; only Stock-Level is a join where the engine has a good one (SQLite, DuckDB), and
-//! two statements otherwise, with the distinct items counted here.
+//! otherwise a statement for the items and a count by lists of them.
 
 use crate::peer::Peer;
 use crate::report::Report;
@@ -17,7 +17,6 @@ use serac_workload::tpcc::{
     CONDITIONS, Customer, DISTRICTS, INDEXES, ITEMS, Input, NewOrder, Payment, Population, TABLES, Terminal,
 };
 use serde_json::{Value as Json, json};
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -111,13 +110,17 @@ enum Sql {
     DeliverCustomer,
     NextOrderNumber,
     LineItems,
-    StockQuantity,
     StockLevel,
     /// Of district 1; those of the others follow.
     Stock,
+    /// Of so many items at once.
+    LowStock = STATEMENTS.len() as isize + DISTRICTS as isize,
 }
 
-const STATEMENTS: [&str; 27] = [
+/// Items whose stock is looked at by one statement.
+const ITEMS_AT_ONCE: usize = 32;
+
+const STATEMENTS: [&str; 26] = [
     "SELECT w_tax FROM warehouse WHERE w_id = $1",
     "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2 RETURNING d_next_o_id, d_tax",
     "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
@@ -147,7 +150,6 @@ const STATEMENTS: [&str; 27] = [
     "UPDATE customer SET c_balance = c_balance + $1, c_delivery_cnt = c_delivery_cnt + 1 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
     "SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2",
     "SELECT ol_i_id FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4",
-    "SELECT s_quantity FROM stock WHERE s_w_id = $1 AND s_i_id = $2",
     "SELECT COUNT(DISTINCT s_i_id) FROM order_line JOIN stock ON s_i_id = ol_i_id \
      WHERE s_w_id = $1 AND ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4 AND s_quantity < $5",
 ];
@@ -158,7 +160,10 @@ fn prepare_all(engine: &mut dyn Engine) -> Result<(), String> {
         engine.prepare(&format!(
             "SELECT s_quantity, s_dist_{district:02}, s_data FROM stock WHERE s_w_id = $1 AND s_i_id = $2"
         ))
-    })
+    })?;
+    let items: Vec<String> = (0..ITEMS_AT_ONCE).map(|item| format!("${}", item + 3)).collect();
+    let items = items.join(", ");
+    engine.prepare(&format!("SELECT COUNT(*) FROM stock WHERE s_w_id = $1 AND s_quantity < $2 AND s_i_id IN ({items})"))
 }
 
 /// One terminal's transactions on an engine.
@@ -285,11 +290,17 @@ impl Client<'_> {
         if self.engine.joins() {
             return Ok(self.row(Sql::StockLevel, &[w, d, first, next, Int(threshold)])?[0].int() as usize);
         }
-        let items: HashSet<i32> =
+        let mut items: Vec<i32> =
             self.run(Sql::LineItems, &[w, d, first, next])?.iter().map(|line| line[0].int()).collect();
+        items.sort_unstable();
+        items.dedup();
         let mut low = 0;
-        for item in items {
-            low += usize::from(self.row(Sql::StockQuantity, &[w, Int(item)])?[0].int() < threshold);
+        for items in items.chunks(ITEMS_AT_ONCE) {
+            // An item that stands in the list again counts once.
+            let items = items.iter().chain(std::iter::repeat(&items[0])).take(ITEMS_AT_ONCE);
+            let parameters: Vec<Parameter<'_>> =
+                [w, Int(threshold)].into_iter().chain(items.map(|&item| Int(item))).collect();
+            low += self.run(Sql::LowStock, &parameters)?[0][0].int() as usize;
         }
         Ok(low)
     }
@@ -314,18 +325,13 @@ impl Engine for Serac {
         Ok(())
     }
     fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
-        let mut values = [Value::Null; 9];
-        for (value, parameter) in values.iter_mut().zip(parameters) {
-            *value = match *parameter {
-                Int(number) => Value::Int32(number),
-                Money(number) | Whole(number) | Time(number) => Value::Int64(number),
-                Text(text) => Value::Bytes(text.as_bytes()),
-            };
-        }
-        let ran = self
-            .session
-            .run_prepared(&mut self.statements[statement], &values[..parameters.len()], &mut self.rows)
-            .map_err(text)?;
+        let values = parameters.iter().map(|parameter| match *parameter {
+            Int(number) => Value::Int32(number),
+            Money(number) | Whole(number) | Time(number) => Value::Int64(number),
+            Text(text) => Value::Bytes(text.as_bytes()),
+        });
+        let values: Vec<Value<'_>> = values.collect();
+        let ran = self.session.run_prepared(&mut self.statements[statement], &values, &mut self.rows).map_err(text)?;
         if ran.is_none() {
             return Err(format!("statement {statement} has left the point path"));
         }
