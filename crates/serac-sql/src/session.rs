@@ -446,13 +446,17 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
-    pub async fn execute_statement(&mut self, mut statement: Statement) -> Result<StatementResult> {
+    pub async fn execute_statement(&mut self, statement: Statement) -> Result<StatementResult> {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
         if let Some(outcome) = self.execute_named(&statement).await? {
             return outcome.acknowledged().await;
         }
+        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
+        Box::pin(self.execute_other(statement)).await
+    }
+    async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = self.limits();
@@ -501,6 +505,9 @@ impl Session {
             let result = self.execute_statement(statement).await?;
             return Ok(StatementStream::done(self, result));
         }
+        Box::pin(self.stream_other(statement)).await
+    }
+    async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = self.limits();

@@ -521,3 +521,11 @@ async fn lists_of_keys_are_looked_up_one_by_one() {
 async fn shown_plan(session: &mut Session, sql: &str) -> String {
     shown(session.execute(sql).await, true).join("\n")
 }
+
+#[tokio::test]
+async fn light_statements_do_not_move_what_planning_keeps() {
+    let db = database();
+    let mut session = Session::new(&db);
+    let size = size_of_val(&session.execute("BEGIN"));
+    assert!(size < 16 << 10, "the future has {size} bytes");
+}
