@@ -10,6 +10,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const BLOCKS_PER_CHUNK: usize = 16;
+/// So many slots of a block are put in order by sorting; more by setting them in words, of which all are looked at then.
+const SLOTS_TO_SORT: usize = 32;
 
 /// A row as `block << 16 | slot`: bitvectors know no gap between the slots of neighbouring blocks.
 pub(crate) fn compact(row: RowId) -> u64 {
@@ -95,6 +97,11 @@ impl Bitvector {
 
     /// The rows of all lists, in any order, none of them before the block `first`. A row may come more than once.
     pub(crate) fn from_lists(lists: &[Cow<'_, [u32]>], first: usize) -> Self {
+        if let [list] = lists
+            && list.is_sorted_by(|a, b| a < b)
+        {
+            return Self::from_sorted_compact(list.iter().copied().map(u64::from));
+        }
         let rows: usize = lists.iter().map(|list| list.len()).sum();
         let Some(last) = lists.iter().filter_map(|list| list.iter().max()).max() else { return Self::default() };
         let blocks = (last >> 16) as usize + 1 - first;
@@ -121,11 +128,18 @@ impl Bitvector {
             slots[*end] = row as u16;
             *end += 1;
         });
-        let (mut result, mut begin, mut words) = (Self::default(), 0, Words::default());
+        let (mut result, mut begin, mut words, mut few) = (Self::default(), 0, Words::default(), Vec::new());
         for (block, &end) in ends[..blocks].iter().enumerate() {
-            slots[begin..end].iter().for_each(|&slot| words.set(slot));
-            if begin < end {
+            let slots = &slots[begin..end];
+            if slots.len() > SLOTS_TO_SORT {
+                slots.iter().for_each(|&slot| words.set(slot));
                 result.set_container(first + block, words.take());
+            } else if !slots.is_empty() {
+                few.clear();
+                few.extend_from_slice(slots);
+                few.sort_unstable();
+                few.dedup();
+                result.set_container(first + block, Container::from_sorted(&few));
             }
             begin = end;
         }
