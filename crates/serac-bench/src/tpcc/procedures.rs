@@ -324,10 +324,6 @@ fn pay(
     now: i64,
 ) -> Result<i64> {
     let (w, d) = (Value::Int32(warehouse), Value::Int32(payment.district));
-    // Found first: the memory brings the customer's columns while the warehouse and the district are paid.
-    let customer_district = [payment.customer_warehouse, payment.customer_district];
-    let id = find_customer(plans, buffers, txn, customer_district, payment.customer)?;
-    plans.customer.data.look_ahead(&[id], &plans.customer_payment);
     buffers.text.clear();
     let warehouse_row = there(txn.get(&plans.warehouse_payment, &[w], &mut buffers.row)?, "warehouse")?;
     let ytd: i64 = buffers.row.get(0)?;
@@ -339,6 +335,8 @@ fn pay(
     buffers.text.extend_from_slice(buffers.row.get::<&[u8]>(1)?);
     txn.update(&plans.pay_district, district_row, &[(ytd + payment.amount).into()])?;
 
+    let customer_district = [payment.customer_warehouse, payment.customer_district];
+    let id = find_customer(plans, buffers, txn, customer_district, payment.customer)?;
     let Buffers { row, text, .. } = buffers;
     txn.read(&plans.customer, id, &plans.customer_payment, row)?;
     let (number, balance): (i32, i64) = (row.get(0)?, row.get(1)?);
@@ -387,13 +385,6 @@ fn order_status(
     Ok(sum)
 }
 
-/// An order that is delivered: keys of its parts.
-struct Delivered {
-    new_order: RowId,
-    order: [Value<'static>; 3],
-    customer: [Value<'static>; 3],
-}
-
 fn deliver(
     plans: &Plans,
     buffers: &mut Buffers,
@@ -404,33 +395,22 @@ fn deliver(
 ) -> Result<i64> {
     let Buffers { row, rows, .. } = buffers;
     let w = Value::Int32(warehouse);
-    // One step for all districts after the other, so that the memory brings what the next step needs of all of them together.
-    let districts = (1..=DISTRICTS).map(Value::Int32);
-    txn.look_ahead(&plans.oldest_new_order, districts.clone().map(|d| [w, d]));
-    let mut orders = Vec::with_capacity(DISTRICTS as usize);
-    for d in districts {
-        txn.scan(&plans.oldest_new_order, &KeyRange::prefix(&[w, d]), row, |new_order, row| {
-            orders.push(Delivered {
-                new_order,
-                order: [w, d, row.get::<i32>(0)?.into()],
-                customer: [w, d, Value::Null],
-            });
+    let mut delivered = 0;
+    for district in 1..=DISTRICTS {
+        let d = Value::Int32(district);
+        let mut oldest = None;
+        txn.scan(&plans.oldest_new_order, &KeyRange::prefix(&[w, d]), row, |id, row| {
+            oldest = Some((id, row.get::<i32>(0)?));
             Ok(ControlFlow::Break(()))
         })?;
-    }
-    txn.look_ahead(&plans.order_customer, orders.iter().map(|delivered| delivered.order));
-    txn.look_ahead(&plans.line_amounts, orders.iter().map(|delivered| delivered.order));
-    for delivered in &mut orders {
-        txn.delete(&plans.new_order, delivered.new_order)?;
-        let id = there(txn.get(&plans.order_customer, &delivered.order, row)?, "order")?;
-        delivered.customer[2] = row.get::<i32>(0)?.into();
+        let Some((new_order, order)) = oldest else { continue };
+        txn.delete(&plans.new_order, new_order)?;
+        let id = there(txn.get(&plans.order_customer, &[w, d, order.into()], row)?, "order")?;
+        let customer: i32 = row.get(0)?;
         txn.update(&plans.deliver_order, id, &[carrier.into()])?;
-    }
-    txn.look_ahead(&plans.customer_delivery, orders.iter().map(|delivered| delivered.customer));
-    for delivered in &orders {
         let mut total = 0;
         rows.clear();
-        txn.scan(&plans.line_amounts, &KeyRange::prefix(&delivered.order), row, |id, row| {
+        txn.scan(&plans.line_amounts, &KeyRange::prefix(&[w, d, order.into()]), row, |id, row| {
             total += row.get::<i64>(0)?;
             rows.push(id);
             Ok(ControlFlow::Continue(()))
@@ -438,11 +418,12 @@ fn deliver(
         for &line in rows.iter() {
             txn.update(&plans.deliver_line, line, &[now.into()])?;
         }
-        let id = there(txn.get(&plans.customer_delivery, &delivered.customer, row)?, "customer")?;
+        let id = there(txn.get(&plans.customer_delivery, &[w, d, customer.into()], row)?, "customer")?;
         let (balance, deliveries): (i64, i32) = (row.get(0)?, row.get(1)?);
         txn.update(&plans.deliver_customer, id, &[(balance + total).into(), (deliveries + 1).into()])?;
+        delivered += 1;
     }
-    Ok(orders.len() as i64)
+    Ok(delivered)
 }
 
 /// The items of the district's last orders, each once.
