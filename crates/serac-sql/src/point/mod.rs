@@ -6,7 +6,7 @@
 //!                                                    ▼
 //!                                        the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality or a range on the first columns of an ordered
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality, a list or a range on the first columns of an ordered
 //! index ([`access`]), with any other conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What expressions mean is
 //! DataFusion's to say, at the time of planning; [`expression`] says how they are evaluated. Rows are written by the engine as on the other path,
 //! so constraints, indexes and errors are the same.
