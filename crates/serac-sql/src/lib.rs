@@ -12,6 +12,7 @@ mod describe;
 mod dml;
 mod error;
 mod expressions;
+mod formats;
 mod functions;
 mod identity;
 mod ingest;

@@ -360,7 +360,8 @@ impl Session {
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
         let own = functions(&shared).into_iter().chain(crate::identity::functions(&shared));
-        for function in own.chain(crate::uuids::functions()).chain(crate::pg_catalog::functions(&shared)) {
+        let of_types = crate::uuids::functions().into_iter().chain(crate::formats::functions());
+        for function in own.chain(of_types).chain(crate::pg_catalog::functions(&shared)) {
             ctx.register_udf(function);
         }
         for function in crate::pg_catalog::table_functions() {

@@ -1,0 +1,204 @@
+//! Patterns of dates and times, such as `YYYY-MM-DD HH24:MI`.
+
+/// What a part of a pattern stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Field {
+    /// The last digits of the year, so many, or all of it for 4; of the year of the ISO week.
+    Year {
+        digits: u8,
+        iso: bool,
+    },
+    /// With a comma behind the thousands.
+    YearWithComma,
+    Century,
+    Quarter,
+    Month,
+    MonthName,
+    MonthAbbreviated,
+    DayOfMonth,
+    /// Of the ISO weeks' year, if so.
+    DayOfYear {
+        iso: bool,
+    },
+    /// Sunday is 1, or Monday in ISO weeks.
+    DayOfWeek {
+        iso: bool,
+    },
+    DayName,
+    DayAbbreviated,
+    WeekOfMonth,
+    WeekOfYear {
+        iso: bool,
+    },
+    JulianDay,
+    Hour,
+    Hour12,
+    Minute,
+    Second,
+    /// Digits of the second's fraction.
+    Fraction(u8),
+    SecondOfDay,
+    /// AM or PM, perhaps with dots.
+    HalfDay {
+        dots: bool,
+    },
+    /// AD or BC, perhaps with dots.
+    Era {
+        dots: bool,
+    },
+    Zone,
+    ZoneOffset,
+    ZoneHours,
+    ZoneMinutes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Case {
+    Upper,
+    Title,
+    Lower,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    Text(String),
+    Field {
+        field: Field,
+        case: Case,
+        /// Without blanks and zeros (FM).
+        bare: bool,
+        /// With -st, -nd, -rd or -th behind a number.
+        ordinal: Option<Case>,
+    },
+}
+
+/// Longer ones first where one begins with the other.
+const FIELDS: [(&str, Field); 52] = [
+    ("Y,YYY", Field::YearWithComma),
+    ("SSSSS", Field::SecondOfDay),
+    ("SSSS", Field::SecondOfDay),
+    ("YYYY", Field::Year { digits: 4, iso: false }),
+    ("IYYY", Field::Year { digits: 4, iso: true }),
+    ("MONTH", Field::MonthName),
+    ("A.M.", Field::HalfDay { dots: true }),
+    ("P.M.", Field::HalfDay { dots: true }),
+    ("A.D.", Field::Era { dots: true }),
+    ("B.C.", Field::Era { dots: true }),
+    ("HH24", Field::Hour),
+    ("HH12", Field::Hour12),
+    ("IDDD", Field::DayOfYear { iso: true }),
+    ("TZH", Field::ZoneHours),
+    ("TZM", Field::ZoneMinutes),
+    ("YYY", Field::Year { digits: 3, iso: false }),
+    ("IYY", Field::Year { digits: 3, iso: true }),
+    ("DDD", Field::DayOfYear { iso: false }),
+    ("MON", Field::MonthAbbreviated),
+    ("DAY", Field::DayName),
+    ("FF1", Field::Fraction(1)),
+    ("FF2", Field::Fraction(2)),
+    ("FF3", Field::Fraction(3)),
+    ("FF4", Field::Fraction(4)),
+    ("FF5", Field::Fraction(5)),
+    ("FF6", Field::Fraction(6)),
+    ("YY", Field::Year { digits: 2, iso: false }),
+    ("IY", Field::Year { digits: 2, iso: true }),
+    ("MM", Field::Month),
+    ("DD", Field::DayOfMonth),
+    ("HH", Field::Hour12),
+    ("MI", Field::Minute),
+    ("SS", Field::Second),
+    ("MS", Field::Fraction(3)),
+    ("US", Field::Fraction(6)),
+    ("AM", Field::HalfDay { dots: false }),
+    ("PM", Field::HalfDay { dots: false }),
+    ("AD", Field::Era { dots: false }),
+    ("BC", Field::Era { dots: false }),
+    ("DY", Field::DayAbbreviated),
+    ("ID", Field::DayOfWeek { iso: true }),
+    ("IW", Field::WeekOfYear { iso: true }),
+    ("WW", Field::WeekOfYear { iso: false }),
+    ("CC", Field::Century),
+    ("TZ", Field::Zone),
+    ("OF", Field::ZoneOffset),
+    ("Q", Field::Quarter),
+    ("D", Field::DayOfWeek { iso: false }),
+    ("W", Field::WeekOfMonth),
+    ("J", Field::JulianDay),
+    ("Y", Field::Year { digits: 1, iso: false }),
+    ("I", Field::Year { digits: 1, iso: true }),
+];
+
+fn begins_with(text: &str, word: &str) -> bool {
+    text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+fn case_of(word: &str) -> Case {
+    let mut letters = word.chars().filter(char::is_ascii_alphabetic).map(|letter| letter.is_ascii_uppercase());
+    match (letters.next(), letters.next()) {
+        (Some(true), Some(false)) => Case::Title,
+        (Some(true), _) => Case::Upper,
+        _ => Case::Lower,
+    }
+}
+
+/// The parts of a pattern.
+pub(super) fn parse(pattern: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut bare) = (pattern, false);
+    let literal = |pieces: &mut Vec<Piece>, text: &str| match pieces.last_mut() {
+        Some(Piece::Text(last)) => last.push_str(text),
+        _ => pieces.push(Piece::Text(text.into())),
+    };
+    while let Some(first) = rest.chars().next() {
+        if begins_with(rest, "FM") {
+            (bare, rest) = (true, &rest[2..]);
+            continue;
+        }
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').unwrap_or(quoted.len());
+            literal(&mut pieces, &quoted[..end]);
+            rest = quoted.get(end + 1..).unwrap_or_default();
+            continue;
+        }
+        let Some((word, field)) = FIELDS.iter().find(|(word, _)| begins_with(rest, word)) else {
+            let (text, after) = rest.split_at(first.len_utf8());
+            literal(&mut pieces, text);
+            rest = after;
+            continue;
+        };
+        let case = case_of(&rest[..word.len()]);
+        rest = &rest[word.len()..];
+        let ordinal = begins_with(rest, "TH").then(|| case_of(&rest[..2]));
+        rest = if ordinal.is_some() { &rest[2..] } else { rest };
+        pieces.push(Piece::Field { field: *field, case, bare, ordinal });
+        bare = false;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_words_come_first() {
+        for (i, (word, _)) in FIELDS.iter().enumerate() {
+            let hidden = FIELDS[..i].iter().find(|(earlier, _)| begins_with(word, earlier));
+            assert!(hidden.is_none(), "{word} is never found: {hidden:?} comes before it");
+        }
+    }
+
+    #[test]
+    fn patterns_are_cut_into_words() {
+        let field = |field| Piece::Field { field, case: Case::Upper, bare: false, ordinal: None };
+        let text = |text: &str| Piece::Text(text.into());
+        let year = field(Field::Year { digits: 4, iso: false });
+        assert_eq!(parse("YYYY-MM"), [year, text("-"), field(Field::Month)]);
+        assert_eq!(parse("HH24\"YYYY\":é"), [field(Field::Hour), text("YYYY:é")]);
+        let day = Piece::Field { field: Field::DayOfMonth, case: Case::Lower, bare: true, ordinal: Some(Case::Lower) };
+        assert_eq!(parse("FMddth"), [day]);
+        let month = Piece::Field { field: Field::MonthName, case: Case::Title, bare: false, ordinal: None };
+        assert_eq!(parse("Month"), [month]);
+        assert_eq!(parse("\"open"), [text("open")]);
+    }
+}
