@@ -93,9 +93,8 @@ impl FormatFunction {
             let utc = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
             let given = cast(&args[0], &TIMESTAMP)?;
             let times = given.as_primitive::<TimestampMicrosecondType>();
-            let texts = each(rows, &given, patterns, |pieces, row| {
-                Ok(write::write(pieces, time_at(times, row)?, utc))
-            })?;
+            let texts =
+                each(rows, &given, patterns, |pieces, row| Ok(write::write(pieces, time_at(times, row)?, utc)))?;
             return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         let given = cast(&args[0], &DataType::Utf8View)?;

@@ -49,9 +49,8 @@ impl<'t> Reader<'t> {
     fn word(&mut self, words: &[&str], letters: usize, name: &str) -> Result<usize> {
         self.skip(char::is_whitespace);
         let of = |word: &'_ str| letters.min(word.len());
-        let is_here = |word: &&str| {
-            self.rest.get(..of(word)).is_some_and(|start| start.eq_ignore_ascii_case(&word[..of(word)]))
-        };
+        let is_here =
+            |word: &&str| self.rest.get(..of(word)).is_some_and(|start| start.eq_ignore_ascii_case(&word[..of(word)]));
         let at = words.iter().position(|word| is_here(word)).ok_or_else(|| self.wrong(name))?;
         self.rest = &self.rest[of(words[at])..];
         Ok(at)

@@ -53,7 +53,9 @@ pub(super) fn write(pieces: &[Piece], time: NaiveDateTime, utc: bool) -> String 
     for piece in pieces {
         match piece {
             Piece::Text(text) => out.push_str(text),
-            Piece::Field { field, case, bare, ordinal } => write_field(&mut out, *field, *case, *bare, *ordinal, time, utc),
+            Piece::Field { field, case, bare, ordinal } => {
+                write_field(&mut out, *field, *case, *bare, *ordinal, time, utc)
+            }
         }
     }
     out
@@ -100,7 +102,9 @@ fn write_field(
         Field::Month => (time.month().into(), 2),
         Field::DayOfMonth => (time.day().into(), 2),
         Field::DayOfYear { iso: false } => (time.ordinal().into(), 3),
-        Field::DayOfYear { iso: true } => ((time.iso_week().week0() * 7 + time.weekday().number_from_monday()).into(), 3),
+        Field::DayOfYear { iso: true } => {
+            ((time.iso_week().week0() * 7 + time.weekday().number_from_monday()).into(), 3)
+        }
         Field::DayOfWeek { iso: false } => ((time.weekday().num_days_from_sunday() + 1).into(), 1),
         Field::DayOfWeek { iso: true } => (time.weekday().number_from_monday().into(), 1),
         Field::WeekOfMonth => ((time.day0() / 7 + 1).into(), 1),
@@ -111,9 +115,7 @@ fn write_field(
         Field::Hour12 => (time.hour12().1.into(), 2),
         Field::Minute => (time.minute().into(), 2),
         Field::Second => (time.second().into(), 2),
-        Field::Fraction(digits) => {
-            ((time.nanosecond() / 10u32.pow(9 - u32::from(digits))).into(), digits.into())
-        }
+        Field::Fraction(digits) => ((time.nanosecond() / 10u32.pow(9 - u32::from(digits))).into(), digits.into()),
         Field::SecondOfDay => (time.num_seconds_from_midnight().into(), 1),
     };
     // The digits of a fraction are not a number's: zeros at their front mean something.
