@@ -364,6 +364,11 @@ impl Session {
         for function in own.chain(of_types).chain(crate::pg_catalog::functions(&shared)) {
             ctx.register_udf(function);
         }
+        // PostgreSQL's names of DataFusion's own.
+        ctx.register_udf(datafusion::functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
+        ctx.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
+        let every = datafusion::functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone();
+        ctx.register_udaf(every.with_aliases(["every"]));
         for function in crate::pg_catalog::table_functions() {
             ctx.register_udtf(function.name(), function.function().clone());
         }

@@ -21,8 +21,8 @@ use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, SelectItem,
-    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut,
-    VisitorMut,
+    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Value, ValueWithSpan,
+    VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -292,12 +292,21 @@ fn replacement(expr: &Expr) -> Option<Expr> {
             Some(Expr::BinaryOp { left: left.clone(), op: op.clone(), right: Box::new(right) })
         }
         Expr::AnyOp { left, compare_op, right, is_some } => {
-            let right = Box::new(array_literal(literal(right)?, &DataType::Text)?);
+            if let (BinaryOperator::Eq, Some(list)) = (compare_op, elements(right)) {
+                return Some(Expr::InList { expr: left.clone(), list, negated: false });
+            }
+            let right = texts_of(right)?;
             Some(Expr::AnyOp { left: left.clone(), compare_op: compare_op.clone(), right, is_some: *is_some })
         }
         Expr::AllOp { left, compare_op, right } => {
-            let right = Box::new(array_literal(literal(right)?, &DataType::Text)?);
-            Some(Expr::AllOp { left: left.clone(), compare_op: compare_op.clone(), right })
+            if let (BinaryOperator::NotEq, Some(list)) = (compare_op, elements(right)) {
+                return Some(Expr::InList { expr: left.clone(), list, negated: true });
+            }
+            Some(Expr::AllOp { left: left.clone(), compare_op: compare_op.clone(), right: texts_of(right)? })
+        }
+        // A word that calls a function without parentheses.
+        Expr::Identifier(ident) if ident.quote_style.is_none() && fold(ident) == "current_schema" => {
+            Some(call("current_schema", Vec::new()))
         }
         Expr::CompoundFieldAccess { root, access_chain } => field_access(root, access_chain),
         Expr::Like { negated, any, expr, pattern, escape_char: Some(escape) } => {
@@ -320,6 +329,22 @@ fn replacement(expr: &Expr) -> Option<Expr> {
         Expr::Function(function) => function_call(function),
         _ => None,
     }
+}
+
+/// The elements of an array that is written out: for `= ANY` it is a list of IN, for which there are indexes.
+fn elements(array: &Expr) -> Option<Vec<Expr>> {
+    match array {
+        Expr::Array(array) if !array.elem.is_empty() => Some(array.elem.clone()),
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
+            elements(&cast(expr, data_type)?)
+        }
+        _ => None,
+    }
+}
+/// The array of texts that a literal is.
+fn texts_of(array: &Expr) -> Option<Box<Expr>> {
+    let texts = array_literal(literal(array)?, &DataType::Text)?;
+    Some(Box::new(Expr::Nested(Box::new(texts))))
 }
 
 fn not(expr: Expr) -> Expr {
@@ -490,7 +515,7 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
         | "unknown" | "bpchar" | "inet" | "refcursor" => DataType::Text,
         "cardinal_number" => DataType::Int(None),
         "xid" | "cid" | "xid8" => DataType::BigInt(None),
-        "time_stamp" => DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz),
+        "time_stamp" => DataType::Timestamp(None, TimezoneInfo::Tz),
         _ => match types::format(types::of_text(&name)?, None).as_str() {
             "boolean" => DataType::Boolean,
             "smallint" => DataType::SmallInt(None),
@@ -502,10 +527,8 @@ fn known_type(data_type: &DataType) -> Option<DataType> {
             "date" => DataType::Date,
             "bytea" => DataType::Bytea,
             "numeric" => DataType::Numeric(datafusion::sql::sqlparser::ast::ExactNumberInfo::None),
-            "timestamp without time zone" => {
-                DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::None)
-            }
-            "timestamp with time zone" => DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz),
+            "timestamp without time zone" => DataType::Timestamp(None, TimezoneInfo::None),
+            "timestamp with time zone" => DataType::Timestamp(None, TimezoneInfo::Tz),
             _ => return None,
         },
     })
@@ -571,12 +594,31 @@ fn function_call(function: &Function) -> Option<Expr> {
         let sql = format!("SELECT pg_array(array_agg(v{order})) FROM ({query}) AS serac_rows(v)");
         return crate::query::query_of(&sql).ok().map(|query| Expr::Subquery(Box::new(query)));
     }
+    if function_name(function) == "localtimestamp" && function.args == FunctionArguments::None {
+        return Some(Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(call("now", Vec::new())),
+            data_type: DataType::Timestamp(None, TimezoneInfo::None),
+            array: false,
+            format: None,
+        });
+    }
     let FunctionArguments::List(list) = &function.args else { return None };
     let qualified = function.name.0.len() == 2 && !function_name(function).is_empty();
     if qualified {
         let mut plain = function.clone();
         plain.name.0.remove(0);
         return Some(Expr::Function(plain));
+    }
+    if function_name(function) == "mod"
+        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(left)), FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] =
+            &list.args[..]
+    {
+        let [left, right] = [left, right].map(|operand| Box::new(Expr::Nested(Box::new(operand.clone()))));
+        return Some(Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right })));
+    }
+    if function_name(function) == "transaction_timestamp" && list.args.is_empty() {
+        return Some(call("now", Vec::new()));
     }
     // Sequences are named by texts here.
     if matches!(function_name(function).as_str(), "nextval" | "currval" | "setval")
@@ -610,6 +652,12 @@ mod tests {
             ("SELECT x::regclass", "SELECT pg_reg_text('regclass', x)"),
             ("SELECT x::regtype::pg_catalog.text || 'a'", "SELECT pg_reg_text('regtype', x) || 'a'"),
             ("SELECT x COLLATE pg_catalog.default", "SELECT x"),
+            ("SELECT a = ANY(ARRAY[1, b]), a <> ALL(ARRAY[1])", "SELECT a IN (1, b), a NOT IN (1)"),
+            ("SELECT a = ANY('{1,NULL}'::int[])", "SELECT a IN (CAST('1' AS INT), CAST(NULL AS INT))"),
+            ("SELECT a < ANY(ARRAY[1]), a = ANY(b)", "SELECT a < ANY(ARRAY[1]), a = ANY(b)"),
+            ("SELECT mod(a + 1, 2) FROM t", "SELECT ((a + 1) % (2)) FROM t"),
+            ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),
+            ("SELECT LocalTimestamp", "SELECT CAST(now() AS TIMESTAMP)"),
             ("SELECT a OPERATOR(pg_catalog.~) '^b$'", "SELECT a ~ '^b$'"),
             ("SELECT a[1 + 1]", "SELECT pg_element(a, 1 + 1)"),
             ("SELECT t.a[n] FROM t", "SELECT pg_element(t.a, n) FROM t"),
