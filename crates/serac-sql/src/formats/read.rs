@@ -51,20 +51,15 @@ impl<'t> Reader<'t> {
         let of = |word: &'_ str| letters.min(word.len());
         let is_here =
             |word: &&str| self.rest.get(..of(word)).is_some_and(|start| start.eq_ignore_ascii_case(&word[..of(word)]));
-        let at = words.iter().position(|word| is_here(word)).ok_or_else(|| self.wrong(name))?;
+        let at = words.iter().position(is_here).ok_or_else(|| self.wrong(name))?;
         self.rest = &self.rest[of(words[at])..];
         Ok(at)
     }
     /// Text of the pattern: what separates fields there is any separator, and none, here.
     fn literal(&mut self, text: &str) {
         for wanted in text.chars() {
-            if wanted.is_alphanumeric() {
-                let mut rest = self.rest.chars();
-                rest.next();
-                self.rest = rest.as_str();
-            } else if self.rest.starts_with(|c: char| !c.is_alphanumeric()) {
-                let mut rest = self.rest.chars();
-                rest.next();
+            let mut rest = self.rest.chars();
+            if rest.next().is_some_and(|found| wanted.is_alphanumeric() || !found.is_alphanumeric()) {
                 self.rest = rest.as_str();
             }
         }
