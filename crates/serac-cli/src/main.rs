@@ -78,7 +78,7 @@ enum Command {
 
 #[derive(clap::Args, Debug, Clone)]
 struct OpenArguments {
-    /// Folder of the database; without it, the database is in memory.
+    /// Folder of the database; without it, or with `:memory:`, the database is in memory.
     path: Option<PathBuf>,
     /// When a commit is acknowledged.
     #[arg(long, value_enum, default_value_t)]
@@ -119,6 +119,10 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
 }
 
 impl OpenArguments {
+    /// None: in memory.
+    fn folder(&self) -> Option<PathBuf> {
+        self.path.clone().filter(|path| path.as_os_str() != ":memory:")
+    }
     fn open(&self) -> Result<SqlDatabase, String> {
         let durability = match self.durability {
             DurabilityLevel::Full => Durability::Full,
@@ -126,7 +130,7 @@ impl OpenArguments {
             DurabilityLevel::Off => Durability::Off,
         };
         let options =
-            StorageOptions { path: self.path.clone(), durability, salvage: self.salvage, ..StorageOptions::default() };
+            StorageOptions { path: self.folder(), durability, salvage: self.salvage, ..StorageOptions::default() };
         let database = Database::open_with(options).map_err(|e| e.to_string())?;
         let report = database.recovery_report();
         if report.transactions_replayed > 0 {
@@ -233,7 +237,7 @@ fn main() -> ExitCode {
                     files: arguments.files,
                     mode: arguments.mode,
                     continue_on_error: arguments.continue_on_error,
-                    path: arguments.open.path,
+                    path: arguments.open.folder(),
                 },
             ));
             result.and(db.database().close().map_err(|e| e.to_string()))

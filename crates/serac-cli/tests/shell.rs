@@ -32,6 +32,16 @@ fn modes_show_the_same_rows() {
 }
 
 #[test]
+fn memory_is_no_folder() {
+    for _ in 0..2 {
+        let output =
+            serac(&[":memory:", "--mode", "csv", "-c", "CREATE TABLE t (a INT); SELECT count(*) AS n FROM t"], "");
+        assert!(text(&output.stdout).ends_with("n\n0\n"), "{}", text(&output.stderr));
+    }
+    assert!(!std::path::Path::new(":memory:").exists());
+}
+
+#[test]
 fn a_script_stops_at_the_first_error_and_says_where() {
     let script = "SELECT 1 AS a;\nSELEC 2;\nSELECT 3 AS b;";
     let output = serac(&["--mode", "csv"], script);
