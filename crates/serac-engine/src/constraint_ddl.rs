@@ -207,7 +207,7 @@ impl Transaction {
 
     // ---- indexes
 
-    /// CREATE [UNIQUE] INDEX, or a constraint's index on a table with rows.
+    /// CREATE \[UNIQUE\] INDEX, or a constraint's index on a table with rows.
     ///
     /// # Errors
     /// [`EngineError::Exists`]; [`EngineError::Unique`] when the rows are not unique.

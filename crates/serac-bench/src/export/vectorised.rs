@@ -1,4 +1,4 @@
-//! The wire protocol of Raasveldt and Mühleisen, "Don't Hold My Data Hostage" (PVLDB 10, 2017; reference [46] of the Mainlining paper): the rows in
+//! The wire protocol of Raasveldt and Mühleisen, "Don't Hold My Data Hostage" (PVLDB 10, 2017; reference \[46\] of the Mainlining paper): the rows in
 //! chunks, and in a chunk column after column.
 //!
 //! ```text
