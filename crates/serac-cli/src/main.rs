@@ -118,11 +118,12 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
     digits.trim().parse::<usize>().map(|n| n * unit).map_err(|_| format!("\"{text}\" is no amount of memory"))
 }
 
+/// The folder that a path names; none: the database is in memory.
+fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
+    path.clone().filter(|path| path.as_os_str() != ":memory:")
+}
+
 impl OpenArguments {
-    /// None: in memory.
-    fn folder(&self) -> Option<PathBuf> {
-        self.path.clone().filter(|path| path.as_os_str() != ":memory:")
-    }
     fn open(&self) -> Result<SqlDatabase, String> {
         let durability = match self.durability {
             DurabilityLevel::Full => Durability::Full,
@@ -130,7 +131,7 @@ impl OpenArguments {
             DurabilityLevel::Off => Durability::Off,
         };
         let options =
-            StorageOptions { path: self.folder(), durability, salvage: self.salvage, ..StorageOptions::default() };
+            StorageOptions { path: folder(&self.path), durability, salvage: self.salvage, ..StorageOptions::default() };
         let database = Database::open_with(options).map_err(|e| e.to_string())?;
         let report = database.recovery_report();
         if report.transactions_replayed > 0 {
@@ -237,7 +238,7 @@ fn main() -> ExitCode {
                     files: arguments.files,
                     mode: arguments.mode,
                     continue_on_error: arguments.continue_on_error,
-                    path: arguments.open.folder(),
+                    path: folder(&arguments.open.path),
                 },
             ));
             result.and(db.database().close().map_err(|e| e.to_string()))

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 #[derive(clap::Args, Debug, Clone)]
 pub struct ServeArguments {
-    /// Folder of the database; without it, the database is in memory.
+    /// Folder of the database; without it, or with `:memory:`, the database is in memory.
     path: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
@@ -248,7 +248,7 @@ impl Signals {
 /// Serves until SIGINT or SIGTERM. Then lets statements and streams end, and writes a checkpoint if the database has a folder. A second signal ends all that.
 pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Result<(), String> {
     let settings = Settings::new(&arguments.flags, |name| std::env::var(name).ok())?;
-    let plan = Plan::new(arguments.path.as_deref(), &settings);
+    let plan = Plan::new(crate::folder(&arguments.path).as_deref(), &settings);
     if settings.print {
         print!("{}", settings.shown());
         return plan.map(|_| ());

@@ -46,6 +46,10 @@ impl SqlError {
     pub(crate) fn unplaced(self) -> Self {
         Self { position: None, ..self }
     }
+    /// As DataFusion passes it on, from what it calls to what has called it.
+    pub(crate) fn external(self) -> DataFusionError {
+        DataFusionError::External(Box::new(self))
+    }
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
         Self::new("0A000", format!("{what} is not supported"))
     }

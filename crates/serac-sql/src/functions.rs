@@ -5,7 +5,7 @@ use crate::error::SqlError;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
@@ -140,7 +140,7 @@ impl ScalarUDFImpl for SequenceFunction {
                 self.call(names.value(at(names, row)), argument).map(Some)
             })
             .collect::<Result<_, SqlError>>()
-            .map_err(|e| DataFusionError::External(Box::new(e)))?;
+            .map_err(SqlError::external)?;
         Ok(ColumnarValue::Array(Arc::new(result)))
     }
 }

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -30,7 +30,7 @@ use std::sync::{Arc, LazyLock};
 
 const UUID: DataType = DataType::FixedSizeBinary(16);
 
-fn is_text(data_type: &DataType) -> bool {
+pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
@@ -67,7 +67,7 @@ impl ScalarUDFImpl for RandomUuid {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut bytes = vec![0; 16 * args.number_rows];
         let random = SystemRandom::new();
-        random.fill(&mut bytes).map_err(|_| external(SqlError::new("58000", "the system gives no random numbers")))?;
+        random.fill(&mut bytes).map_err(|_| SqlError::new("58000", "the system gives no random numbers").external())?;
         for uuid in bytes.chunks_exact_mut(16) {
             // The version, and the variant of RFC 9562.
             uuid[6] = uuid[6] & 0x0f | 0x40;
@@ -81,10 +81,6 @@ impl ScalarUDFImpl for RandomUuid {
 pub(crate) fn functions() -> [ScalarUDF; 3] {
     let random = RandomUuid(Signature::nullary(Volatility::Volatile));
     [function(true), function(false), ScalarUDF::from(random)]
-}
-
-fn external(error: SqlError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
 }
 
 impl ScalarUDFImpl for UuidFunction {
@@ -102,7 +98,7 @@ impl ScalarUDFImpl for UuidFunction {
         let given = args.args[0].to_array(if constant { 1 } else { args.number_rows })?;
         let result: ArrayRef = match (self.from_text, given.data_type()) {
             (true, data_type) if is_text(data_type) => {
-                assign(&given, ColumnType::Uuid.into(), "uuid").map_err(external)?
+                assign(&given, ColumnType::Uuid.into(), "uuid").map_err(SqlError::external)?
             }
             (false, &UUID) => {
                 let uuids = given.as_fixed_size_binary();
@@ -145,7 +141,7 @@ fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         && let Some(text) = value.try_as_str().flatten()
     {
         let text: ArrayRef = Arc::new(StringArray::from(vec![text]));
-        let uuid = assign(&text, ColumnType::Uuid.into(), "uuid").map_err(external)?;
+        let uuid = assign(&text, ColumnType::Uuid.into(), "uuid").map_err(SqlError::external)?;
         return Ok(Expr::Literal(ScalarValue::try_from_array(&uuid, 0)?, None));
     }
     Ok(match expr.get_type(schema) {

@@ -6,13 +6,15 @@ mod read;
 mod write;
 
 use crate::error::SqlError;
+use crate::uuids;
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Date32Array, Float64Array, StringArray, StringViewArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Date32Type, TimeUnit, TimestampMicrosecondType};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::arrow::datatypes::{DataType, Date32Type, Float64Type, TimeUnit, TimestampMicrosecondType};
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use pattern::{Piece, parse};
 use std::sync::Arc;
@@ -37,30 +39,26 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-fn external(error: SqlError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
+/// Whether it is a text, or NULL of no type.
 fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null)
+    data_type.is_null() || uuids::is_text(data_type)
 }
 
 /// Calls `f` with the patterns' parts and the row's number, for rows where both arguments have a value.
 fn each<T>(
-    rows: usize,
     given: &ArrayRef,
     patterns: &StringViewArray,
     mut f: impl FnMut(&[Piece], usize) -> std::result::Result<T, SqlError>,
 ) -> Result<Vec<Option<T>>> {
     // Most often it is one pattern for all rows.
     let (mut last, mut pieces) = (None, Vec::new());
-    let each = (0..rows).map(|row| {
+    let each = (0..given.len()).map(|row| {
         if given.is_null(row) || patterns.is_null(row) {
             return Ok(None);
         }
@@ -70,7 +68,7 @@ fn each<T>(
         }
         f(&pieces, row).map(Some)
     });
-    each.collect::<std::result::Result<_, SqlError>>().map_err(external)
+    each.collect::<std::result::Result<_, SqlError>>().map_err(SqlError::external)
 }
 
 fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result<NaiveDateTime, SqlError> {
@@ -78,13 +76,13 @@ fn time_at(times: &TimestampMicrosecondArray, row: usize) -> std::result::Result
 }
 
 impl FormatFunction {
-    fn apply(&self, args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    fn apply(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
         let patterns = match args.get(1) {
             Some(patterns) => cast(patterns, &DataType::Utf8View)?,
             // to_timestamp (seconds since 1970)
             None if *args[0].data_type() == DataType::Float64 => {
-                let seconds = args[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-                return Ok(Arc::new(from_seconds(seconds).map_err(external)?.with_timezone("UTC")));
+                let seconds = args[0].as_primitive::<Float64Type>();
+                return Ok(Arc::new(from_seconds(seconds).map_err(SqlError::external)?.with_timezone("UTC")));
             }
             None => return Ok(cast(&args[0], &with_zone())?),
         };
@@ -93,13 +91,12 @@ impl FormatFunction {
             let utc = matches!(args[0].data_type(), DataType::Timestamp(_, Some(_)));
             let given = cast(&args[0], &TIMESTAMP)?;
             let times = given.as_primitive::<TimestampMicrosecondType>();
-            let texts =
-                each(rows, &given, patterns, |pieces, row| Ok(write::write(pieces, time_at(times, row)?, utc)))?;
+            let texts = each(&given, patterns, |pieces, row| Ok(write::write(pieces, time_at(times, row)?, utc)))?;
             return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         let given = cast(&args[0], &DataType::Utf8View)?;
         let texts = given.as_string_view();
-        let times = each(rows, &given, patterns, |pieces, row| read::read(pieces, texts.value(row)))?;
+        let times = each(&given, patterns, |pieces, row| read::read(pieces, texts.value(row)))?;
         Ok(match self.kind {
             Kind::Date => {
                 let days = times.into_iter().map(|time| time.map(|time| Date32Type::from_naive_date(time.date())));
@@ -136,7 +133,7 @@ impl ScalarUDFImpl for FormatFunction {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let message = format!("function {}({shown}) does not exist", self.name());
-        let unknown = || external(SqlError::new("42883", message.clone()));
+        let unknown = || SqlError::new("42883", message.clone()).external();
         match (self.kind, given) {
             (Kind::Char, [time, pattern]) if is_text(pattern) => {
                 let time = match time {
@@ -163,13 +160,6 @@ impl ScalarUDFImpl for FormatFunction {
         })
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
-        let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
-        let result = self.apply(&arrays, rows)?;
-        Ok(match constant {
-            true => ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&result, 0)?),
-            false => ColumnarValue::Array(result),
-        })
+        make_scalar_function(|arrays| self.apply(arrays), Vec::new())(&args.args)
     }
 }

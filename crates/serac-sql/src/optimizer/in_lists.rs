@@ -97,8 +97,7 @@ impl AnalyzerRule for InLists {
                     }
                     false => expr,
                 };
-                let rewritten = expr.transform_up(|expr| Ok(rewrite(expr)))?;
-                Ok(Transformed::yes(name.restore(rewritten.data)))
+                Ok(Transformed::yes(name.restore(without_lists_of_expressions(expr)?)))
             })
         });
         Ok(plan?.data)

@@ -341,7 +341,7 @@ fn elements(array: &Expr) -> Option<Vec<Expr>> {
         _ => None,
     }
 }
-/// The array of texts that a literal is.
+/// The array of texts that a literal is. In parentheses, so that it is not taken for [`elements`]: what it is compared with may be no text.
 fn texts_of(array: &Expr) -> Option<Box<Expr>> {
     let texts = array_literal(literal(array)?, &DataType::Text)?;
     Some(Box::new(Expr::Nested(Box::new(texts))))
@@ -584,8 +584,9 @@ fn array_order(query: &Query) -> Option<&'static str> {
 }
 
 fn function_call(function: &Function) -> Option<Expr> {
+    let name = function_name(function);
     if let FunctionArguments::Subquery(query) = &function.args
-        && function_name(function) == "array"
+        && name == "array"
     {
         if let Some(applied) = apply::call_of("array", query, Vec::new()) {
             return Some(applied);
@@ -594,7 +595,7 @@ fn function_call(function: &Function) -> Option<Expr> {
         let sql = format!("SELECT pg_array(array_agg(v{order})) FROM ({query}) AS serac_rows(v)");
         return crate::query::query_of(&sql).ok().map(|query| Expr::Subquery(Box::new(query)));
     }
-    if function_name(function) == "localtimestamp" && function.args == FunctionArguments::None {
+    if name == "localtimestamp" && function.args == FunctionArguments::None {
         return Some(Expr::Cast {
             kind: CastKind::Cast,
             expr: Box::new(call("now", Vec::new())),
@@ -604,31 +605,31 @@ fn function_call(function: &Function) -> Option<Expr> {
         });
     }
     let FunctionArguments::List(list) = &function.args else { return None };
-    let qualified = function.name.0.len() == 2 && !function_name(function).is_empty();
+    let qualified = function.name.0.len() == 2 && !name.is_empty();
     if qualified {
         let mut plain = function.clone();
         plain.name.0.remove(0);
         return Some(Expr::Function(plain));
     }
-    if function_name(function) == "mod"
+    if name == "mod"
         && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(left)), FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] =
             &list.args[..]
     {
         let [left, right] = [left, right].map(|operand| Box::new(Expr::Nested(Box::new(operand.clone()))));
         return Some(Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right })));
     }
-    if function_name(function) == "transaction_timestamp" && list.args.is_empty() {
+    if name == "transaction_timestamp" && list.args.is_empty() {
         return Some(call("now", Vec::new()));
     }
     // Sequences are named by texts here.
-    if matches!(function_name(function).as_str(), "nextval" | "currval" | "setval")
+    if matches!(name.as_str(), "nextval" | "currval" | "setval")
         && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. }))) = list.args.first()
         && type_name(data_type) == "regclass"
     {
         let mut named = function.clone();
-        let name = expr.clone();
+        let sequence = expr.clone();
         if let FunctionArguments::List(list) = &mut named.args {
-            list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(*name));
+            list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(*sequence));
         }
         return Some(Expr::Function(named));
     }

@@ -113,7 +113,7 @@ impl Compilation<'_> {
     fn coerced(&self, expr: Expr, schema: &DFSchema, types: &[ColumnType]) -> Option<Expr> {
         let expr = with_types(expr, types)?;
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
-        let expr = simplifier.coerce(expr, schema).ok()?;
+        let expr = without_lists_of_expressions(simplifier.coerce(expr, schema).ok()?).ok()?;
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(super::shape::leaf).collect();
         rewrite(expr, schema, &leaves)
     }
@@ -139,7 +139,7 @@ impl Compilation<'_> {
             .with_schema(Arc::new(compiler.schema.clone()))
             .with_config_options(self.state.config_options().clone())
             .build();
-        ExprSimplifier::new(context).simplify(without_lists_of_expressions(expr).ok()?).ok()
+        ExprSimplifier::new(context).simplify(expr).ok()
     }
     fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {
         let expr = self.simplified(expr, compiler)?;

@@ -1,4 +1,4 @@
-//! Constants of a statement's text as parameters of its plan: only where the constant is exactly a value of the parameter's type, so that the
+//! Constants of a statement's text as parameters of its plan, or as rows to insert: only where the constant is exactly a value of the type, so that the
 //! statement means what its text says.
 
 use super::expression::{number, of_number, scale_of};
