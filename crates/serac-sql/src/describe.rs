@@ -2,13 +2,14 @@
 
 use crate::dml::nullable_schema;
 use crate::error::{Result, SqlError};
+use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
-use crate::wire::{of_oid, wire_type};
+use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, CopySource, Expr, FromTable, SelectItem, SetExpr, Statement, TableObject, TableWithJoins, Value,
-    visit_expressions,
+    AssignmentTarget, CopySource, Expr, FromTable, LimitClause, Query, SelectItem, SetExpr, Statement, TableObject,
+    TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
 use serac_storage::ColumnType;
@@ -39,44 +40,89 @@ fn parameter(expr: &Expr) -> Option<usize> {
 }
 
 /// The types of parameters, as far as they are known.
-#[derive(Default)]
-struct Parameters(Vec<Option<ColumnType>>);
+struct Parameters {
+    types: Vec<Option<ColumnType>>,
+    /// The numbers of types that no column has; 0 for others.
+    oids: Vec<u32>,
+}
 
 impl Parameters {
-    /// As many as the statement has.
+    /// As many as the statement has. What is cast is of the type that it is cast to, and a count of rows is a number.
     fn of(statement: &Statement) -> Self {
         let mut count = 0;
         let _ = visit_expressions(statement, |expr| {
             count = count.max(parameter(expr).unwrap_or(0));
             ControlFlow::<()>::Continue(())
         });
-        Self(vec![None; count.min(usize::from(u16::MAX))])
+        let count = count.min(usize::from(u16::MAX));
+        let mut parameters = Self { types: vec![None; count], oids: vec![0; count] };
+        let _ = statement.visit(&mut parameters);
+        parameters
     }
     /// An expression becomes a column's value.
     fn assigned(&mut self, expr: &Expr, column_type: ColumnType) {
-        if let Some(known) = parameter(expr).and_then(|number| self.0.get_mut(number - 1)) {
+        if let Some(number) = parameter(expr) {
+            self.learn(number, column_type);
+        }
+    }
+    fn learn(&mut self, number: usize, column_type: ColumnType) {
+        if let (Some(known), Some(0)) = (self.types.get_mut(number - 1), self.oids.get(number - 1)) {
             known.get_or_insert(column_type);
+        }
+    }
+    /// A parameter has elements of the type that has been found for one of them.
+    fn is_array(&mut self, number: usize) {
+        if let (Some(known), Some(array @ 0)) = (self.types.get_mut(number - 1), self.oids.get_mut(number - 1)) {
+            *array = known.take().and_then(|element| array_type(oid(element))).unwrap_or(0);
         }
     }
 }
 
-/// A parameter that is cast is of the type that it is cast to; the numbers of those types that no column has.
-fn cast_types(statement: &Statement, parameters: &mut Parameters) -> Vec<u32> {
-    let mut oids = vec![0; parameters.0.len()];
-    let _ = visit_expressions(statement, |expr| {
+impl Visitor for Parameters {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let counts = match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                [limit.as_ref(), offset.as_ref().map(|offset| &offset.value)]
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => [Some(limit), Some(offset)],
+            None => [None, None],
+        };
+        let fetched = query.fetch.as_ref().and_then(|fetch| fetch.quantity.as_ref());
+        for count in counts.into_iter().chain([fetched]).flatten() {
+            self.assigned(count, ColumnType::Int64);
+        }
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         if let Expr::Cast { expr, data_type, .. } = expr
-            && let Some(number) = parameter(expr).filter(|number| *number <= parameters.0.len())
-            && let Some(oid) = crate::pg_catalog::type_number(&data_type.to_string())
+            && let Some(number) = parameter(expr).filter(|number| *number <= self.oids.len())
+            && let Some(oid) = type_number(&data_type.to_string())
         {
             match of_oid(oid) {
-                Some(column_type) => parameters.assigned(expr, column_type),
-                None if crate::pg_catalog::element_type(oid).is_some() => oids[number - 1] = oid,
+                Some(column_type) => self.learn(number, column_type),
+                None if element_type(oid).is_some() => self.oids[number - 1] = oid,
                 None => {}
             }
         }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `= ANY` of a parameter becomes a comparison with an element of it, of whose type the planner knows; the parameters' numbers.
+fn one_element_of_each(query: &mut Statement) -> Vec<usize> {
+    let mut arrays = Vec::new();
+    let _ = visit_expressions_mut(query, |expr| {
+        if let Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right } = expr
+            && let Some(number) = parameter(right)
+        {
+            arrays.push(number);
+            *expr = Expr::BinaryOp { left: left.clone(), op: compare_op.clone(), right: right.clone() };
+        }
         ControlFlow::<()>::Continue(())
     });
-    oids
+    arrays
 }
 
 impl Session {
@@ -140,7 +186,6 @@ impl Session {
 
     async fn description_of(&mut self, statement: Statement) -> Result<Description> {
         let mut parameters = Parameters::of(&statement);
-        let oids = cast_types(&statement, &mut parameters);
         let schema = match &statement {
             Statement::Query(_)
             | Statement::ShowTables { .. }
@@ -222,24 +267,27 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Description { parameters: parameters.0, oids, schema })
+        Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
     }
 
     async fn describe_query(&mut self, query: Statement, parameters: &mut Parameters) -> Result<SchemaRef> {
-        if !parameters.0.is_empty()
-            && let Ok(plan) = self.plan(query.clone()).await
-            && let Ok(types) = plan.get_parameter_types()
-        {
-            for (id, data_type) in types {
-                let number = id.trim_start_matches('$').parse::<usize>().ok();
-                let known = number.and_then(|number| parameters.0.get_mut(number.checked_sub(1)?));
-                if let (Some(known), Some(data_type)) = (known, data_type) {
-                    known.get_or_insert(wire_type(&data_type));
+        if !parameters.types.is_empty() {
+            let mut asked = query.clone();
+            let arrays = one_element_of_each(&mut asked);
+            if let Ok(plan) = self.plan(asked).await
+                && let Ok(types) = plan.get_parameter_types()
+            {
+                for (id, data_type) in types {
+                    let number = id.trim_start_matches('$').parse::<usize>().ok().filter(|number| *number > 0);
+                    if let (Some(number), Some(data_type)) = (number, data_type) {
+                        parameters.learn(number, wire_type(&data_type));
+                    }
                 }
+                arrays.into_iter().for_each(|number| parameters.is_array(number));
             }
         }
         // Of which type a column is that is a parameter alone nobody knows before it has a value.
-        let nulls = vec![Expr::value(Value::Null); parameters.0.len()];
+        let nulls = vec![Expr::value(Value::Null); parameters.types.len()];
         Ok(self.shown_frame(with_parameters(&query, &nulls)?).await?.1)
     }
 
@@ -250,7 +298,7 @@ impl Session {
         condition: Option<&Expr>,
         parameters: &mut Parameters,
     ) {
-        if let Some(condition) = condition.filter(|_| !parameters.0.is_empty())
+        if let Some(condition) = condition.filter(|_| !parameters.types.is_empty())
             && let Ok(query) = crate::query::query_of(&format!("SELECT 1 FROM {target} WHERE {condition}"))
         {
             let _ = self.describe_query(Statement::Query(Box::new(query)), parameters).await;

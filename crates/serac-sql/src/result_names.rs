@@ -99,9 +99,10 @@ fn name_of(expr: &Expr) -> Option<Named> {
     }
 }
 
-/// A type's name in PostgreSQL's catalog.
+/// A type's name in PostgreSQL's catalog; of an array, that of its elements.
 fn type_name(data_type: &DataType) -> String {
     let text = data_type.to_string().to_lowercase();
+    let text = text.trim_end_matches("[]");
     let word = text.split('(').next().unwrap_or_default().trim();
     match word {
         "int" | "integer" | "int4" => "int4",

@@ -194,7 +194,8 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
 pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
     use ScalarValue::{Binary, BinaryView, Boolean, Date32, Decimal128, FixedSizeBinary, Float32, Float64};
     use ScalarValue::{
-        Int8, Int16, Int32, Int64, LargeUtf8, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+        Int8, Int16, Int32, Int64, IntervalMonthDayNano, LargeUtf8, Time64Microsecond, TimestampMicrosecond, UInt8,
+        UInt16, UInt32, UInt64, Utf8, Utf8View,
     };
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let text = match value {
@@ -213,6 +214,10 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         TimestampMicrosecond(_, zone) => {
             let text = value.cast_to(&ArrowType::Utf8)?.to_string();
             format!("CAST('{text}' AS TIMESTAMP{})", if zone.is_some() { "TZ" } else { "" })
+        }
+        Time64Microsecond(_) => format!("CAST('{}' AS TIME)", value.cast_to(&ArrowType::Utf8)?),
+        IntervalMonthDayNano(Some(parts)) => {
+            format!("INTERVAL '{} months {} days {} nanoseconds'", parts.months, parts.days, parts.nanoseconds)
         }
         FixedSizeBinary(16, Some(bytes)) => quoted(&format_uuid(bytes)),
         ScalarValue::List(list) => {

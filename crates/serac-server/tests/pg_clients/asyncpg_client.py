@@ -51,6 +51,36 @@ async def statements(c):
     assert await c.fetchval("SELECT count(*) FROM types WHERE t = ANY($1::text[])", ["ünï", "x,y", 'q"']) == 1
 
 
+async def parameters(c):
+    """Parameters whose types nobody has named: they follow from what is around them."""
+    await c.execute("CREATE TABLE given (id INTEGER PRIMARY KEY, t TEXT, n NUMERIC(10,2), d DATE, u UUID)")
+    texts, ids = ["a", "b,c", None, "d"], [1, 2, 3, 4]
+    insert = "INSERT INTO given (id, t) SELECT * FROM unnest($1::int[], $2::text[])"
+    assert await c.execute(insert, ids, texts) == "INSERT 0 4"
+    await c.execute("UPDATE given SET n = id + 0.25, d = DATE '2020-01-01' + id, u = $1", uuid.UUID(int=9))
+
+    async def found(condition, *values):
+        return [record["id"] for record in await c.fetch(f"SELECT id FROM given WHERE {condition} ORDER BY id", *values)]
+
+    for _ in range(2):
+        assert await found("id = ANY($1)", [2, 4, 9, None]) == [2, 4]
+        assert await found("id = ANY($1)", []) == []
+        assert await found("id <> ALL($1)", [2, 4]) == [1, 3]
+        assert await found("id > ALL($1)", [2, 1]) == [3, 4]
+        assert await found("t = ANY($1) AND id < $2", ["b,c", "d"], 3) == [2]
+        assert await found("n = ANY($1)", [decimal.Decimal("1.25"), decimal.Decimal("2")]) == [1]
+        assert await found("d = ANY($1)", [dt.date(2020, 1, 4)]) == [3]
+        assert await found("u = ANY($1)", [uuid.UUID(int=9)]) == ids
+        page = await c.fetch("SELECT id FROM given WHERE id > $1 ORDER BY id LIMIT $2 OFFSET $3", 0, 2, 1)
+        assert [record["id"] for record in page] == [2, 3]
+    assert await c.fetchval("SELECT DATE '2020-01-31' + $1::interval", dt.timedelta(days=1)) == dt.datetime(2020, 2, 1)
+    assert await c.fetchval("SELECT $1::time", dt.time(1, 2, 3, 4)) == dt.time(1, 2, 3, 4)
+    assert await c.fetchval("UPDATE given SET t = 'x' WHERE id = ANY($1) RETURNING id", [3]) == 3
+    assert await c.execute("DELETE FROM given WHERE id = ANY($1)", [1, 2]) == "DELETE 2"
+    rows = await c.fetch("SELECT * FROM unnest($1::int[], $2::text[]) WITH ORDINALITY AS x(a, b, n)", [7], ["p", "q"])
+    assert [tuple(row) for row in rows] == [(7, "p", 1), (None, "q", 2)], rows
+
+
 async def introspection(c):
     """Types that the client asks the catalog for: arrays."""
     assert await c.fetchval("SELECT ARRAY[1, 2, NULL]") == [1, 2, None]
@@ -133,7 +163,7 @@ async def pool():
 
 async def main():
     c = await connect()
-    for check in [statements, introspection, transactions, copies, cancellation]:
+    for check in [statements, parameters, introspection, transactions, copies, cancellation]:
         await asyncio.wait_for(check(c), 60)
         print(check.__name__, "ok")
     await c.close()

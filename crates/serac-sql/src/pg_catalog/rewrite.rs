@@ -224,8 +224,10 @@ fn relation(factor: &mut TableFactor) {
             let expressions: Vec<Expr> = arguments.args.iter().filter_map(argument).collect();
             (name.to_string().to_lowercase(), expressions, *with_ordinality, alias)
         }
-        TableFactor::UNNEST { array_exprs, with_ordinality: true, alias, .. } => {
-            ("unnest".into(), array_exprs.clone(), true, alias)
+        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. }
+            if *with_ordinality || array_exprs.len() > 1 =>
+        {
+            ("unnest".into(), array_exprs.clone(), *with_ordinality, alias)
         }
         _ => return,
     };
@@ -252,20 +254,16 @@ fn relation(factor: &mut TableFactor) {
     if !is_array && !is_series {
         return;
     }
-    let column = match alias.as_ref() {
-        Some(alias) => alias.columns.first().map_or_else(|| fold(&alias.name), |column| fold(&column.name)),
-        None => name.clone(),
-    };
-    let column = crate::session::quote(&column);
-    let array = match name.as_str() {
-        "unnest" => arguments.first().map(ToString::to_string).unwrap_or_default(),
-        name => call(name, arguments).to_string(),
-    };
-    let sql = if with_ordinality {
-        format!("SELECT v AS {column}, row_number() OVER () AS ordinality FROM (SELECT unnest({array}) AS v)")
-    } else {
-        format!("SELECT unnest({array}) AS {column}")
-    };
+    let arrays = if name == "unnest" { arguments } else { vec![call(&name, arguments)] };
+    // The columns' names: those of the alias, or else, for a column alone, the alias itself.
+    let given = |i: usize| alias.as_ref()?.columns.get(i).map(|column| fold(&column.name));
+    let alone = alias.as_ref().filter(|_| arrays.len() == 1).map(|alias| fold(&alias.name));
+    let column = |i: usize| crate::session::quote(&given(i).or_else(|| alone.clone()).unwrap_or_else(|| name.clone()));
+    let unnested = |(i, array): (usize, &Expr)| format!("unnest({array}) AS v{i}");
+    let unnested = arrays.iter().enumerate().map(unnested).collect::<Vec<_>>().join(", ");
+    let ordinality = if with_ordinality { ", row_number() OVER () AS ordinality" } else { "" };
+    let shown = (0..arrays.len()).map(|i| format!("v{i} AS {}", column(i))).collect::<Vec<_>>().join(", ");
+    let sql = format!("SELECT {shown}{ordinality} FROM (SELECT {unnested})");
     if let Ok(query) = crate::query::query_of(&sql) {
         let alias = alias.take();
         *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
@@ -335,16 +333,28 @@ fn replacement(expr: &Expr) -> Option<Expr> {
 fn elements(array: &Expr) -> Option<Vec<Expr>> {
     match array {
         Expr::Array(array) if !array.elem.is_empty() => Some(array.elem.clone()),
+        Expr::Nested(inner) => elements(inner),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
-            elements(&cast(expr, data_type)?)
+            if let Some(written) = cast(expr, data_type) {
+                return elements(&written);
+            }
+            let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = data_type else { return None };
+            Some(elements(expr)?.into_iter().map(|expr| cast_to(expr, (**element).clone())).collect())
         }
         _ => None,
     }
 }
-/// The array of texts that a literal is. In parentheses, so that it is not taken for [`elements`]: what it is compared with may be no text.
+/// The array of texts that a literal is. A call, so that it is not taken for [`elements`]: what it is compared with may be no text.
 fn texts_of(array: &Expr) -> Option<Box<Expr>> {
     let texts = array_literal(literal(array)?, &DataType::Text)?;
-    Some(Box::new(Expr::Nested(Box::new(texts))))
+    Some(Box::new(match texts {
+        Expr::Array(array) => call("make_array", array.elem),
+        none => none,
+    }))
+}
+
+fn cast_to(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 fn not(expr: Expr) -> Expr {
@@ -441,10 +451,8 @@ pub(crate) fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
 }
 
 fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
-    let value = |element_text: Option<String>| {
-        let expr = Box::new(element_text.map_or(Expr::value(Value::Null), text));
-        Expr::Cast { kind: CastKind::Cast, expr, data_type: element.clone(), array: false, format: None }
-    };
+    let value =
+        |element_text: Option<String>| cast_to(element_text.map_or(Expr::value(Value::Null), text), element.clone());
     let elements: Vec<Expr> = array_elements(written)?.into_iter().map(value).collect();
     if elements.is_empty() {
         // An empty array of the type.
@@ -456,10 +464,7 @@ fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
 
 /// A cast to a type that DataFusion does not know.
 fn cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
-    let to = |data_type: DataType| {
-        let expr = Box::new(expr.clone());
-        Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None })
-    };
+    let to = |data_type: DataType| Some(cast_to(expr.clone(), data_type));
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = data_type {
         let known = known_type(element);
         if let Some(written) = literal(expr) {
@@ -596,13 +601,7 @@ fn function_call(function: &Function) -> Option<Expr> {
         return crate::query::query_of(&sql).ok().map(|query| Expr::Subquery(Box::new(query)));
     }
     if name == "localtimestamp" && function.args == FunctionArguments::None {
-        return Some(Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(call("now", Vec::new())),
-            data_type: DataType::Timestamp(None, TimezoneInfo::None),
-            array: false,
-            format: None,
-        });
+        return Some(cast_to(call("now", Vec::new()), DataType::Timestamp(None, TimezoneInfo::None)));
     }
     let FunctionArguments::List(list) = &function.args else { return None };
     let qualified = function.name.0.len() == 2 && !name.is_empty();
@@ -656,6 +655,11 @@ mod tests {
             ("SELECT a = ANY(ARRAY[1, b]), a <> ALL(ARRAY[1])", "SELECT a IN (1, b), a NOT IN (1)"),
             ("SELECT a = ANY('{1,NULL}'::int[])", "SELECT a IN (CAST('1' AS INT), CAST(NULL AS INT))"),
             ("SELECT a < ANY(ARRAY[1]), a = ANY(b)", "SELECT a < ANY(ARRAY[1]), a = ANY(b)"),
+            ("SELECT a = ANY((ARRAY[1, b])::int[])", "SELECT a IN (CAST(1 AS INT), CAST(b AS INT))"),
+            (
+                "SELECT * FROM unnest(a, b) AS x(c, d)",
+                "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(a) AS v0, unnest(b) AS v1)) AS x (c, d)",
+            ),
             ("SELECT mod(a + 1, 2) FROM t", "SELECT ((a + 1) % (2)) FROM t"),
             ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),
             ("SELECT LocalTimestamp", "SELECT CAST(now() AS TIMESTAMP)"),
