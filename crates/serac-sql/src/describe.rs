@@ -1,5 +1,6 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
+use crate::ddl::parse_expression;
 use crate::dml::nullable_schema;
 use crate::error::{Result, SqlError};
 use crate::pg_catalog::{array_type, element_type, type_number};
@@ -12,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
+use serac_engine::definition::SqlType;
 use serac_storage::ColumnType;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,8 +49,9 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// As many as the statement has. What is cast is of the type that it is cast to, and a count of rows is a number.
-    fn of(statement: &Statement) -> Self {
+    /// As many as the statement has. A type that the client has named counts; what is cast is of the type that it is cast to, and a count of rows is a
+    /// number.
+    fn of(statement: &Statement, named: &[u32]) -> Self {
         let mut count = 0;
         let _ = visit_expressions(statement, |expr| {
             count = count.max(parameter(expr).unwrap_or(0));
@@ -56,6 +59,9 @@ impl Parameters {
         });
         let count = count.min(usize::from(u16::MAX));
         let mut parameters = Self { types: vec![None; count], oids: vec![0; count] };
+        for (i, oid) in named.iter().enumerate().take(count) {
+            parameters.has_type(i + 1, *oid);
+        }
         let _ = statement.visit(&mut parameters);
         parameters
     }
@@ -65,16 +71,35 @@ impl Parameters {
             self.learn(number, column_type);
         }
     }
+    fn has_type(&mut self, number: usize, oid: u32) {
+        match of_oid(oid) {
+            Some(column_type) => self.learn(number, column_type),
+            None if element_type(oid).is_some() => self.oids[number - 1] = oid,
+            None => {}
+        }
+    }
     fn learn(&mut self, number: usize, column_type: ColumnType) {
         if let (Some(known), Some(0)) = (self.types.get_mut(number - 1), self.oids.get(number - 1)) {
             known.get_or_insert(column_type);
         }
     }
     /// A parameter has elements of the type that has been found for one of them.
-    fn is_array(&mut self, number: usize) {
+    fn has_elements(&mut self, number: usize) {
         if let (Some(known), Some(array @ 0)) = (self.types.get_mut(number - 1), self.oids.get_mut(number - 1)) {
             *array = known.take().and_then(|element| array_type(oid(element))).unwrap_or(0);
         }
+    }
+    /// NULLs in the parameters' places, of their types: a column that is a parameter alone has no other. Texts are as literals are: what they are
+    /// compared with says what they mean.
+    fn nulls(&self) -> Result<Vec<Expr>> {
+        let null = |(known, array): (&Option<ColumnType>, &u32)| match (known, element_type(*array).and_then(of_oid)) {
+            (Some(known), None) if *known != ColumnType::Utf8 => {
+                parse_expression(&format!("CAST(NULL AS {})", SqlType::from(*known)))
+            }
+            (None, Some(element)) => parse_expression(&format!("CAST(ARRAY[NULL] AS {}[])", SqlType::from(element))),
+            _ => Ok(Expr::value(Value::Null)),
+        };
+        self.types.iter().zip(&self.oids).map(null).collect()
     }
 }
 
@@ -100,11 +125,7 @@ impl Visitor for Parameters {
             && let Some(number) = parameter(expr).filter(|number| *number <= self.oids.len())
             && let Some(oid) = type_number(&data_type.to_string())
         {
-            match of_oid(oid) {
-                Some(column_type) => self.learn(number, column_type),
-                None if element_type(oid).is_some() => self.oids[number - 1] = oid,
-                None => {}
-            }
+            self.has_type(number, oid);
         }
         ControlFlow::Continue(())
     }
@@ -126,24 +147,24 @@ fn one_element_of_each(query: &mut Statement) -> Vec<usize> {
 }
 
 impl Session {
-    /// Says what a statement takes and gives.
+    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not 0.
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn describe(&mut self, prepared: &mut Prepared) -> Result<Description> {
+    pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Description> {
         if let Some(types) = prepared.parameter_types() {
             let parameters = types.iter().copied().map(Some).collect();
             return Ok(Description { parameters, oids: Vec::new(), schema: prepared.schema().cloned() });
         }
-        self.describe_statement(prepared.statement().clone()).await
+        self.describe_statement(prepared.statement().clone(), named).await
     }
 
-    /// Says what a statement that has not been prepared takes and gives.
+    /// Says what a statement that has not been prepared takes and gives; `named` as in [`Self::describe`].
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn describe_statement(&mut self, statement: Statement) -> Result<Description> {
-        self.looking(async |session: &mut Self| session.description_of(statement).await).await
+    pub async fn describe_statement(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
+        self.looking(async |session: &mut Self| session.description_of(statement, named).await).await
     }
 
     /// How many columns the data of a COPY has.
@@ -184,8 +205,8 @@ impl Session {
         result
     }
 
-    async fn description_of(&mut self, statement: Statement) -> Result<Description> {
-        let mut parameters = Parameters::of(&statement);
+    async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
+        let mut parameters = Parameters::of(&statement, named);
         let schema = match &statement {
             Statement::Query(_)
             | Statement::ShowTables { .. }
@@ -263,7 +284,7 @@ impl Session {
             }
             Statement::Execute { name: Some(name), parameters: given, .. } => {
                 let bound = self.bind(&name.to_string().to_lowercase(), given)?;
-                return Box::pin(self.description_of(bound)).await;
+                return Box::pin(self.description_of(bound, named)).await;
             }
             _ => None,
         };
@@ -283,12 +304,10 @@ impl Session {
                         parameters.learn(number, wire_type(&data_type));
                     }
                 }
-                arrays.into_iter().for_each(|number| parameters.is_array(number));
+                arrays.into_iter().for_each(|number| parameters.has_elements(number));
             }
         }
-        // Of which type a column is that is a parameter alone nobody knows before it has a value.
-        let nulls = vec![Expr::value(Value::Null); parameters.types.len()];
-        Ok(self.shown_frame(with_parameters(&query, &nulls)?).await?.1)
+        Ok(self.shown_frame(with_parameters(&query, &parameters.nulls()?)?).await?.1)
     }
 
     /// What is compared with columns of the table is of their types. A condition that cannot be planned is an error when it runs.

@@ -250,7 +250,7 @@ impl FlightSql {
         check(seat, &statement)?;
         let mut session = seat.take().await?;
         if is_query(&statement) {
-            let describe = async move { session.describe_statement(statement).await };
+            let describe = async move { session.describe_statement(statement, &[]).await };
             return Ok(Flight::Planned(seat.attend(describe).await?.schema));
         }
         Ok(Flight::Done(seat.attend(async move { session.execute_statement(statement).await }).await?))
@@ -294,7 +294,7 @@ impl FlightSql {
         let seat = self.seat(caller, query.transaction_id.as_deref())?;
         let statement = single(&query.query)?;
         let mut session = seat.take().await?;
-        let description = seat.attend(async move { session.describe_statement(statement).await }).await?;
+        let description = seat.attend(async move { session.describe_statement(statement, &[]).await }).await?;
         Ok(description.schema.unwrap_or_else(|| Schema::empty().into()))
     }
 
@@ -348,7 +348,7 @@ impl FlightSql {
         let mut session = seat.take().await?;
         let prepare = async move {
             let mut prepared = session.prepare(&sql)?;
-            let description = session.describe(&mut prepared).await?;
+            let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))
         };
         let (prepared, description) = seat.attend(prepare).await?;

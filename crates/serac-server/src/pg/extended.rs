@@ -213,15 +213,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// What a statement takes and gives.
     async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
-        let prepared = {
+        let (prepared, named) = {
             let prepared = statement.lock();
             if let Some(known) = &prepared.description {
                 return Ok(known.clone());
             }
-            prepared.statement.clone()
+            (prepared.statement.clone(), prepared.oids.clone())
         };
         let description = match prepared {
-            Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared)).await?),
+            Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared, &named)).await?),
             None => Arc::default(),
         };
         let mut prepared = statement.lock();

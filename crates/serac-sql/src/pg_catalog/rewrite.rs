@@ -256,14 +256,19 @@ fn relation(factor: &mut TableFactor) {
     }
     let arrays = if name == "unnest" { arguments } else { vec![call(&name, arguments)] };
     // The columns' names: those of the alias, or else, for a column alone, the alias itself.
-    let given = |i: usize| alias.as_ref()?.columns.get(i).map(|column| fold(&column.name));
-    let alone = alias.as_ref().filter(|_| arrays.len() == 1).map(|alias| fold(&alias.name));
-    let column = |i: usize| crate::session::quote(&given(i).or_else(|| alone.clone()).unwrap_or_else(|| name.clone()));
-    let unnested = |(i, array): (usize, &Expr)| format!("unnest({array}) AS v{i}");
-    let unnested = arrays.iter().enumerate().map(unnested).collect::<Vec<_>>().join(", ");
+    let named = |i: usize| match alias.as_ref() {
+        Some(alias) if i < alias.columns.len() => fold(&alias.columns[i].name),
+        Some(alias) if arrays.len() == 1 => fold(&alias.name),
+        _ if i == 0 => name.clone(),
+        _ => format!("{name}_{}", i + 1),
+    };
+    let each = |one: &dyn Fn(usize) -> String| (0..arrays.len()).map(one).collect::<Vec<_>>().join(", ");
+    // The arrays have names of their own: the planner takes calls of unnest that look alike for one.
+    let given = each(&|i| format!("{} AS a{i}", arrays[i]));
+    let unnested = each(&|i| format!("unnest(a{i}) AS v{i}"));
+    let shown = each(&|i| format!("v{i} AS {}", crate::session::quote(&named(i))));
     let ordinality = if with_ordinality { ", row_number() OVER () AS ordinality" } else { "" };
-    let shown = (0..arrays.len()).map(|i| format!("v{i} AS {}", column(i))).collect::<Vec<_>>().join(", ");
-    let sql = format!("SELECT {shown}{ordinality} FROM (SELECT {unnested})");
+    let sql = format!("SELECT {shown}{ordinality} FROM (SELECT {unnested} FROM (SELECT {given}))");
     if let Ok(query) = crate::query::query_of(&sql) {
         let alias = alias.take();
         *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
@@ -658,7 +663,8 @@ mod tests {
             ("SELECT a = ANY((ARRAY[1, b])::int[])", "SELECT a IN (CAST(1 AS INT), CAST(b AS INT))"),
             (
                 "SELECT * FROM unnest(a, b) AS x(c, d)",
-                "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(a) AS v0, unnest(b) AS v1)) AS x (c, d)",
+                "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(a0) AS v0, unnest(a1) AS v1 FROM \
+                 (SELECT a AS a0, b AS a1))) AS x (c, d)",
             ),
             ("SELECT mod(a + 1, 2) FROM t", "SELECT ((a + 1) % (2)) FROM t"),
             ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),
