@@ -120,7 +120,7 @@ async fn a_call_needs_the_privilege_to_execute() {
 async fn calls_are_described_and_prepared() {
     let (_, mut session) = bank().await;
     let mut call = session.prepare("CALL deposit($1, $2)").unwrap();
-    let description = session.describe(&mut call).await.unwrap();
+    let description = session.describe(&mut call, &[]).await.unwrap();
     assert_eq!(description.parameters, [Some(ColumnType::Int32), Some(ColumnType::Int64)]);
     assert_eq!(description.schema.unwrap().field(0).name(), "balance");
     session.execute("PREPARE d AS CALL deposit($1, $2)").await.unwrap();
