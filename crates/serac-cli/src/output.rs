@@ -34,7 +34,7 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
     match array.data_type() {
         DataType::FixedSizeBinary(16) => {
             let uuids = array.as_fixed_size_binary();
-            uuids.iter().map(|u| u.map_or(null.into(), serac_sql::format_uuid)).collect()
+            uuids.iter().map(|u| u.map_or(null.into(), serac_engine::values::format_uuid)).collect()
         }
         DataType::BinaryView => {
             let hex = |bytes: &[u8]| {

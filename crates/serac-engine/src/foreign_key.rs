@@ -26,7 +26,8 @@ pub(crate) enum PendingForeignKey {
 
 /// The key of these columns of a row of the table, as the index on them has it.
 fn key_of(table: &Table, row: &[Value<'_>], columns: &[usize]) -> (Vec<u8>, bool, String) {
-    let shown: Vec<String> = columns.iter().map(|&c| display(&row[c])).collect();
+    let shown = |&c: &usize| display(&row[c], table.definition.columns[c].sql_type.column_type);
+    let shown: Vec<String> = columns.iter().map(shown).collect();
     let (key, has_null) = table.index_for_key(columns).key_of(row);
     (key, has_null, shown.join(", "))
 }

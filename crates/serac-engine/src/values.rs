@@ -10,6 +10,7 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::IntervalMonthDayNano;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -163,18 +164,29 @@ pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
     }
 }
 
-/// A value as a person reads it in an error message.
-pub fn display(value: &Value<'_>) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Bool(v) => v.to_string(),
-        Value::Int16(v) => v.to_string(),
-        Value::Int32(v) => v.to_string(),
-        Value::Int64(v) => v.to_string(),
-        Value::Int128(v) => v.to_string(),
-        Value::Float32(v) => v.to_string(),
-        Value::Float64(v) => v.to_string(),
-        Value::Bytes(v) => String::from_utf8_lossy(v).into_owned(),
+/// The canonical text of a UUID.
+pub fn format_uuid(bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// A value of the type as a person reads it in an error message.
+pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
+    match (value, column_type) {
+        (Value::Null, _) => "null".into(),
+        (Value::Int128(bits), ColumnType::Uuid) => format_uuid(&bits.to_le_bytes()),
+        (Value::Bytes(bytes), ColumnType::Binary) => {
+            bytes.iter().fold("\\x".to_owned(), |shown, byte| format!("{shown}{byte:02x}"))
+        }
+        (Value::Bytes(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => {
+            let array = array_of(&[OwnedValue::from(value)], column_type);
+            let options = FormatOptions::new()
+                .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
+                .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f+00"));
+            let shown = ArrayFormatter::try_new(&array, &options).map(|formatter| formatter.value(0).to_string());
+            shown.unwrap_or_else(|error| error.to_string())
+        }
     }
 }
 
@@ -182,6 +194,26 @@ pub fn display(value: &Value<'_>) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn values_are_shown_as_a_person_writes_them() {
+        let money = ColumnType::Decimal { precision: 10, scale: 2 };
+        for (value, column_type, shown) in [
+            (Value::Int64(150), money, "1.50"),
+            (Value::Int64(-5), money, "-0.05"),
+            (Value::Int64(7), ColumnType::Int64, "7"),
+            (Value::Int32(18_262), ColumnType::Date, "2020-01-01"),
+            (Value::Int64(1_500_000), ColumnType::Time, "00:00:01.500"),
+            (Value::Int64(1_577_836_800_000_000), ColumnType::Timestamp { utc: false }, "2020-01-01 00:00:00"),
+            (Value::Int64(1_577_836_800_500_000), ColumnType::Timestamp { utc: true }, "2020-01-01 00:00:00.500+00"),
+            (Value::Int128(3 << 120), ColumnType::Uuid, "00000000-0000-0000-0000-000000000003"),
+            (Value::Bytes(b"\x01\xff"), ColumnType::Binary, "\\x01ff"),
+            (Value::Bytes("ü".as_bytes()), ColumnType::Utf8, "ü"),
+            (Value::Null, ColumnType::Utf8, "null"),
+        ] {
+            assert_eq!(display(&value, column_type), shown, "{column_type:?}");
+        }
+    }
 
     type Row = (i64, i128, f64, String);
 

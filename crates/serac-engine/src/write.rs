@@ -350,9 +350,9 @@ impl Transaction {
     }
 
     pub(crate) fn duplicate(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> EngineError {
-        let names: Vec<_> =
-            index.definition.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
-        let shown: Vec<_> = index.definition.columns.iter().map(|&c| display(&values[c])).collect();
+        let columns = || index.definition.columns.iter().map(|&c| (&table.definition.columns[c], &values[c]));
+        let names: Vec<_> = columns().map(|(column, _)| column.name.as_str()).collect();
+        let shown: Vec<_> = columns().map(|(column, value)| display(value, column.sql_type.column_type)).collect();
         EngineError::Unique {
             constraint: index.definition.name.clone(),
             detail: format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")),

@@ -84,6 +84,25 @@ def types():
                     assert [row[0] for row in rows] == [*values, None], (name, options, rows)
 
 
+def parameters():
+    """A parameter alone is of the type that the client has named, in both formats; keys in errors are readable."""
+    values = [1, 40_000, 2**40, "a", 1.5, True, decimal.Decimal("1.50"), dt.date(2020, 1, 1), dt.datetime(2020, 1, 1),
+              dt.timedelta(days=1), dt.time(1, 2), uuid.UUID(int=3), b"x", [1, 2], [uuid.UUID(int=4)], None]  # fmt: skip
+    with connect(autocommit=True) as c:
+        for value in values:
+            for binary in (False, True):
+                for text in ("SELECT %s", "SELECT x FROM (SELECT %s AS x) q", "SELECT CASE WHEN true THEN %s END"):
+                    got = c.cursor(binary=binary).execute(text, (value,)).fetchone()[0]
+                    assert got == value and type(got) is type(value), (text, binary, value, got)
+        c.execute("CREATE TABLE keyed (u UUID, n NUMERIC(10,2), d DATE, PRIMARY KEY (u, n, d))")
+        insert = "INSERT INTO keyed VALUES (%s, %s, %s)"
+        row = (uuid.UUID(int=3), decimal.Decimal("1.5"), dt.date(2020, 1, 1))
+        c.execute(insert, row)
+        error = raises(errors.UniqueViolation, lambda: c.execute(insert, row))
+        shown = "Key (u, n, d)=(00000000-0000-0000-0000-000000000003, 1.50, 2020-01-01) already exists."
+        assert error.diag.message_detail == shown, error.diag.message_detail
+
+
 def transactions():
     """Blocks, savepoints, errors, conflicts, disconnects, pipelines."""
     with connect(autocommit=True) as c:
@@ -433,7 +452,7 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, transactions, names, others, statements, cursors, pools, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

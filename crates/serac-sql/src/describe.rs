@@ -9,8 +9,8 @@ use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    AssignmentTarget, CopySource, Expr, FromTable, LimitClause, Query, SelectItem, SetExpr, Statement, TableObject,
-    TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
+    Array, AssignmentTarget, CopySource, Expr, FromTable, LimitClause, Query, SelectItem, SetExpr, Statement,
+    TableObject, TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
 use serac_engine::definition::SqlType;
@@ -92,14 +92,16 @@ impl Parameters {
     /// NULLs in the parameters' places, of their types: a column that is a parameter alone has no other. Texts are as literals are: what they are
     /// compared with says what they mean.
     fn nulls(&self) -> Result<Vec<Expr>> {
-        let null = |(known, array): (&Option<ColumnType>, &u32)| match (known, element_type(*array).and_then(of_oid)) {
-            (Some(known), None) if *known != ColumnType::Utf8 => {
-                parse_expression(&format!("CAST(NULL AS {})", SqlType::from(*known)))
-            }
-            (None, Some(element)) => parse_expression(&format!("CAST(ARRAY[NULL] AS {}[])", SqlType::from(element))),
-            _ => Ok(Expr::value(Value::Null)),
+        let null = |column_type| match column_type {
+            None | Some(ColumnType::Utf8) => Ok(Expr::value(Value::Null)),
+            Some(ColumnType::Uuid) => parse_expression("uuid_in(NULL)"),
+            Some(other) => parse_expression(&format!("CAST(NULL AS {})", SqlType::from(other))),
         };
-        self.types.iter().zip(&self.oids).map(null).collect()
+        let each = |(known, array): (&Option<ColumnType>, &u32)| match element_type(*array) {
+            Some(element) => Ok(Expr::Array(Array { elem: vec![null(of_oid(element))?], named: true })),
+            None => null(*known),
+        };
+        self.types.iter().zip(&self.oids).map(each).collect()
     }
 }
 

@@ -57,4 +57,3 @@ pub use row_stream::{RowStream, StatementStream};
 pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,
 };
-pub use types::format_uuid;

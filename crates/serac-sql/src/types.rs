@@ -11,6 +11,7 @@ use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo};
 use serac_engine::definition::SqlType;
+use serac_engine::values::format_uuid;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -100,12 +101,6 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         .collect::<Option<_>>()?;
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |all, d| all << 4 | d)).collect();
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
-}
-
-/// The canonical text of a UUID.
-pub fn format_uuid(bytes: &[u8]) -> String {
-    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 fn parse_bytea(text: &str) -> Option<Vec<u8>> {
@@ -219,7 +214,7 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         IntervalMonthDayNano(Some(parts)) => {
             format!("INTERVAL '{} months {} days {} nanoseconds'", parts.months, parts.days, parts.nanoseconds)
         }
-        FixedSizeBinary(16, Some(bytes)) => quoted(&format_uuid(bytes)),
+        FixedSizeBinary(16, Some(bytes)) => format!("uuid_in('{}')", format_uuid(bytes)),
         ScalarValue::List(list) => {
             let elements = list.value(0);
             let element = |i| literal(&ScalarValue::try_from_array(&elements, i)?);

@@ -4,7 +4,7 @@
 //! CAST (uuid AS TEXT) are rewritten before types are coerced.
 
 use crate::error::SqlError;
-use crate::types::{assign, format_uuid};
+use crate::types::assign;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     DataType as AstType, Expr as AstExpr, Ident, ObjectName, Statement, visit_expressions_mut,
 };
 use ring::rand::{SecureRandom, SystemRandom};
+use serac_engine::values::format_uuid;
 use serac_storage::ColumnType;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};

@@ -157,8 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let statement = self.statement(statement)?;
         let formats = formats(&mut body)?;
         let count = body.count(4)?;
-        if formats.0.len() > 1 && formats.0.len() != count {
-            let given = formats.0.len();
+        if formats.binary.len() > 1 && formats.binary.len() != count {
+            let given = formats.binary.len();
             return Err(protocol(format!("bind message has {given} parameter formats but {count} parameters")));
         }
         let start = message.as_ptr() as usize;
@@ -548,9 +548,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.description(prepared).await?.parameters.clone()
         };
-        let oids = prepared.lock().oids.clone();
+        let (oids, told) = {
+            let prepared = prepared.lock();
+            (prepared.oids.clone(), prepared.description.as_ref().and_then(|description| description.schema.clone()))
+        };
         let Self { wire, session, cancel, portals, row_count, .. } = &mut *self;
         let portal = portals.get_mut(name).expect("it was found");
+        portal.formats.told = told;
         let scalars = portal.scalars(&types, &oids)?;
         if changes(statement.statement()) && limit.is_none() {
             let formats = portal.formats.clone();
@@ -621,5 +625,6 @@ fn formats(body: &mut Body<'_>) -> Result<Formats, WireError> {
         1 => Ok(true),
         other => Err(protocol(format!("invalid format code {other}"))),
     };
-    (0..count).map(format).collect::<Result<_, _>>().map(Formats)
+    let binary = (0..count).map(format).collect::<Result<_, _>>()?;
+    Ok(Formats { binary, told: None })
 }

@@ -3,19 +3,24 @@
 use super::WireError;
 use super::message::{message, put_i16, put_i32, put_string};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use serac_engine::values::value_at;
-use serac_sql::wire::{column, type_of, write_binary, write_text};
+use serac_sql::wire::{as_told, column, type_of, write_binary, write_text};
 use serac_sql::{Rows, SqlError};
 use serac_storage::{ColumnType, Value};
 
-/// The formats in which a client wants columns: none for text, one for all, or one each.
+/// The formats in which a client wants columns.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Formats(pub(super) Vec<bool>);
+pub(super) struct Formats {
+    /// Whether they are binary: none for text, one for all, or one each.
+    pub(super) binary: Vec<bool>,
+    /// The columns as the client knows them, if they have been described.
+    pub(super) told: Option<SchemaRef>,
+}
 
 impl Formats {
     pub(super) fn is_binary(&self, column: usize) -> bool {
-        match &self.0[..] {
+        match &self.binary[..] {
             [] => false,
             [all] => *all,
             each => each.get(column).copied().unwrap_or(false),
@@ -64,7 +69,11 @@ pub(super) struct WireBatch {
 
 impl WireBatch {
     pub(super) fn new(batch: &RecordBatch, formats: &Formats) -> Result<Self, WireError> {
-        let sent = |(i, array): (usize, &ArrayRef)| Ok(column(array, formats.is_binary(i)).map_err(SqlError::from)?);
+        let sent = |(i, array): (usize, &ArrayRef)| {
+            let told = formats.told.as_ref().and_then(|told| told.fields().get(i));
+            let array = told.map_or_else(|| Ok(array.clone()), |told| as_told(array, told.data_type()))?;
+            Ok(column(&array, formats.is_binary(i)).map_err(SqlError::from)?)
+        };
         let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<_, WireError>>()?;
         Ok(Self { columns, rows: batch.num_rows() })
     }

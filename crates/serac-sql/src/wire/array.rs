@@ -5,10 +5,11 @@ use super::encode::{write_binary, write_text};
 use super::types::{TEXT, oid, to_wire, wire_type};
 use crate::error::{Result, SqlError};
 use crate::pg_catalog::{array_elements, array_type, element_type};
+use crate::types::assign;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewBuilder, Int32Array, StringViewBuilder, new_empty_array,
 };
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, UInt32Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
@@ -98,6 +99,34 @@ pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), 
             Ok((to_wire(array)?, column_type))
         }
     }
+}
+
+/// The column as one of a type that the client has been told: a statement is described before its parameters have values, and may then give another.
+///
+/// # Errors
+/// When a value is none of the type.
+pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
+    let (is, wanted) = (type_of(array.data_type()), type_of(told));
+    if is.oid == wanted.oid {
+        return Ok(array.clone());
+    }
+    if is_list(told) {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        return Ok(cast_with_options(array, told, &options)?);
+    }
+    let wanted = wire_type(told);
+    if wanted != ColumnType::Utf8 {
+        return assign(array, wanted.into(), "?");
+    }
+    let (values, column_type) = column(array, false)?;
+    let mut texts = StringViewBuilder::with_capacity(values.len());
+    let mut bytes = Vec::new();
+    for row in 0..values.len() {
+        bytes.clear();
+        write_text(&mut bytes, value_at(&values, row, column_type), column_type);
+        texts.append_option(values.is_valid(row).then(|| String::from_utf8_lossy(&bytes)));
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 /// The elements of each list; none where that is NULL.

@@ -1,6 +1,6 @@
 //! Values as the protocol writes them: as text, in PostgreSQL's own spelling, and in binary form.
 
-use crate::types::format_uuid;
+use serac_engine::values::format_uuid;
 use serac_storage::{ColumnType, Value};
 use std::io::Write;
 

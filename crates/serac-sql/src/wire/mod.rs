@@ -5,7 +5,7 @@ mod decode;
 mod encode;
 mod types;
 
-pub use array::{WireColumn, column, type_of};
+pub use array::{WireColumn, as_told, column, type_of};
 pub use decode::{Given, scalar, value};
 pub(crate) use decode::{interval, of_binary};
 pub use encode::{write_binary, write_text};
