@@ -201,7 +201,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
 pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
     use ScalarValue::{Binary, BinaryView, Boolean, Date32, Decimal128, FixedSizeBinary, Float32, Float64};
     use ScalarValue::{
-        Int8, Int16, Int32, Int64, LargeUtf8, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+        Int8, Int16, Int32, Int64, IntervalMonthDayNano, LargeUtf8, Time64Microsecond, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
     };
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let text = match value {
@@ -220,6 +220,13 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         TimestampMicrosecond(_, zone) => {
             let text = value.cast_to(&ArrowType::Utf8)?.to_string();
             format!("CAST('{text}' AS TIMESTAMP{})", if zone.is_some() { "TZ" } else { "" })
+        }
+        Time64Microsecond(Some(_)) => format!("CAST('{}' AS TIME)", value.cast_to(&ArrowType::Utf8)?),
+        IntervalMonthDayNano(Some(interval)) => {
+            let (sign, micros) = (if interval.nanoseconds < 0 { "-" } else { "" }, interval.nanoseconds / 1_000);
+            let (seconds, micros) = (micros.unsigned_abs() / 1_000_000, micros.unsigned_abs() % 1_000_000);
+            let time = format!("{sign}{}:{}:{}.{micros:06}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
+            format!("CAST('{} mons {} days {time}' AS INTERVAL)", interval.months, interval.days)
         }
         FixedSizeBinary(16, Some(bytes)) => quoted(&format_uuid(bytes)),
         ScalarValue::List(list) => {

@@ -86,11 +86,10 @@ impl<'t> Reader<'t> {
             _ => return Err(Wrong::Syntax),
         };
         let mut micros = 0.0;
-        if (has_colons || first.len() == 6) && self.takes('.') {
+        if self.takes('.') {
             let fraction = self.digits(usize::from(!has_colons), 100)?;
             micros = format!("0.{fraction}0").parse::<f64>().map_err(|_| Wrong::Syntax)? * 1e6;
-        }
-        if !has_colons && self.0.starts_with('-') {
+        } else if !has_colons && self.0.starts_with('-') && self.0.contains(':') {
             return Err(Wrong::Syntax);
         }
         let seconds = (hour * 60 + minute) * 60 + second;
