@@ -305,5 +305,6 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
     let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
     pg_catalog::rewrite(&mut statement);
-    Ok(state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+    let plan = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?;
+    Ok(crate::functions::of_durations(plan)?)
 }

@@ -201,7 +201,8 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
 pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
     use ScalarValue::{Binary, BinaryView, Boolean, Date32, Decimal128, FixedSizeBinary, Float32, Float64};
     use ScalarValue::{
-        Int8, Int16, Int32, Int64, IntervalMonthDayNano, LargeUtf8, Time64Microsecond, TimestampMicrosecond, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+        Int8, Int16, Int32, Int64, IntervalMonthDayNano, LargeUtf8, Time64Microsecond, TimestampMicrosecond, UInt8,
+        UInt16, UInt32, UInt64, Utf8, Utf8View,
     };
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let text = match value {

@@ -8,8 +8,9 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions_nested::{cardinality, dimension, length, position};
 use datafusion::functions_window::{ntile, rank, row_number};
-use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
+use datafusion::logical_expr::function::{
+    ExpressionArgs, PartitionEvaluatorArgs, WindowFunctionSimplification, WindowUDFFieldArgs,
+};
 use datafusion::logical_expr::window_state::WindowAggState;
 use datafusion::logical_expr::{
     ColumnarValue, LimitEffect, PartitionEvaluator, ReversedUDWF, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -112,16 +113,7 @@ impl WindowUDFImpl for IntegerWindow {
         let inner = self.inner.partition_evaluator_factory(args)?;
         Ok(Box::new(IntegerEvaluator { inner, result: self.result.clone() }))
     }
-    fn simplify(
-        &self,
-    ) -> Option<
-        Box<
-            dyn Fn(
-                WindowFunction,
-                &datafusion::logical_expr::simplify::SimplifyContext,
-            ) -> Result<datafusion::logical_expr::Expr>,
-        >,
-    > {
+    fn simplify(&self) -> Option<WindowFunctionSimplification> {
         self.inner.simplify()
     }
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {

@@ -77,16 +77,16 @@ fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Cap
 fn each(args: &[ArrayRef], mut f: impl FnMut(Option<(&Regex, bool, &str)>) -> Outcome<()>) -> Outcome<()> {
     let given: Vec<_> = args.iter().map(|array| array.as_string_view()).collect();
     // Most often it is one pattern for all rows.
-    let mut last: Option<((&str, &str), (Regex, bool))> = None;
+    let mut last: Option<(&str, &str, (Regex, bool))> = None;
     for row in 0..args[0].len() {
         if args.iter().any(|array| array.is_null(row)) {
             f(None)?;
             continue;
         }
-        let wanted = (given[1].value(row), given.get(2).map_or("", |flags| flags.value(row)));
+        let (pattern, flags) = (given[1].value(row), given.get(2).map_or("", |flags| flags.value(row)));
         let (regex, all) = match &mut last {
-            Some((known, compiled)) if *known == wanted => &*compiled,
-            other => &other.insert((wanted, compiled(wanted.0, wanted.1)?)).1,
+            Some((known, known_flags, compiled)) if *known == pattern && *known_flags == flags => &*compiled,
+            other => &other.insert((pattern, flags, compiled(pattern, flags)?)).2,
         };
         f(Some((regex, *all, given[0].value(row))))?;
     }

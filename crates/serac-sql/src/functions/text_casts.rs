@@ -126,6 +126,10 @@ impl AnalyzerRule for TextCasts {
             };
             let names = NamePreserver::new(&plan);
             plan.map_expressions(|expr| {
+                let is_cast = |part: &Expr| matches!(part, Expr::Cast(to) if is_ours(to.field.data_type()));
+                if !expr.exists(|part| Ok(is_cast(part)))? {
+                    return Ok(Transformed::no(expr));
+                }
                 let name = names.save(&expr);
                 let rewritten = expr.transform_up(|expr| rewrite(expr, schema))?;
                 Ok(rewritten.update_data(|expr| name.restore(expr)))
