@@ -5,6 +5,7 @@ mod arguments;
 mod arithmetic;
 mod digests;
 mod integer_results;
+mod interval_operators;
 mod intervals;
 mod regexes;
 mod sequences;
@@ -15,9 +16,8 @@ mod times;
 
 pub(crate) use aggregates::functions as aggregates;
 pub(crate) use integer_results::windows;
-pub(crate) use intervals::{
-    IntervalArithmetic, as_cast as cast_interval, of_durations, positional as positional_interval,
-};
+pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
+pub(crate) use intervals::positional as positional_interval;
 pub(crate) use text_casts::{TextCasts, without_casts_of_texts};
 pub(crate) use texts_as_times::read as read_times;
 
