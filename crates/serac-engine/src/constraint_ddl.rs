@@ -142,7 +142,8 @@ impl Transaction {
                 let values = buffer.values();
                 let (wanted, has_null) = index.encode_key(values.iter().copied());
                 if !has_null && self.find_latest(parent, &definition.parent_columns, &wanted)?.is_none() {
-                    let shown: Vec<String> = values.iter().map(display).collect();
+                    let types = definition.columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);
+                    let shown: Vec<String> = values.iter().zip(types).map(|(value, of)| display(value, of)).collect();
                     return Err(self.missing_parent(table, definition, &shown.join(", ")));
                 }
             }

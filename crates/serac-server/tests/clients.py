@@ -197,7 +197,18 @@ def statements():
             lambda: c.execute("SELECT count(*) FROM numbers a, numbers b WHERE a.t || b.t LIKE '%nothing%'"),
         )
         assert time.monotonic() - started < 20
+        timer = threading.Timer(0.3, c.cancel_safe)
+        timer.start()
+        raises(errors.QueryCanceled, lambda: c.execute("SELECT pg_sleep(1000)"))
         assert c.execute("SELECT 1").fetchone() == (1,)
+        # Numbers of rows and lengths are integers, and what is calculated of times is an interval.
+        row = c.execute(
+            "SELECT row_number() OVER (), array_length(ARRAY[1, 2], 1), %s::timestamp - TIMESTAMP '2020-01-01 10:00', "
+            "INTERVAL '1 day' * %s, INTERVAL '1 day 02:00' > %s, TIME '10:00' = %s",
+            (dt.datetime(2020, 1, 2), 2, dt.timedelta(hours=25), dt.time(10)),
+        ).fetchone()
+        assert row == (1, 2, dt.timedelta(hours=14), dt.timedelta(days=2), True, True), row
+        assert [type(number) for number in row[:2]] == [int, int]
 
         def bad_copy():
             with c.cursor() as cursor, cursor.copy("COPY numbers FROM STDIN") as copy:

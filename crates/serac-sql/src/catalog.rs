@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
     /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
     pub(crate) time: AtomicI64,
+    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`.
+    pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
 }
@@ -133,6 +135,12 @@ impl Shared {
         // Relaxed: the session's own statements change it.
         let known = self.time.load(Ordering::Relaxed);
         if known != 0 { known } else { self.start_time() }
+    }
+    /// When the running statement began, in microseconds since 1970: `now()` unless it is one of several in a transaction.
+    pub(crate) fn statement_time(&self) -> i64 {
+        // Relaxed: as in `time`.
+        let known = self.statement_time.load(Ordering::Relaxed);
+        if known != 0 { known } else { self.time() }
     }
     /// Makes the present what `now()` is.
     pub(crate) fn start_time(&self) -> i64 {
@@ -297,5 +305,6 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
     let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
     pg_catalog::rewrite(&mut statement);
-    Ok(state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+    let plan = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?;
+    Ok(crate::functions::of_durations(plan)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
+use crate::functions::without_casts_of_texts;
 use crate::optimizer::without_lists_of_expressions;
 use crate::scan::fetch_rows;
 use crate::types::assign;
@@ -26,8 +27,9 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
     let simplifier = ExprSimplifier::new(context);
+    let coerced = simplifier.coerce(expr, &schema)?;
     // Functions such as `now()` are constants once simplified, and only then.
-    let expr = simplifier.simplify(without_lists_of_expressions(simplifier.coerce(expr, &schema)?)?)?;
+    let expr = simplifier.simplify(without_lists_of_expressions(without_casts_of_texts(coerced, &schema)?)?)?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }

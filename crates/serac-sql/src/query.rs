@@ -114,7 +114,8 @@ impl Session {
     }
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
-        Ok(self.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?)
+        let plan = self.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?;
+        Ok(crate::functions::of_durations(plan)?)
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {

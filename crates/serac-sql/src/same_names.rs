@@ -4,7 +4,8 @@
 //! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr, visit_expressions_mut};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Between a column's name and a number; at the start, the number is the position of the column whose name it has.
@@ -61,8 +62,25 @@ fn name_of(item: &SelectItem) -> Option<String> {
 fn is_same(a: &SelectItem, b: &SelectItem) -> bool {
     match (name_of(a), name_of(b)) {
         (Some(a), Some(b)) => a == b,
-        _ => a.to_string().eq_ignore_ascii_case(&b.to_string()),
+        _ => without_casts(a).eq_ignore_ascii_case(&without_casts(b)),
     }
+}
+
+/// An item's text without the types that it says, which DataFusion leaves out of names.
+fn without_casts(item: &SelectItem) -> String {
+    let mut item = item.clone();
+    let _ = visit_expressions_mut(&mut item, |expr| {
+        let inner = match expr {
+            Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => Some((**inner).clone()),
+            Expr::TypedString(typed) => Some(Expr::Value(typed.value.clone())),
+            _ => None,
+        };
+        if let Some(inner) = inner {
+            *expr = inner;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    item.to_string()
 }
 
 /// The result's columns under the names that they have for the user.

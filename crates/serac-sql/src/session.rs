@@ -10,7 +10,7 @@ use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::functions;
+use crate::functions::{IntervalArithmetic, TextCasts};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
@@ -31,6 +31,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{
@@ -333,6 +334,7 @@ impl Session {
             client_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),
+            statement_time: Default::default(),
             cursors: Default::default(),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
@@ -344,6 +346,7 @@ impl Session {
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));
+        analyzer.push(Arc::new(TextCasts));
         analyzer.push(Arc::new(InLists));
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -359,7 +362,7 @@ impl Session {
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
-        let own = functions(&shared).into_iter().chain(crate::identity::functions(&shared));
+        let own = crate::functions::functions(&shared).into_iter().chain(crate::identity::functions(&shared));
         let of_types = crate::uuids::functions().into_iter().chain(crate::formats::functions());
         for function in own.chain(of_types).chain(crate::pg_catalog::functions(&shared)) {
             ctx.register_udf(function);
@@ -369,10 +372,16 @@ impl Session {
         ctx.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
         let every = datafusion::functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone();
         ctx.register_udaf(every.with_aliases(["every"]));
+        let split = datafusion::functions_nested::string::string_to_array_udf().as_ref().clone();
+        ctx.register_udf(split.with_aliases(["string_to_table"]));
+        crate::functions::aggregates().into_iter().for_each(|function| ctx.register_udaf(function));
+        crate::functions::windows().into_iter().for_each(|function| ctx.register_udwf(function));
         for function in crate::pg_catalog::table_functions() {
             ctx.register_udtf(function.name(), function.function().clone());
         }
-        ctx.state_ref().write().register_expr_planner(Arc::new(UuidComparisons)).expect("planners are taken");
+        for planner in [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic)] {
+            ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
+        }
         let _ = shared.state.set(ctx.state_weak_ref());
         for function in crate::backends::functions(&shared) {
             ctx.register_udf(function);

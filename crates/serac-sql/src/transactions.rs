@@ -22,6 +22,7 @@ use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 const NO_TRANSACTION: &str = "there is no transaction in progress";
 
@@ -179,6 +180,7 @@ impl Session {
             // Relaxed: see `Shared::time`.
             self.shared.time.store(0, Ordering::Relaxed);
         }
+        self.shared.statement_time.store(0, Ordering::Relaxed);
         let (roles_set, local_role) = (None, false);
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
@@ -250,6 +252,8 @@ impl Session {
                     running.refresh();
                 }
                 running.started = true;
+                // Relaxed: as in `begin`.
+                self.shared.statement_time.store(crate::types::micros(SystemTime::now()), Ordering::Relaxed);
                 Ok(running.explicit.then(|| running.mark()))
             }
             None => {

@@ -1,6 +1,7 @@
 //! SQL types: from the parser's to the engine's, and assignment of values to columns.
 
 use crate::error::{Result, SqlError};
+use crate::functions::read_times;
 use crate::wire::interval;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray, StringViewArray,
@@ -155,6 +156,12 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         if let Some(intervals) = intervals {
             return Ok(Arc::new(intervals));
         }
+    }
+    if is_text && matches!(sql_type.column_type, ColumnType::Date | ColumnType::Timestamp { .. }) {
+        return read_times(array, &target).map_err(|error| {
+            let detail = Some(format!("column \"{column}\" is of type {sql_type}"));
+            SqlError { detail, ..error }
+        });
     }
     // Fractions are rounded, not cut, on their way into integers.
     let rounded;

@@ -22,7 +22,7 @@ mod types;
 
 pub(crate) use functions::{functions, table_functions};
 pub(crate) use rewrite::{array_elements, rewrite};
-pub(crate) use types::{array_type, element_type, of_text as type_number};
+pub(crate) use types::{array_type, element_type, name_of as type_name, of_text as type_number};
 
 use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};
 use crate::ddl::parse_expression;

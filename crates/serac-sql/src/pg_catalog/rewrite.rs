@@ -27,8 +27,16 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Functions that give several rows in PostgreSQL, and an array here.
-const SET_FUNCTIONS: [&str; 5] =
-    ["generate_subscripts", "_pg_expandarray", "pg_partition_ancestors", "generate_series", "aclexplode"];
+const SET_FUNCTIONS: [&str; 8] = [
+    "generate_subscripts",
+    "_pg_expandarray",
+    "pg_partition_ancestors",
+    "generate_series",
+    "aclexplode",
+    "regexp_matches",
+    "regexp_split_to_table",
+    "string_to_table",
+];
 
 /// Puts a statement in words that DataFusion plans.
 pub(crate) fn rewrite(statement: &mut Statement) {
@@ -181,6 +189,11 @@ fn set_functions(body: &mut SetExpr) {
             };
             continue;
         }
+        // Of what such a function gives, elements may be taken: (f(x))[1].
+        let mut expr = expr;
+        while let Expr::CompoundFieldAccess { root: inner, .. } | Expr::Nested(inner) = expr {
+            expr = inner;
+        }
         if let Expr::Function(function) = expr
             && SET_FUNCTIONS.contains(&function_name(function).as_str())
             && function.over.is_none()
@@ -320,6 +333,7 @@ fn replacement(expr: &Expr) -> Option<Expr> {
             let pattern = Box::new(escaped(pattern, escape)?);
             Some(Expr::ILike { negated: *negated, any: *any, expr: expr.clone(), pattern, escape_char: None })
         }
+        Expr::Interval(interval) => crate::functions::cast_interval(interval),
         Expr::Subquery(query) => apply::call_of("scalar", query, Vec::new()),
         Expr::Exists { subquery, negated } => {
             let exists = apply::call_of("exists", subquery, Vec::new())?;
@@ -461,8 +475,9 @@ fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
     let elements: Vec<Expr> = array_elements(written)?.into_iter().map(value).collect();
     if elements.is_empty() {
         // An empty array of the type.
-        let none = Expr::Array(Array { elem: vec![value(None)], named: true });
-        return Some(call("array_remove_all", vec![none, value(None)]));
+        let expr = Box::new(Expr::Array(Array { elem: Vec::new(), named: true }));
+        let data_type = DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element.clone()), None));
+        return Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None });
     }
     Some(Expr::Array(Array { elem: elements, named: true }))
 }
@@ -614,6 +629,9 @@ fn function_call(function: &Function) -> Option<Expr> {
         let mut plain = function.clone();
         plain.name.0.remove(0);
         return Some(Expr::Function(plain));
+    }
+    if name == "make_interval" {
+        return crate::functions::positional_interval(function);
     }
     if name == "mod"
         && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(left)), FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] =

@@ -4,6 +4,7 @@
 
 use super::layout::Rows;
 use crate::wire;
+use datafusion::arrow::datatypes::DataType;
 use serac_engine::definition::SqlType;
 use serac_storage::ColumnType;
 use std::sync::LazyLock;
@@ -172,6 +173,23 @@ pub(super) fn format(oid: u32, modifier: Option<i32>) -> String {
         other => other.to_owned(),
     };
     if is_array { name + "[]" } else { name }
+}
+
+/// The name of the type in PostgreSQL that values of an Arrow type are of.
+pub(crate) fn name_of(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "unknown".into(),
+        DataType::UInt32 => "oid".into(),
+        DataType::LargeUtf8 => "json".into(),
+        DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => "oidvector".into(),
+        DataType::LargeList(_) => "int2vector".into(),
+        // Arrays of arrays are of the same type.
+        DataType::List(element) if matches!(element.data_type(), DataType::List(_)) => name_of(element.data_type()),
+        DataType::List(element) | DataType::FixedSizeList(element, _) => name_of(element.data_type()) + "[]",
+        DataType::Struct(_) => "record".into(),
+        DataType::Duration(_) => "interval".into(),
+        other => format(wire::oid(wire::wire_type(other)), None),
+    }
 }
 
 /// The name of a type in `pg_type`.

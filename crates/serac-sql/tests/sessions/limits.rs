@@ -61,6 +61,8 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     session.execute(many).await.unwrap();
     let pairs = "SELECT count(*) FROM many a, many b WHERE a.t || b.t LIKE '%nothing%'";
     assert_eq!(cancel_after_a_moment(&mut session, pairs).await, "57014");
+    assert_eq!(cancel_after_a_moment(&mut session, "SELECT pg_sleep(1000)").await, "57014");
+    assert_eq!(cancel_after_a_moment(&mut session, "SELECT t, pg_sleep(1) FROM many").await, "57014");
     let started = Instant::now();
     assert_eq!(number(&mut session, "SELECT count(*) FROM many WHERE t LIKE '%9'").await, 6_000);
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());

@@ -1,0 +1,115 @@
+//! Functions that PostgreSQL has and DataFusion has not, or has with another meaning. What reads and writes by patterns is in `formats`.
+
+mod aggregates;
+mod arguments;
+mod arithmetic;
+mod digests;
+mod integer_results;
+mod interval_operators;
+mod intervals;
+mod regexes;
+mod sequences;
+mod sleep;
+mod text_casts;
+mod texts_as_times;
+mod times;
+
+pub(crate) use aggregates::functions as aggregates;
+pub(crate) use integer_results::windows;
+pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
+pub(crate) use intervals::positional as positional_interval;
+pub(crate) use text_casts::{TextCasts, without_casts_of_texts};
+pub(crate) use texts_as_times::read as read_times;
+
+use crate::catalog::Shared;
+use crate::error::SqlError;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The types that a function's arguments become, and the type of its result.
+type Types = (Vec<DataType>, DataType);
+
+/// A function whose result follows from its arguments.
+struct Definition {
+    name: &'static str,
+    /// What becomes of arguments of given types; none if it does not take such. Of its own answer it says the same again.
+    types: fn(&[DataType]) -> Option<Types>,
+    /// The results of rows, one or all of those of a batch.
+    body: fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
+}
+
+struct DefinedFunction {
+    definition: &'static Definition,
+    signature: Signature,
+}
+
+impl std::fmt::Debug for DefinedFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.definition.name)
+    }
+}
+impl PartialEq for DefinedFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition.name == other.definition.name
+    }
+}
+impl Eq for DefinedFunction {}
+impl Hash for DefinedFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.definition.name.hash(state);
+    }
+}
+
+impl From<&'static Definition> for ScalarUDF {
+    fn from(definition: &'static Definition) -> Self {
+        Self::from(DefinedFunction { definition, signature: Signature::user_defined(Volatility::Immutable) })
+    }
+}
+
+/// The error of a call with arguments that a function does not take.
+fn no_function(name: &str, given: &[DataType]) -> datafusion::error::DataFusionError {
+    let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    SqlError::new("42883", format!("function {name}({shown}) does not exist")).named(name).external()
+}
+
+impl ScalarUDFImpl for DefinedFunction {
+    fn name(&self) -> &str {
+        self.definition.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
+        Ok(types.0)
+    }
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
+        Ok(types.1)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let apply = |arrays: &[ArrayRef]| (self.definition.body)(arrays).map_err(SqlError::external);
+        make_scalar_function(apply, Vec::new())(&args.args)
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    let definitions = [
+        arguments::DEFINITIONS,
+        arithmetic::DEFINITIONS,
+        digests::DEFINITIONS,
+        intervals::DEFINITIONS,
+        regexes::DEFINITIONS,
+        times::DEFINITIONS,
+    ];
+    let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
+    let of_session = times::functions(shared).into_iter().chain(sequences::functions(shared));
+    let others = integer_results::functions().into_iter().chain([sleep::function()]);
+    defined.chain(of_session).chain(others).collect()
+}

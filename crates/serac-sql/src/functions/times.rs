@@ -1,0 +1,212 @@
+//! age, statement_timestamp, isfinite, make_timestamp, make_timestamptz and make_time.
+
+use super::intervals::{ages, is_interval};
+use super::{Definition, no_function};
+use crate::catalog::Shared;
+use crate::error::SqlError;
+use chrono::NaiveDate;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Float64Type, Int32Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+fn with_zone() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+type Outcome<T> = std::result::Result<T, SqlError>;
+
+/// The parts of a time of day as microseconds since midnight; none if they are out of range.
+fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
+    if !(0.0..=60.0).contains(&second) || !(0..=24).contains(&hour) || !(0..60).contains(&minute) {
+        return None;
+    }
+    let micros = (second * 1e6).round_ties_even() as i64;
+    let all = (i64::from(hour) * 60 + i64::from(minute)) * 60_000_000 + micros;
+    (all <= 86_400_000_000).then_some(all)
+}
+
+fn micros_of(parts: [i32; 5], second: f64) -> Outcome<i64> {
+    let [year, month, day, hour, minute] = parts;
+    // There is no year 0: the one before 1 is -1.
+    let in_range = if year < 0 { Some(year + 1) } else { Some(year).filter(|year| *year > 0) };
+    let date = in_range.and_then(|year| {
+        let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+        NaiveDate::from_ymd_opt(year, month, day)
+    });
+    let date = date
+        .ok_or_else(|| SqlError::new("22008", format!("date field value out of range: {year}-{month:02}-{day:02}")))?;
+    let time = micros_of_day(hour, minute, second)
+        .ok_or_else(|| SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second}")))?;
+    let midnight = date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
+    midnight.checked_add(time).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+}
+
+/// The numbers of rows that have no NULL: those of all but the last argument, and the last.
+fn rows<const N: usize, T>(
+    args: &[ArrayRef],
+    f: impl Fn([i32; N], f64) -> Outcome<T>,
+) -> impl Iterator<Item = Outcome<Option<T>>> {
+    let numbers: Vec<_> = args[..N].iter().map(|array| array.as_primitive::<Int32Type>()).collect();
+    let last = args[N].as_primitive::<Float64Type>();
+    (0..last.len()).map(move |row| {
+        let valid = args.iter().all(|array| array.is_valid(row));
+        valid.then(|| f(std::array::from_fn(|i| numbers[i].value(row)), last.value(row))).transpose()
+    })
+}
+
+/// Integers and, at last, a number of seconds.
+fn parts_types(given: &[DataType], integers: usize, result: DataType) -> Option<(Vec<DataType>, DataType)> {
+    let all = given.iter().all(|argument| argument.is_numeric() || argument.is_null());
+    let mut types = vec![DataType::Int32; integers];
+    types.push(DataType::Float64);
+    (all && given.len() == types.len()).then_some((types, result))
+}
+
+fn make_timestamp(args: &[ArrayRef]) -> Outcome<TimestampMicrosecondArray> {
+    rows(args, micros_of).collect()
+}
+
+pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "make_timestamp",
+        types: |given| parts_types(given, 5, TIMESTAMP),
+        body: |args| Ok(Arc::new(make_timestamp(args)?)),
+    },
+    Definition {
+        // The only time zone is UTC.
+        name: "make_timestamptz",
+        types: |given| parts_types(given, 5, with_zone()),
+        body: |args| Ok(Arc::new(make_timestamp(args)?.with_timezone("UTC"))),
+    },
+    Definition {
+        name: "make_time",
+        types: |given| parts_types(given, 2, DataType::Time64(TimeUnit::Microsecond)),
+        body: |args| {
+            let time = |[hour, minute]: [i32; 2], second| {
+                let out_of_range = || {
+                    let message = format!("time field value out of range: {hour}:{minute:02}:{second}");
+                    SqlError::new("22008", message)
+                };
+                micros_of_day(hour, minute, second).ok_or_else(out_of_range)
+            };
+            Ok(Arc::new(rows(args, time).collect::<Outcome<Time64MicrosecondArray>>()?))
+        },
+    },
+    Definition {
+        // No date, time or interval is infinite here.
+        name: "isfinite",
+        types: |given| {
+            let of_time = |t: &DataType| is_interval(t) || matches!(t, DataType::Date32 | DataType::Timestamp(..));
+            matches!(given, [t] if of_time(t)).then(|| (given.to_vec(), DataType::Boolean))
+        },
+        body: |args| {
+            Ok(Arc::new((0..args[0].len()).map(|row| args[0].is_valid(row).then_some(true)).collect::<BooleanArray>()))
+        },
+    },
+];
+
+/// The functions that depend on when they are called.
+pub(super) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
+    let signature = || Signature::user_defined(Volatility::Stable);
+    let statement = StatementTime { signature: Signature::nullary(Volatility::Stable), shared: shared.clone() };
+    [ScalarUDF::from(Age(signature())), ScalarUDF::from(statement)]
+}
+
+/// age (later, earlier), age (earlier): from then to the midnight with which today began.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Age(Signature);
+
+impl ScalarUDFImpl for Age {
+    fn name(&self) -> &str {
+        "age"
+    }
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let taken = |given: &DataType| {
+            given.is_null()
+                || crate::uuids::is_text(given)
+                || matches!(given, DataType::Date32 | DataType::Timestamp(..))
+        };
+        if given.is_empty() || given.len() > 2 || !given.iter().all(taken) {
+            return Err(no_function(self.name(), given));
+        }
+        Ok(vec![TIMESTAMP; given.len()])
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+    fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match info.query_execution_start_time() {
+            Some(now) if args.len() == 1 => {
+                let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros();
+                let midnight = ScalarValue::TimestampMicrosecond(Some(midnight), None);
+                args.insert(0, Expr::Literal(midnight, None));
+                let call = ScalarUDF::from(Self(self.0.clone())).call(args);
+                Ok(ExprSimplifyResult::Simplified(call))
+            }
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let apply = |arrays: &[ArrayRef]| {
+            let [later, earlier] = arrays else {
+                return Err(SqlError::new("XX000", "nobody knows what day it is").external());
+            };
+            let [later, earlier] = [later, earlier].map(|array| array.as_primitive::<TimestampMicrosecondType>());
+            ages(later, earlier).map_err(SqlError::external)
+        };
+        make_scalar_function(apply, Vec::new())(&args.args)
+    }
+}
+
+/// statement_timestamp: when the statement began.
+#[derive(Debug)]
+struct StatementTime {
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl PartialEq for StatementTime {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for StatementTime {}
+impl Hash for StatementTime {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for StatementTime {
+    fn name(&self) -> &str {
+        "statement_timestamp"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(with_zone())
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let time = ScalarValue::TimestampMicrosecond(Some(self.shared.statement_time()), None);
+        Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&cast(&time.to_array()?, &with_zone())?, 0)?))
+    }
+}
