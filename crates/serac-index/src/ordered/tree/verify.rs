@@ -1,55 +1,84 @@
-//! Checks of a whole tree that nobody changes.
+//! Checks of a whole tree.
 
-use super::super::sync::{self, Ordering};
+use super::super::sync::{self, spin};
 use super::entry::{Tail, Words};
-use super::node::{LOCKED, OBSOLETE};
+use super::node::{Attempt, NodePtr, Restart};
 use super::{Fences, Tree};
 use std::cmp::Ordering as Order;
 
 impl Tree {
-    /// Walks everything and checks what must hold while nobody writes. Returns the number of entries.
+    /// Walks everything and checks what must hold. Returns the number of entries.
     ///
     /// # Panics
     /// When something does not hold.
     pub fn verify(&self) -> usize {
-        let _guard = sync::pin();
-        let compare = |words: Words, other: Words| {
-            let order = words[..2].cmp(&other[..2]);
-            let third = if self.long {
-                // SAFETY: both are in the tree.
-                unsafe { Tail::bytes(words[2]).cmp(Tail::bytes(other[2])) }
-            } else {
-                words[2].cmp(&other[2])
-            };
-            order.then(third).then(words[3].cmp(&other[3]))
-        };
-        let mut entries = 0;
-        let mut nodes = vec![(self.anchor.child(0), Fences::default())];
-        while let Some((node, fences)) = nodes.pop() {
-            let count = node.count();
-            assert_eq!(node.node().version.load(Ordering::Acquire) & (LOCKED | OBSOLETE), 0);
-            for i in 0..count {
-                let words = node.words(i);
-                let low = i.checked_sub(1).map(|before| node.words(before)).or(fences.low);
-                assert!(low.is_none_or(|low| compare(low, words) == Order::Less), "entries ascend");
-                assert!(
-                    fences.high.is_none_or(|high| compare(words, high) != Order::Greater),
-                    "entries are below the fence"
-                );
-            }
-            if node.level() == 0 {
-                entries += count;
-                continue;
-            }
-            for i in 0..=count {
-                let child = node.child(i);
-                assert_eq!(child.level() + 1, node.level());
-                let low = i.checked_sub(1).map(|before| node.words(before)).or(fences.low);
-                let high = (i < count).then(|| node.words(i)).or(fences.high);
-                nodes.push((child, Fences { low, high }));
+        let mut spins = 0;
+        loop {
+            match self.walk() {
+                Ok(entries) => return entries,
+                Err(Restart) => spin(&mut spins),
             }
         }
-        entries
+    }
+
+    /// A walk, which begins anew where others write meanwhile (entries of rows that are gone are removed in the background): a node counts as it was
+    /// at one version, and a fault counts if all nodes that have been seen are still as they were.
+    fn walk(&self) -> Attempt<usize> {
+        let _guard = sync::pin();
+        let mut entries = 0;
+        let version = self.anchor.read()?;
+        let mut seen = vec![(self.anchor, version)];
+        let mut nodes = vec![(self.anchor.child(0), Fences::default())];
+        self.anchor.check(version)?;
+        let unchanged = |seen: &[(NodePtr, u64)]| seen.iter().try_for_each(|(node, version)| node.check(*version));
+        while let Some((node, fences)) = nodes.pop() {
+            let version = node.read()?;
+            let words: Vec<Words> = (0..node.count()).map(|i| node.words(i)).collect();
+            let is_leaf = node.level() == 0;
+            let children = if is_leaf { 0..0 } else { 0..words.len() + 1 };
+            let children: Vec<NodePtr> = children.map(|i| node.child(i)).collect();
+            node.check(version)?;
+            seen.push((node, version));
+            let ascend = |pair: &[Words]| self.order_of(pair[0], pair[1]) == Order::Less;
+            let fault =
+                if !fences.low.into_iter().chain(words.iter().copied()).collect::<Vec<_>>().windows(2).all(ascend) {
+                    Some("entries ascend")
+                } else if fences
+                    .high
+                    .zip(words.last())
+                    .is_some_and(|(high, last)| self.order_of(*last, high) == Order::Greater)
+                {
+                    Some("entries are below the fence")
+                } else if children.iter().any(|child| child.level() + 1 != node.level()) {
+                    Some("children are a level below")
+                } else {
+                    None
+                };
+            if let Some(fault) = fault {
+                unchanged(&seen)?;
+                panic!("{fault}");
+            }
+            if is_leaf {
+                entries += words.len();
+            }
+            for (i, child) in children.into_iter().enumerate() {
+                let low = i.checked_sub(1).map(|before| words[before]).or(fences.low);
+                nodes.push((child, Fences { low, high: words.get(i).copied().or(fences.high) }));
+            }
+        }
+        unchanged(&seen)?;
+        Ok(entries)
+    }
+
+    fn order_of(&self, words: Words, other: Words) -> Order {
+        let order = words[..2].cmp(&other[..2]);
+        let third = if self.long {
+            // SAFETY: both were in the tree at a version that has been checked, and the walk is pinned.
+            unsafe { Tail::bytes(words[2]).cmp(Tail::bytes(other[2])) }
+        } else {
+            words[2].cmp(&other[2])
+        };
+        order.then(third).then(words[3].cmp(&other[3]))
     }
 
     /// Nodes, for checks of what is given back.
