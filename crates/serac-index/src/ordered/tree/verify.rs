@@ -40,21 +40,14 @@ impl Tree {
             node.check(version)?;
             seen.push((node, version));
             let ascend = |pair: &[Words]| self.order_of(pair[0], pair[1]) == Order::Less;
-            let fault =
-                if !fences.low.into_iter().chain(words.iter().copied()).collect::<Vec<_>>().windows(2).all(ascend) {
-                    Some("entries ascend")
-                } else if fences
-                    .high
-                    .zip(words.last())
-                    .is_some_and(|(high, last)| self.order_of(*last, high) == Order::Greater)
-                {
-                    Some("entries are below the fence")
-                } else if children.iter().any(|child| child.level() + 1 != node.level()) {
-                    Some("children are a level below")
-                } else {
-                    None
-                };
-            if let Some(fault) = fault {
+            let around: Vec<Words> = fences.low.into_iter().chain(words.iter().copied()).collect();
+            let is_above = |(high, last): (Words, Words)| self.order_of(last, high) == Order::Greater;
+            let faults = [
+                (!around.windows(2).all(ascend), "entries do not ascend"),
+                (fences.high.zip(words.last().copied()).is_some_and(is_above), "an entry is above the fence"),
+                (children.iter().any(|child| child.level() + 1 != node.level()), "a child is not a level below"),
+            ];
+            if let Some((_, fault)) = faults.into_iter().find(|(found, _)| *found) {
                 unchanged(&seen)?;
                 panic!("{fault}");
             }
