@@ -73,7 +73,7 @@ async def parameters(c):
         assert await found("u = ANY($1)", [uuid.UUID(int=9)]) == ids
         page = await c.fetch("SELECT id FROM given WHERE id > $1 ORDER BY id LIMIT $2 OFFSET $3", 0, 2, 1)
         assert [record["id"] for record in page] == [2, 3]
-    assert await c.fetchval("SELECT DATE '2020-01-31' + $1::interval", dt.timedelta(days=1)) == dt.datetime(2020, 2, 1)
+    assert await c.fetchval("SELECT DATE '2020-01-31' + $1::interval", dt.timedelta(hours=36)) == dt.datetime(2020, 2, 1, 12)
     assert await c.fetchval("SELECT $1::time", dt.time(1, 2, 3, 4)) == dt.time(1, 2, 3, 4)
     assert await c.fetchval("UPDATE given SET t = 'x' WHERE id = ANY($1) RETURNING id", [3]) == 3
     assert await c.execute("DELETE FROM given WHERE id = ANY($1)", [1, 2]) == "DELETE 2"

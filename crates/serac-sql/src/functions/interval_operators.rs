@@ -141,7 +141,8 @@ pub(crate) fn as_cast(interval: &Interval) -> Option<AstExpr> {
     })
 }
 
-/// Plans `interval * number`, `number * interval`, `interval / number`, and comparisons of intervals, of which `36 hours` and `1 day 12 hours` are equal.
+/// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals with a time, and comparisons of intervals, of which
+/// `36 hours` and `1 day 12 hours` are equal.
 #[derive(Debug)]
 pub(crate) struct IntervalArithmetic;
 
@@ -166,6 +167,20 @@ fn operand(expr: &Expr, schema: &DFSchema) -> Operand {
     }
 }
 
+/// A date to which an interval is added or from which it is taken, as a time, unless the interval is a constant of whole days: the sum would lose its
+/// hours.
+fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
+    let whole_days = match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(parts)), _) => parts.nanoseconds == 0,
+        _ => false,
+    };
+    let is = |expr: &Expr, is: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| is(&data_type));
+    if whole_days || !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {
+        return date;
+    }
+    cast(date, DataType::Timestamp(TimeUnit::Microsecond, None))
+}
+
 fn is_constant_text(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if crate::uuids::is_text(&value.data_type()))
 }
@@ -183,7 +198,12 @@ fn as_number(expr: Expr) -> Expr {
 impl ExprPlanner for IntervalArithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = expr;
-        use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Multiply, NotEq};
+        use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
+        if matches!(op, Plus | Minus) {
+            let (left, right) = (with_time(left, &right, schema), right);
+            let right = if op == Plus { with_time(right, &left, schema) } else { right };
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
         if !matches!(op, Multiply | Divide | Eq | NotEq | Lt | LtEq | Gt | GtEq) {
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }

@@ -276,12 +276,17 @@ fn relation(factor: &mut TableFactor) {
         _ => format!("{name}_{}", i + 1),
     };
     let each = |one: &dyn Fn(usize) -> String| (0..arrays.len()).map(one).collect::<Vec<_>>().join(", ");
-    // The arrays have names of their own: the planner takes calls of unnest that look alike for one.
-    let given = each(&|i| format!("{} AS a{i}", arrays[i]));
-    let unnested = each(&|i| format!("unnest(a{i}) AS v{i}"));
+    // Several arrays have names of their own: the planner takes calls of unnest that look alike for one.
+    let unnested = match &arrays[..] {
+        [array] => format!("SELECT unnest({array}) AS v0"),
+        several => {
+            let given = each(&|i| format!("{} AS a{i}", several[i]));
+            format!("SELECT {} FROM (SELECT {given})", each(&|i| format!("unnest(a{i}) AS v{i}")))
+        }
+    };
     let shown = each(&|i| format!("v{i} AS {}", crate::session::quote(&named(i))));
     let ordinality = if with_ordinality { ", row_number() OVER () AS ordinality" } else { "" };
-    let sql = format!("SELECT {shown}{ordinality} FROM (SELECT {unnested} FROM (SELECT {given}))");
+    let sql = format!("SELECT {shown}{ordinality} FROM ({unnested})");
     if let Ok(query) = crate::query::query_of(&sql) {
         let alias = alias.take();
         *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
