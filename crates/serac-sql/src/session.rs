@@ -16,6 +16,7 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
 use crate::optimizer::{InLists, JoinOrder, TextPredicates};
+use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::{claims, row_locks};
@@ -259,7 +260,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(row_locks(copy_switches(tokens)));
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(table_queries(row_locks(copy_switches(tokens))));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");

@@ -16,11 +16,14 @@ mod image;
 mod information_schema;
 mod layout;
 mod names;
+mod query_forms;
 mod relations;
 mod rewrite;
+mod row_values;
 mod types;
 
 pub(crate) use functions::{functions, table_functions};
+pub(crate) use query_forms::table_queries;
 pub(crate) use rewrite::{array_elements, rewrite};
 pub(crate) use types::{array_type, element_type, of_text as type_number};
 

@@ -11,17 +11,20 @@
 //! | `LIKE … ESCAPE 'c'` | a pattern that is escaped by backslashes |
 //! | `ARRAY(SELECT …)` | an aggregate over the subquery |
 //! | functions that give several rows in a select list or in FROM | `unnest` of a function that gives an array |
+//! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
+//! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
 
 use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
+use super::{query_forms, row_values};
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, SelectItem,
-    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Value, ValueWithSpan,
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update, Value, ValueWithSpan,
     VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -134,8 +137,21 @@ struct Rewriter;
 impl VisitorMut for Rewriter {
     type Break = ();
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::Update(Update { selection: Some(condition), .. })
+        | Statement::Delete(Delete { selection: Some(condition), .. }) = statement
+        {
+            row_values::in_condition(condition);
+        }
+        ControlFlow::Continue(())
+    }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        query_forms::fetch(query);
         set_functions(&mut query.body);
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        row_values::in_select(select);
         ControlFlow::Continue(())
     }
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
@@ -274,7 +290,11 @@ fn relation(factor: &mut TableFactor) {
 
 /// What stands in the place of an expression, if it is one of those above.
 fn replacement(expr: &Expr) -> Option<Expr> {
+    if let Some(compared) = row_values::replacement(expr) {
+        return Some(compared);
+    }
     match expr {
+        Expr::UnaryOp { op, expr } => query_forms::operator(*op, expr),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => cast(expr, data_type),
         Expr::Collate { expr, .. } => Some((**expr).clone()),
         Expr::BinaryOp { left, op: BinaryOperator::PGCustomBinaryOperator(parts), right } => {
@@ -603,6 +623,9 @@ fn function_call(function: &Function) -> Option<Expr> {
             array: false,
             format: None,
         });
+    }
+    if let Some(time) = query_forms::localtime(&name, function) {
+        return Some(time);
     }
     let FunctionArguments::List(list) = &function.args else { return None };
     let qualified = function.name.0.len() == 2 && !name.is_empty();
