@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{InLists, JoinOrder, TextPredicates};
+use crate::optimizer::{InLists, JoinOrder, TextPredicates, Unnest};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
@@ -346,6 +346,7 @@ impl Session {
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));
         analyzer.push(Arc::new(InLists));
+        analyzer.push(Arc::new(Unnest::default()));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

@@ -16,6 +16,7 @@ mod image;
 mod information_schema;
 mod layout;
 mod names;
+mod outer_names;
 mod query_forms;
 mod relations;
 mod rewrite;
@@ -23,6 +24,7 @@ mod row_values;
 mod types;
 
 pub(crate) use functions::{functions, table_functions};
+pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::table_queries;
 pub(crate) use rewrite::{array_elements, rewrite};
 pub(crate) use types::{array_type, element_type, of_text as type_number};

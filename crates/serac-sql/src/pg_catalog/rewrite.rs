@@ -25,7 +25,7 @@ use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
     SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    VisitMut, VisitorMut, visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -226,8 +226,18 @@ fn arguments_of(function: &Function) -> Vec<Expr> {
     list.args.iter().filter_map(argument).collect()
 }
 
+/// Whether an expression depends on a row.
+fn names_column(expr: &Expr) -> bool {
+    let named = visit_expressions(expr, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    named.is_break()
+}
+
 /// Functions in FROM.
 fn relation(factor: &mut TableFactor) {
+    let is_function = matches!(factor, TableFactor::Function { .. });
     let (name, arguments, with_ordinality, alias) = match factor {
         TableFactor::Table { name, args: Some(arguments), with_ordinality, alias, .. } => {
             if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|s| super::is_system_schema(&s)) {
@@ -240,8 +250,21 @@ fn relation(factor: &mut TableFactor) {
             let expressions: Vec<Expr> = arguments.args.iter().filter_map(argument).collect();
             (name.to_string().to_lowercase(), expressions, *with_ordinality, alias)
         }
-        TableFactor::UNNEST { array_exprs, with_ordinality: true, alias, .. } => {
-            ("unnest".into(), array_exprs.clone(), true, alias)
+        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. }
+            if *with_ordinality || (array_exprs.len() == 1 && array_exprs.iter().any(names_column)) =>
+        {
+            ("unnest".into(), array_exprs.clone(), *with_ordinality, alias)
+        }
+        TableFactor::Function { name, args, with_ordinality, alias, .. } => {
+            if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|s| super::is_system_schema(&s)) {
+                name.0.remove(0);
+            }
+            let argument = |argument: &FunctionArg| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            let expressions: Vec<Expr> = args.iter().filter_map(argument).collect();
+            (name.to_string().to_lowercase(), expressions, *with_ordinality, alias)
         }
         _ => return,
     };
@@ -252,7 +275,7 @@ fn relation(factor: &mut TableFactor) {
     };
     let is_series = matches!(name.as_str(), "generate_series" | "range");
     let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str());
-    if is_series && !with_ordinality && arguments.iter().all(plain) {
+    if is_series && !with_ordinality && !is_function && arguments.iter().all(plain) {
         // The only column of a function has the name of its alias, or its own.
         let alias = alias.get_or_insert_with(|| TableAlias {
             explicit: false,
@@ -273,6 +296,7 @@ fn relation(factor: &mut TableFactor) {
         None => name.clone(),
     };
     let column = crate::session::quote(&column);
+    let names_columns = arguments.iter().any(names_column);
     let array = match name.as_str() {
         "unnest" => arguments.first().map(ToString::to_string).unwrap_or_default(),
         name => call(name, arguments).to_string(),
@@ -284,7 +308,8 @@ fn relation(factor: &mut TableFactor) {
     };
     if let Ok(query) = crate::query::query_of(&sql) {
         let alias = alias.take();
-        *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
+        // A function in FROM may name columns of what stands before it.
+        *factor = TableFactor::Derived { lateral: names_columns, subquery: Box::new(query), alias, sample: None };
     }
 }
 
