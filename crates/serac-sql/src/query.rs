@@ -114,8 +114,18 @@ impl Session {
     }
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
-        let plan = self.state().statement_to_plan(DfStatement::Statement(Box::new(statement))).await?;
-        Ok(crate::functions::of_durations(plan)?)
+        let again = crate::pg_catalog::has_subquery(&statement).then(|| statement.clone());
+        let state = self.state();
+        let planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;
+        // A name of the query around may have been taken for a column of the subquery.
+        let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
+        if let (true, Some(mut again)) = (is_misread, again)
+            && crate::pg_catalog::qualify_outer_names(&mut again)
+            && let Ok(plan) = state.statement_to_plan(DfStatement::Statement(Box::new(again))).await
+        {
+            return Ok(crate::functions::of_durations(plan)?);
+        }
+        Ok(crate::functions::of_durations(planned?)?)
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {

@@ -4,7 +4,9 @@
 //! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Query, SelectItem, SetExpr, visit_expressions, visit_expressions_mut,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -31,7 +33,10 @@ fn in_body(body: &mut SetExpr) {
 fn in_items(items: &mut [SelectItem]) {
     let wildcard = items.iter().any(|i| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for at in 0..items.len() {
-        let alias = if wildcard {
+        let alias = if has_subquery(&items[at]) {
+            // Of which the planner's names do not show the text.
+            Some(format!("{}{MARK}{at}", items[at]))
+        } else if wildcard {
             // Which columns a wildcard has is not known here, so every named column counts as one that repeats.
             name_of(&items[at]).map(|name| format!("{name}{MARK}{at}"))
         } else {
@@ -46,6 +51,16 @@ fn in_items(items: &mut [SelectItem]) {
         };
         items[at] = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', alias) };
     }
+}
+
+/// Whether there is a subquery in an item without a name.
+fn has_subquery(item: &SelectItem) -> bool {
+    let SelectItem::UnnamedExpr(expr) = item else { return false };
+    let found = visit_expressions(expr, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// The name of a column, as far as the text tells.

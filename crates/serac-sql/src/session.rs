@@ -15,7 +15,8 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{InLists, JoinOrder, TextPredicates};
+use crate::optimizer::{InLists, JoinOrder, TextPredicates, Unnest};
+use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::{claims, row_locks};
@@ -260,7 +261,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(row_locks(copy_switches(tokens)));
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(table_queries(row_locks(copy_switches(tokens))));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
@@ -348,6 +349,7 @@ impl Session {
         analyzer.insert(0, Arc::new(UuidTypes));
         analyzer.push(Arc::new(TextCasts));
         analyzer.push(Arc::new(InLists));
+        analyzer.push(Arc::new(Unnest::default()));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

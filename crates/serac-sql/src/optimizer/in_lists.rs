@@ -4,6 +4,7 @@
 //! `a IN (1, 2)`, `a IN (1) AND a IN (b)` becomes false, and NULL in a list is an element like others. That is right for constants that are not NULL alone,
 //! so only they stay in lists.
 
+use super::list_guards::guard_lists;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
@@ -77,7 +78,7 @@ fn without_nulls(conjunct: Expr) -> Expr {
 /// # Errors
 /// None of its own.
 pub fn without_lists_of_expressions(expr: Expr) -> Result<Expr> {
-    Ok(expr.transform_up(|expr| Ok(rewrite(expr)))?.data)
+    guard_lists(expr.transform_up(|expr| Ok(rewrite(expr)))?.data, false)
 }
 
 impl AnalyzerRule for InLists {
@@ -92,12 +93,15 @@ impl AnalyzerRule for InLists {
                 let name = names.save(&expr);
                 let expr = match is_filter {
                     true => {
-                        let conjuncts = split_conjunction_owned(expr).into_iter().map(without_nulls);
-                        conjunction(conjuncts).expect("a filter has a conjunct")
+                        let conjuncts = split_conjunction_owned(expr).into_iter().map(|conjunct| {
+                            let conjunct = without_nulls(conjunct).transform_up(|expr| Ok(rewrite(expr)))?.data;
+                            guard_lists(conjunct, true)
+                        });
+                        conjunction(conjuncts.collect::<Result<Vec<_>>>()?).expect("a filter has a conjunct")
                     }
-                    false => expr,
+                    false => without_lists_of_expressions(expr)?,
                 };
-                Ok(Transformed::yes(name.restore(without_lists_of_expressions(expr)?)))
+                Ok(Transformed::yes(name.restore(expr)))
             })
         });
         Ok(plan?.data)

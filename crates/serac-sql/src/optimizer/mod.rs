@@ -1,10 +1,14 @@
-//! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN.
+//! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN;
+//! correlated subqueries.
 
 mod estimate;
 mod in_lists;
 mod join_order;
+mod list_guards;
 mod text_predicates;
+mod unnest;
 
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use text_predicates::TextPredicates;
+pub use unnest::Unnest;

@@ -16,11 +16,16 @@ mod image;
 mod information_schema;
 mod layout;
 mod names;
+mod outer_names;
+mod query_forms;
 mod relations;
 mod rewrite;
+mod row_values;
 mod types;
 
 pub(crate) use functions::{functions, table_functions};
+pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
+pub(crate) use query_forms::table_queries;
 pub(crate) use rewrite::{array_elements, rewrite};
 pub(crate) use types::{array_type, element_type, name_of as type_name, of_text as type_number};
 

@@ -11,18 +11,21 @@
 //! | `LIKE … ESCAPE 'c'` | a pattern that is escaped by backslashes |
 //! | `ARRAY(SELECT …)` | an aggregate over the subquery |
 //! | functions that give several rows in a select list or in FROM | `unnest` of a function that gives an array |
+//! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
+//! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
 
 use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
+use super::{query_forms, row_values};
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, SelectItem,
-    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update,
+    Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -142,8 +145,21 @@ struct Rewriter;
 impl VisitorMut for Rewriter {
     type Break = ();
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::Update(Update { selection: Some(condition), .. })
+        | Statement::Delete(Delete { selection: Some(condition), .. }) = statement
+        {
+            row_values::in_condition(condition);
+        }
+        ControlFlow::Continue(())
+    }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        query_forms::fetch(query);
         set_functions(&mut query.body);
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        row_values::in_select(select);
         ControlFlow::Continue(())
     }
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
@@ -216,31 +232,48 @@ fn function_name(function: &Function) -> String {
 }
 fn arguments_of(function: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &function.args else { return Vec::new() };
+    expressions(&list.args)
+}
+/// Arguments that are expressions without names.
+fn expressions(arguments: &[FunctionArg]) -> Vec<Expr> {
     let argument = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
     };
-    list.args.iter().filter_map(argument).collect()
+    arguments.iter().filter_map(argument).collect()
+}
+/// Takes the system's schema from a function's name.
+fn without_system_schema(name: &mut ObjectName) {
+    if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|schema| super::is_system_schema(&schema)) {
+        name.0.remove(0);
+    }
+}
+
+/// Whether an expression depends on a row.
+fn names_column(expr: &Expr) -> bool {
+    let named = visit_expressions(expr, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    named.is_break()
 }
 
 /// Functions in FROM.
 fn relation(factor: &mut TableFactor) {
+    let is_function = matches!(factor, TableFactor::Function { .. });
     let (name, arguments, with_ordinality, alias) = match factor {
         TableFactor::Table { name, args: Some(arguments), with_ordinality, alias, .. } => {
-            if name.0.len() == 2 && name.0[0].as_ident().map(fold).is_some_and(|s| super::is_system_schema(&s)) {
-                name.0.remove(0);
-            }
-            let argument = |argument: &FunctionArg| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            };
-            let expressions: Vec<Expr> = arguments.args.iter().filter_map(argument).collect();
-            (name.to_string().to_lowercase(), expressions, *with_ordinality, alias)
+            without_system_schema(name);
+            (name.to_string().to_lowercase(), expressions(&arguments.args), *with_ordinality, alias)
         }
         TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. }
-            if *with_ordinality || array_exprs.len() > 1 =>
+            if *with_ordinality || array_exprs.len() > 1 || array_exprs.iter().any(names_column) =>
         {
             ("unnest".into(), array_exprs.clone(), *with_ordinality, alias)
+        }
+        TableFactor::Function { name, args, with_ordinality, alias, .. } => {
+            without_system_schema(name);
+            (name.to_string().to_lowercase(), expressions(args), *with_ordinality, alias)
         }
         _ => return,
     };
@@ -251,7 +284,7 @@ fn relation(factor: &mut TableFactor) {
     };
     let is_series = matches!(name.as_str(), "generate_series" | "range");
     let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str());
-    if is_series && !with_ordinality && arguments.iter().all(plain) {
+    if is_series && !with_ordinality && !is_function && arguments.iter().all(plain) {
         // The only column of a function has the name of its alias, or its own.
         let alias = alias.get_or_insert_with(|| TableAlias {
             explicit: false,
@@ -267,6 +300,7 @@ fn relation(factor: &mut TableFactor) {
     if !is_array && !is_series {
         return;
     }
+    let names_columns = arguments.iter().any(names_column);
     let arrays = if name == "unnest" { arguments } else { vec![call(&name, arguments)] };
     // The columns' names: those of the alias, or else, for a column alone, the alias itself.
     let named = |i: usize| match alias.as_ref() {
@@ -289,13 +323,18 @@ fn relation(factor: &mut TableFactor) {
     let sql = format!("SELECT {shown}{ordinality} FROM ({unnested})");
     if let Ok(query) = crate::query::query_of(&sql) {
         let alias = alias.take();
-        *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
+        // A function in FROM may name columns of what stands before it.
+        *factor = TableFactor::Derived { lateral: names_columns, subquery: Box::new(query), alias, sample: None };
     }
 }
 
 /// What stands in the place of an expression, if it is one of those above.
 fn replacement(expr: &Expr) -> Option<Expr> {
+    if let Some(compared) = row_values::replacement(expr) {
+        return Some(compared);
+    }
     match expr {
+        Expr::UnaryOp { op, expr } => query_forms::operator(*op, expr),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => cast(expr, data_type),
         Expr::Collate { expr, .. } => Some((**expr).clone()),
         Expr::BinaryOp { left, op: BinaryOperator::PGCustomBinaryOperator(parts), right } => {
@@ -627,6 +666,9 @@ fn function_call(function: &Function) -> Option<Expr> {
     }
     if name == "localtimestamp" && function.args == FunctionArguments::None {
         return Some(cast_to(call("now", Vec::new()), DataType::Timestamp(None, TimezoneInfo::None)));
+    }
+    if let Some(time) = query_forms::localtime(&name, function) {
+        return Some(time);
     }
     let FunctionArguments::List(list) = &function.args else { return None };
     let qualified = function.name.0.len() == 2 && !name.is_empty();

@@ -12,6 +12,7 @@ mod lookup;
 mod point;
 mod procedures;
 mod roles;
+mod subqueries;
 mod temporary;
 mod text_predicates;
 mod waits;
