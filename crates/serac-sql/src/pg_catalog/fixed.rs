@@ -28,6 +28,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_indexes" => relations::index_view(scope, rows),
         "pg_rewrite" => relations::rules(scope, rows),
         "pg_stat_user_tables" | "pg_stat_all_tables" => relations::table_statistics(scope, rows),
+        "pg_stat_user_indexes" | "pg_stat_all_indexes" => relations::index_statistics(scope, rows),
         "pg_opclass" => relations::operator_classes(rows),
         "pg_type" => types::rows(rows),
         "pg_proc" => procedures(scope, rows),

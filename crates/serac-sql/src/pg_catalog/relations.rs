@@ -375,6 +375,22 @@ pub(super) fn table_statistics(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
+/// Of indexes it is not counted how often they are used.
+pub(super) fn index_statistics(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        if let Object::Index(table, _) | Object::Bitmap(table, _) = &relation.object {
+            let table = &scope.image.relations[*table];
+            rows.add([
+                ("relid", table.oid.into()),
+                ("indexrelid", relation.oid.into()),
+                ("schemaname", (&relation.schema).into()),
+                ("relname", (&table.name).into()),
+                ("indexrelname", (&relation.name).into()),
+            ]);
+        }
+    }
+}
+
 /// The rules that make PostgreSQL's views what they are.
 pub(super) fn rules(scope: &Scope<'_>, rows: &mut Rows) {
     let image: &Image = scope.image;

@@ -727,9 +727,9 @@ mod tests {
             ("SELECT a < ANY(ARRAY[1]), a = ANY(b)", "SELECT a < ANY(ARRAY[1]), a = ANY(b)"),
             ("SELECT a = ANY((ARRAY[1, b])::int[])", "SELECT a IN (CAST(1 AS INT), CAST(b AS INT))"),
             (
-                "SELECT * FROM unnest(a, b) AS x(c, d)",
+                "SELECT * FROM unnest($1, $2) AS x(c, d)",
                 "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(a0) AS v0, unnest(a1) AS v1 FROM \
-                 (SELECT a AS a0, b AS a1))) AS x (c, d)",
+                 (SELECT $1 AS a0, $2 AS a1))) AS x (c, d)",
             ),
             ("SELECT mod(a + 1, 2) FROM t", "SELECT ((a + 1) % (2)) FROM t"),
             ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),
