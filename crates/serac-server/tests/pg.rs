@@ -319,18 +319,20 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     let process = served.db.connections().rows()[0].process;
     other.write_all(&query(&format!("SELECT pg_terminate_backend({process})"))).await.unwrap();
     read_until(&mut other, "\0\x01t").await;
-    let mut timed = connect(served.address).await;
-    timed.write_all(&query(&format!("SET statement_timeout = 300; {huge}"))).await.unwrap();
-    for _ in 0..1_000 {
-        let rows = served.db.connections().rows();
-        let timed_out = rows.iter().any(|row| row.text.starts_with("SET") && row.transaction.is_none());
-        if timed_out && rows.iter().all(|row| row.process != process) {
-            break;
+    for statement in [huge.to_owned(), format!("COPY ({huge}) TO STDOUT")] {
+        let mut timed = connect(served.address).await;
+        timed.write_all(&query(&format!("SET statement_timeout = 300; {statement}"))).await.unwrap();
+        for _ in 0..1_000 {
+            let rows = served.db.connections().rows();
+            let timed_out = rows.iter().any(|row| row.text.starts_with("SET") && row.transaction.is_none());
+            if timed_out && rows.iter().all(|row| row.process != process) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let answer = read_until(&mut timed, "57014").await;
+        assert!(answer.contains("canceling statement due to statement timeout"));
     }
-    let answer = read_until(&mut timed, "57014").await;
-    assert!(answer.contains("canceling statement due to statement timeout"));
     assert!(served.db.connections().get(process).is_none());
     served.end().await;
 }

@@ -48,7 +48,7 @@ pub use describe::Description;
 pub use error::{Result, SqlError};
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
-pub use limits::{CancelHandle, SessionDefaults};
+pub use limits::{CancelHandle, Limits, SessionDefaults};
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};

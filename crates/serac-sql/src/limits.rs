@@ -56,8 +56,8 @@ pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SqlError {
     SqlError::new("XX000", format!("internal error: {text}"))
 }
 
-/// The limits of one statement.
-pub(crate) struct Limits {
+/// The limits of one statement: it may be cancelled, and has a time to run.
+pub struct Limits {
     cancelled: Pin<Box<OwnedNotified>>,
     deadline: Option<Instant>,
 }
@@ -72,7 +72,10 @@ impl Limits {
     }
 
     /// Runs a part of the statement; a panic is an error like any other.
-    pub(crate) async fn keep<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
+    ///
+    /// # Errors
+    /// 57014 when the statement is cancelled or its time is over.
+    pub async fn keep<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = self.deadline;
         let time_out = async {
             match deadline {

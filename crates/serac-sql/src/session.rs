@@ -502,7 +502,7 @@ impl Session {
         self.finish_statement(result, savepoint).await
     }
     /// The limits of a statement that starts now.
-    pub(crate) fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         Limits::new(&self.cancel, self.statement_timeout)
     }
 

@@ -142,6 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let output = Output::default();
         self.session.set_copy_output(Box::new(output.clone()));
         let Self { wire, session, cancel, .. } = self;
+        let mut limits = session.limits();
         let mut copied = pin!(session.execute_statement(statement));
         let mut lines = Lines { quote: copy.quote, ..Lines::default() };
         let mut begun = false;
@@ -173,7 +174,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 bare(&mut wire.out, b'c');
                 return Ok(result);
             }
-            wire.flush().await?;
+            // A client that does not read holds the statement up no longer than its limits allow.
+            match limits.keep(async { Ok(wire.flush().await) }).await {
+                Ok(flushed) => flushed?,
+                Err(limit) => return Err(copied.await.err().unwrap_or(limit).into()),
+            }
         }
     }
 }
