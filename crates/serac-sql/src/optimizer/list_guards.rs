@@ -41,7 +41,8 @@ fn list(expr: &Expr) -> Option<(&Expr, bool)> {
 
 fn is_guard(expr: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) = expr else { return false };
-    matches!(**left, Expr::IsNull(_) | Expr::IsNotNull(_)) && matches!(**right, Expr::Literal(ScalarValue::Boolean(None), _))
+    matches!(**left, Expr::IsNull(_) | Expr::IsNotNull(_))
+        && matches!(**right, Expr::Literal(ScalarValue::Boolean(None), _))
 }
 
 /// The lists in a tree of AND, OR and NOT: what they are about, and whether the value must not be in them.

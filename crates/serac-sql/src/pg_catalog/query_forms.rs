@@ -2,7 +2,8 @@
 
 use super::rewrite::call;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, UnaryOperator,
+    Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -60,7 +61,8 @@ pub(crate) fn table_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         _ => false,
     };
-    let is_table = |token: &Token| matches!(token, Token::Word(w) if w.keyword == Keyword::TABLE && w.quote_style.is_none());
+    let is_table =
+        |token: &Token| matches!(token, Token::Word(w) if w.keyword == Keyword::TABLE && w.quote_style.is_none());
     if !tokens.iter().any(|token| is_table(&token.token)) {
         return tokens;
     }

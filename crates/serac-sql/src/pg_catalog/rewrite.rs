@@ -23,9 +23,9 @@ use super::{query_forms, row_values};
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update, Value, ValueWithSpan,
-    VisitMut, VisitorMut, visit_expressions,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update,
+    Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions,
 };
 use std::ops::ControlFlow;
 

@@ -160,9 +160,8 @@ fn in_plan(plan: LogicalPlan, substitutes: &[Substitute]) -> Result<LogicalPlan>
     if substitutes.is_empty() {
         return Ok(plan);
     }
-    let outer = |column: &Column| {
-        find(substitutes, column).map(|s| Expr::OuterReferenceColumn(s.field.clone(), s.by.clone()))
-    };
+    let outer =
+        |column: &Column| find(substitutes, column).map(|s| Expr::OuterReferenceColumn(s.field.clone(), s.by.clone()));
     let node = |plan: LogicalPlan| {
         if let LogicalPlan::Join(join) = &plan
             && lateral(join).is_some()

@@ -15,7 +15,9 @@
 use super::Unnest;
 use super::outer::{Substitute, free, lateral, refers, substituted};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, NullEquality, Result, ScalarValue, internal_err, not_impl_err};
+use datafusion::common::{
+    Column, DFSchema, ExprSchema, JoinType, NullEquality, Result, ScalarValue, internal_err, not_impl_err,
+};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_window::expr_fn::row_number;
@@ -26,9 +28,7 @@ use datafusion::logical_expr::logical_plan::{
     SubqueryAlias, Union, Unnest as UnnestLists, Window,
 };
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when,
-};
+use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
 use std::sync::Arc;
 
 /// The different values of some columns of the query around.
@@ -207,9 +207,8 @@ impl Domain<'_> {
     /// Rows of these numbers among those of each row of the domain.
     fn limit(&self, limit: &Limit) -> Result<Pushed> {
         // What only computes columns stands above the limit as well, which then finds the order.
-        let below = |input: &Arc<LogicalPlan>| {
-            Arc::new(LogicalPlan::Limit(Limit { input: input.clone(), ..limit.clone() }))
-        };
+        let below =
+            |input: &Arc<LogicalPlan>| Arc::new(LogicalPlan::Limit(Limit { input: input.clone(), ..limit.clone() }));
         match limit.input.as_ref() {
             LogicalPlan::Projection(projection) => {
                 let schema = projection.schema.clone();
@@ -336,6 +335,11 @@ impl Domain<'_> {
         if lateral(join).is_some() {
             return self.push(&self.names.lateral(join)?);
         }
+        // LATERAL that the planner has not marked, or a name that both queries have.
+        let of_right = free(&join.right);
+        if of_right.iter().any(|column| self.outer.contains(column) && join.left.schema().has_column(column)) {
+            return not_impl_err!("a column that two queries around a subquery have");
+        }
         if join.null_aware {
             return not_impl_err!("a correlated subquery with {}", plan.display());
         }
@@ -387,7 +391,9 @@ impl Domain<'_> {
                 let pairs = left.domain.iter().zip(&right.domain).enumerate();
                 let either = pairs.map(|(i, (l, r))| {
                     let l = Expr::Column(l.clone());
-                    when(l.clone().is_not_null(), l).otherwise(Expr::Column(r.clone())).map(|e| e.alias(format!("{name}_{i}")))
+                    when(l.clone().is_not_null(), l)
+                        .otherwise(Expr::Column(r.clone()))
+                        .map(|e| e.alias(format!("{name}_{i}")))
                 });
                 let domain = (0..left.domain.len()).map(|i| Column::new_unqualified(format!("{name}_{i}"))).collect();
                 (either.collect::<Result<Vec<_>>>()?.into_iter().chain(own).collect(), domain)
