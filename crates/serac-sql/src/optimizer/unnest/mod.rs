@@ -130,15 +130,18 @@ impl Unnest {
     }
 
     fn operator(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Join(join) = &plan
-            && let Some(subquery) = outer::lateral(join)
-        {
+        if let LogicalPlan::Join(join) = &plan {
             let left = join.left.schema();
-            let correlated = free(subquery).iter().any(|column| left.has_column(column));
-            return match correlated && !shapes::is_simple_lateral(subquery) {
-                true => Ok(Transformed::yes(self.lateral(join)?)),
-                false => Ok(Transformed::no(plan)),
-            };
+            let correlated = |plan: &LogicalPlan| free(plan).iter().any(|column| left.has_column(column));
+            match outer::lateral(join) {
+                Some(subquery) if correlated(subquery) && !shapes::is_simple_lateral(subquery) => {
+                    return Ok(Transformed::yes(self.lateral(join)?));
+                }
+                Some(_) => return Ok(Transformed::no(plan)),
+                // The planner does not mark LATERAL if only subqueries of the subquery refer to the left side.
+                None if correlated(&join.right) => return Ok(Transformed::yes(self.lateral(join)?)),
+                None => {}
+            }
         }
         if !plan.expressions().iter().any(has_subquery) {
             return Ok(Transformed::no(plan));
@@ -176,7 +179,20 @@ impl Unnest {
                 _ => false,
             }
         };
+        let is_left_over = |expr: &Expr| match (expr, subquery_of(expr)) {
+            (Expr::InSubquery(_) | Expr::SetComparison(_), Some(subquery)) => {
+                !free(&subquery.subquery).is_empty() && !(is_filter && shapes::is_simple(&subquery.subquery))
+            }
+            _ => false,
+        };
+        let has_left_over = |expr: &Expr| expr.exists(|expr| Ok(is_left_over(expr))).unwrap_or(true);
+        if plan.expressions().iter().any(has_left_over) {
+            return not_impl_err!("a correlated subquery of this form in {}", plan.display());
+        }
         let has_ours = |expr: &Expr| expr.exists(|expr| Ok(is_ours(expr))).unwrap_or(false);
+        if matches!(plan, LogicalPlan::Join(_)) && plan.expressions().iter().any(has_ours) {
+            return not_impl_err!("a correlated subquery in the condition of an outer join");
+        }
         if !(takes_values || takes_any) || !plan.expressions().iter().any(has_ours) {
             if plan.schema().fields().len() != columns.len() {
                 let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();

@@ -8,7 +8,7 @@ use super::outer::{as_outer, free, has_subquery, subquery};
 use super::shapes::{is_repeatable, is_simple};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
-use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::functions_aggregate::expr_fn::{bool_or, count};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when};
@@ -56,27 +56,44 @@ impl<'p> Comparison<'p> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
+    /// As a subquery that counts, which is run once: true if any comparison is, false if none is NULL.
+    fn counted(&self) -> Result<Expr> {
+        let [any, known, all] = ["any", "known", "all"].map(|name| format!("__serac_{name}"));
+        let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+        let (compared, none) = (self.compared(), Vec::<Expr>::new());
+        let aggregates =
+            vec![bool_or(compared.clone()).alias(&any), count(compared).alias(&known), count(lit(1)).alias(&all)];
+        let value = when(column(&any), lit(true))
+            .when(column(&known).eq(column(&all)), lit(false))
+            .otherwise(lit(ScalarValue::Boolean(None)))?;
+        let rows = LogicalPlanBuilder::from(self.plan.clone()).aggregate(none, aggregates)?;
+        Ok(Expr::ScalarSubquery(subquery(rows.project(vec![value.alias("__serac_in")])?.build()?)))
+    }
     /// As a condition, where NULL is as good as false.
     fn condition(&self, negated: bool) -> Result<Expr> {
+        if negated && self.may_be_null && !is_repeatable(self.plan, None) {
+            return Ok(!self.counted()?);
+        }
         Ok(match (negated, self.may_be_null) {
             (false, _) => self.is_true()?,
             (true, false) => !self.is_true()?,
             (true, true) => (!self.is_true()?).and(!self.is_unknown()?),
         })
     }
-    /// As a value. None where several runs of S might disagree.
-    fn value(&self, negated: bool) -> Result<Option<Expr>> {
+    /// As a value.
+    fn value(&self, negated: bool) -> Result<Expr> {
         if !self.may_be_null {
             let is_true = self.is_true()?;
-            return Ok(Some(if negated { !is_true } else { is_true }));
+            return Ok(if negated { !is_true } else { is_true });
         }
+        // Several runs of S might disagree.
         if !is_repeatable(self.plan, None) {
-            return Ok(None);
+            let value = self.counted()?;
+            return Ok(if negated { !value } else { value });
         }
         when(self.is_true()?, lit(!negated))
             .when(self.is_unknown()?, lit(ScalarValue::Boolean(None)))
             .otherwise(lit(negated))
-            .map(Some)
     }
 }
 
@@ -142,10 +159,7 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
 pub(super) fn in_value(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let rewrite = |expr: Expr| {
         let Some((comparison, negated)) = comparison(&expr, schema)? else { return Ok(Transformed::no(expr)) };
-        Ok(match comparison.value(negated)? {
-            Some(value) => Transformed::new(value, true, TreeNodeRecursion::Jump),
-            None => Transformed::no(expr),
-        })
+        Ok(Transformed::new(comparison.value(negated)?, true, TreeNodeRecursion::Jump))
     };
     Ok(expr.transform_down(rewrite)?.data)
 }

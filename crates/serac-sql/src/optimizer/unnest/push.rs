@@ -335,6 +335,11 @@ impl Domain<'_> {
         if lateral(join).is_some() {
             return self.push(&self.names.lateral(join)?);
         }
+        // LATERAL that the planner has not marked, or a name that both queries have.
+        let of_right = free(&join.right);
+        if of_right.iter().any(|column| self.outer.contains(column) && join.left.schema().has_column(column)) {
+            return not_impl_err!("a column that two queries around a subquery have");
+        }
         if join.null_aware {
             return not_impl_err!("a correlated subquery with {}", plan.display());
         }
