@@ -252,6 +252,9 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::Execution(m) if m.to_lowercase().contains("divide by zero") => {
                 Self::new("22012", "division by zero")
             }
+            DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
+                Self::new("21000", "more than one row returned by a subquery used as an expression")
+            }
             DataFusionError::Execution(m) => Self::new("22000", m.clone()),
             other => Self::new("XX000", other.strip_backtrace()),
         }

@@ -181,8 +181,8 @@ impl Unnest {
         };
         let is_left_over = |expr: &Expr| match (expr, subquery_of(expr)) {
             (Expr::InSubquery(_) | Expr::SetComparison(_), Some(subquery)) => {
-                let plan = subquery.subquery.as_ref();
-                !(free(plan).is_empty() || is_filter && shapes::is_simple(plan))
+                let is_simple = is_filter && shapes::is_simple(&subquery.subquery);
+                !is_simple && !free(&subquery.subquery).is_empty()
             }
             _ => false,
         };
