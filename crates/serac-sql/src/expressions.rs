@@ -3,7 +3,7 @@
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
 use crate::functions::without_casts_of_texts;
-use crate::optimizer::without_lists_of_expressions;
+use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::scan::fetch_rows;
 use crate::types::assign;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
@@ -29,7 +29,8 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(expr, &schema)?;
     // Functions such as `now()` are constants once simplified, and only then.
-    let expr = simplifier.simplify(without_lists_of_expressions(without_casts_of_texts(coerced, &schema)?)?)?;
+    let coerced = checked(without_lists_of_expressions(without_casts_of_texts(coerced, &schema)?)?, &schema)?;
+    let expr = simplifier.simplify(coerced)?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
 }

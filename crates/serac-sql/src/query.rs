@@ -114,6 +114,7 @@ impl Session {
     }
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
+        crate::pg_catalog::check_joins(&statement)?;
         let again = crate::pg_catalog::has_subquery(&statement).then(|| statement.clone());
         let state = self.state();
         let planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{InLists, JoinOrder, TextPredicates, Unnest};
+use crate::optimizer::{CheckedArithmetic, InLists, JoinOrder, TextPredicates, Unnest};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
@@ -350,6 +350,7 @@ impl Session {
         analyzer.push(Arc::new(TextCasts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(Unnest::default()));
+        analyzer.push(Arc::new(CheckedArithmetic));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

@@ -1,6 +1,7 @@
 //! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN;
-//! correlated subqueries.
+//! correlated subqueries; arithmetic that does not wrap around.
 
+mod checked_arithmetic;
 mod estimate;
 mod in_lists;
 mod join_order;
@@ -8,6 +9,7 @@ mod list_guards;
 mod text_predicates;
 mod unnest;
 
+pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use text_predicates::TextPredicates;

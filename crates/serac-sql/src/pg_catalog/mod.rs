@@ -15,6 +15,7 @@ mod functions;
 mod image;
 mod information_schema;
 mod layout;
+mod merged_columns;
 mod names;
 mod outer_names;
 mod query_forms;
@@ -24,6 +25,7 @@ mod row_values;
 mod types;
 
 pub(crate) use functions::{functions, table_functions};
+pub(crate) use merged_columns::check_joins;
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::table_queries;
 pub(crate) use rewrite::{array_elements, rewrite};

@@ -18,6 +18,7 @@
 use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
+use super::merged_columns;
 use super::types;
 use super::{query_forms, row_values};
 use crate::session::fold;
@@ -155,6 +156,7 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_forms::fetch(query);
+        merged_columns::write_out(query);
         set_functions(&mut query.body);
         ControlFlow::Continue(())
     }

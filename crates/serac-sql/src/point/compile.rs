@@ -10,7 +10,7 @@ use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
-use crate::optimizer::without_lists_of_expressions;
+use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
@@ -114,6 +114,7 @@ impl Compilation<'_> {
         let expr = with_types(expr, types)?;
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
         let expr = without_lists_of_expressions(simplifier.coerce(expr, schema).ok()?).ok()?;
+        let expr = checked(expr, schema).ok()?;
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(super::shape::leaf).collect();
         rewrite(expr, schema, &leaves)
     }

@@ -2,6 +2,7 @@
 
 use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, owned, scale_of};
 use crate::error::Result;
+use crate::optimizer::operator_of;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -99,6 +100,10 @@ impl<'s> Compiler<'s> {
                 boolean(RowExpr::Not(Box::new(is_null)))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => self.binary(left, *op, right),
+            Expr::ScalarFunction(call) => match &call.args[..] {
+                [left, right] => self.binary(left, operator_of(&call.func)?, right),
+                _ => None,
+            },
             Expr::Between(between) => {
                 let low = self.binary(&between.expr, Operator::GtEq, &between.low)?.expr;
                 let high = self.binary(&between.expr, Operator::LtEq, &between.high)?.expr;

@@ -214,7 +214,7 @@ impl RowExpr {
             Self::Literal(value) => value.as_value(),
             Self::Integer(operation, operands) => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => integer(*operation, a.value(), b.value()),
+                Some((a, b)) => integer(*operation, a.value(), b.value())?,
             },
             Self::Float(operation, operands) => match both(operands)? {
                 None => Value::Null,
@@ -309,20 +309,22 @@ impl RowExpr {
     }
 }
 
-fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
-    macro_rules! wrapping {
-        ($variant:ident, $a:expr, $b:expr) => {
-            Value::$variant(match operation {
-                Arithmetic::Add => $a.wrapping_add($b),
-                Arithmetic::Subtract => $a.wrapping_sub($b),
-                _ => $a.wrapping_mul($b),
-            })
+fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'static>> {
+    macro_rules! calculate {
+        ($variant:ident, $name:literal, $a:expr, $b:expr) => {
+            match operation {
+                Arithmetic::Add => $a.checked_add($b),
+                Arithmetic::Subtract => $a.checked_sub($b),
+                _ => $a.checked_mul($b),
+            }
+            .map(Value::$variant)
+            .ok_or_else(|| SqlError::new("22003", concat!($name, " out of range")))
         };
     }
     match (a, b) {
-        (Value::Int16(a), Value::Int16(b)) => wrapping!(Int16, a, b),
-        (Value::Int32(a), Value::Int32(b)) => wrapping!(Int32, a, b),
-        (Value::Int64(a), Value::Int64(b)) => wrapping!(Int64, a, b),
+        (Value::Int16(a), Value::Int16(b)) => calculate!(Int16, "smallint", a, b),
+        (Value::Int32(a), Value::Int32(b)) => calculate!(Int32, "integer", a, b),
+        (Value::Int64(a), Value::Int64(b)) => calculate!(Int64, "bigint", a, b),
         _ => unreachable!("operands were compiled to one integer type"),
     }
 }

@@ -1,0 +1,134 @@
+//! Arithmetic of integers that fails where its result does not fit, as SQL has it (22003): DataFusion's own wraps around, and `9223372036854775807 + 1` would
+//! be a negative number.
+//!
+//! Sums, differences and products of integers become functions under the names that the operators have in results.
+
+use crate::error::SqlError;
+use crate::wire::wire_type;
+use datafusion::arrow::array::{ArrayRef, Datum};
+use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr_common::datum::apply;
+use serac_engine::definition::SqlType;
+use std::sync::{Arc, LazyLock};
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Checked {
+    operator: Operator,
+    signature: Signature,
+}
+
+static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 3]> = LazyLock::new(|| {
+    [Operator::Plus, Operator::Minus, Operator::Multiply].map(|operator| {
+        Arc::new(ScalarUDF::from(Checked { operator, signature: Signature::any(2, Volatility::Immutable) }))
+    })
+});
+
+impl ScalarUDFImpl for Checked {
+    fn name(&self) -> &str {
+        match self.operator {
+            Operator::Plus => "int_plus",
+            Operator::Minus => "int_minus",
+            _ => "int_times",
+        }
+    }
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(format!("{} {} {}", args[0].schema_name(), self.operator, args[1].schema_name()))
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given[0].clone())
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let calculate: fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> = match self.operator {
+            Operator::Plus => add,
+            Operator::Minus => sub,
+            _ => mul,
+        };
+        let result = apply(&args.args[0], &args.args[1], calculate);
+        result.map_err(|_| out_of_range(args.return_type()).external())
+    }
+}
+
+/// The error of a result that is no number of the type.
+fn out_of_range(data_type: &DataType) -> SqlError {
+    SqlError::new("22003", format!("{} out of range", SqlType::from(wire_type(data_type)).to_string().to_lowercase()))
+}
+
+/// The operator that a function stands for.
+pub fn operator_of(function: &ScalarUDF) -> Option<Operator> {
+    function.inner().downcast_ref::<Checked>().map(|checked| checked.operator)
+}
+
+fn is_arithmetic(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::Plus | Operator::Minus | Operator::Multiply, .. }))
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if !is_arithmetic(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { unreachable!("arithmetic is binary") };
+    let (a, b) = (left.get_type(schema)?, right.get_type(schema)?);
+    if a != b || !a.is_integer() {
+        return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+    }
+    let at = [Operator::Plus, Operator::Minus, Operator::Multiply].iter().position(|known| *known == op);
+    let function = FUNCTIONS[at.expect("it is one of them")].clone();
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right]))))
+}
+
+/// An expression, whose types are coerced, that fails where a result does not fit.
+///
+/// # Errors
+/// When a column is not in the schema.
+pub fn checked(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
+}
+
+/// Rewrites the arithmetic of a plan. Comes after types are coerced.
+#[derive(Debug)]
+pub struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn name(&self) -> &str {
+        "checked_arithmetic"
+    }
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            let names = NamePreserver::new(&plan);
+            let has_any = |expr: &Expr| expr.exists(|part| Ok(is_arithmetic(part)));
+            let mut schema = None;
+            let inputs: Vec<&LogicalPlan> = plan.inputs();
+            if plan.expressions().iter().any(|expr| has_any(expr).unwrap_or(true)) {
+                schema = Some(match &plan {
+                    LogicalPlan::TableScan(scan) => {
+                        DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
+                    }
+                    _ => merge_schema(&inputs),
+                });
+            }
+            let Some(schema) = schema else { return Ok(Transformed::no(plan)) };
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
+            })
+        });
+        Ok(plan?.data)
+    }
+}
