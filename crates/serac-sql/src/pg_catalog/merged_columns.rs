@@ -66,7 +66,7 @@ impl Visitor for Left {
 /// # Errors
 /// 0A000 if there is one: its columns would be NULL where they have a value.
 pub(crate) fn check_joins(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Left) {
+    match Visit::visit(statement, &mut Left) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -209,14 +209,14 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     // In ORDER BY, names of the result come first.
     let unnamed: Vec<Merged> = merged.iter().filter(|column| !named(&column.name)).cloned().collect();
     for key in order {
-        let _ = key.visit(&mut Names { merged: &unnamed, depth: 0 });
+        let _ = VisitMut::visit(key, &mut Names { merged: &unnamed, depth: 0 });
     }
     select.projection = items;
     let mut names = Names { merged: &merged, depth: 0 };
-    let _ = select.projection.visit(&mut names);
-    let _ = select.selection.visit(&mut names);
-    let _ = select.group_by.visit(&mut names);
-    let _ = select.having.visit(&mut names);
+    let _ = VisitMut::visit(&mut select.projection, &mut names);
+    let _ = VisitMut::visit(&mut select.selection, &mut names);
+    let _ = VisitMut::visit(&mut select.group_by, &mut names);
+    let _ = VisitMut::visit(&mut select.having, &mut names);
     Some(select)
 }
 
