@@ -14,7 +14,7 @@ use serac_sql::{Session, SqlError, StatementResult};
 /// A row of numbers; truth values are 0 and 1.
 type Row = Vec<Option<i64>>;
 /// Whether an outer row stays, given the subquery's value.
-type Keeps = dyn Fn(&Row, Option<i64>) -> bool;
+type Keeps<'a> = dyn Fn(&Row, Option<i64>) -> bool + 'a;
 
 async fn rows(session: &mut Session, sql: &str) -> Result<Vec<Row>, SqlError> {
     let Some(StatementResult::Rows { batches, .. }) = session.execute(sql).await?.pop() else { panic!("{sql}") };
@@ -175,7 +175,7 @@ async fn correlated_subqueries_give_what_they_give_row_by_row() {
             (Some(false), Some(false)) => Some(false),
             _ => None,
         };
-        let (sql, kept): (String, Box<Keeps>) = match rng.random_range(0..6) {
+        let (sql, kept): (String, Box<Keeps<'_>>) = match rng.random_range(0..6) {
             0 => (condition, Box::new(|_, v| truth(v) == Some(true))),
             1 => (format!("NOT ({condition})"), Box::new(|_, v| truth(v) == Some(false))),
             2 => (format!("{condition} OR o.b = 1"), Box::new(|o, v| or(truth(v), o[2].map(|b| b == 1)) == Some(true))),
