@@ -11,13 +11,13 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
@@ -75,21 +75,33 @@ pub fn operator_of(function: &ScalarUDF) -> Option<Operator> {
 }
 
 fn is_arithmetic(expr: &Expr) -> bool {
-    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::Plus | Operator::Minus | Operator::Multiply, .. }))
+    use Operator::{Minus, Multiply, Plus};
+    matches!(expr, Expr::Negative(_) | Expr::BinaryExpr(BinaryExpr { op: Plus | Minus | Multiply, .. }))
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_arithmetic(&expr) {
         return Ok(Transformed::no(expr));
     }
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { unreachable!("arithmetic is binary") };
-    let (a, b) = (left.get_type(schema)?, right.get_type(schema)?);
-    if a != b || !a.is_integer() {
-        return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
-    }
-    let at = [Operator::Plus, Operator::Minus, Operator::Multiply].iter().position(|known| *known == op);
-    let function = FUNCTIONS[at.expect("it is one of them")].clone();
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*left, *right]))))
+    let integer =
+        |operand: &Expr| Ok::<_, DataFusionError>(Some(operand.get_type(schema)?).filter(DataType::is_integer));
+    let (left, op, right) = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let of_one_type =
+                integer(&left)?.is_some_and(|left| right.get_type(schema).is_ok_and(|right| left == right));
+            if !of_one_type {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            (*left, op, *right)
+        }
+        Expr::Negative(operand) => match integer(&operand)? {
+            Some(data_type) => (lit(ScalarValue::new_zero(&data_type)?), Operator::Minus, *operand),
+            None => return Ok(Transformed::no(Expr::Negative(operand))),
+        },
+        other => return Ok(Transformed::no(other)),
+    };
+    let function = FUNCTIONS.iter().find(|function| operator_of(function) == Some(op)).expect("there is one for each");
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function.clone(), vec![left, right]))))
 }
 
 /// An expression, whose types are coerced, that fails where a result does not fit.
