@@ -2,7 +2,7 @@
 
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
-use super::layout::Rows;
+use super::layout::{Cell, Rows};
 use super::types;
 use super::{BITMAP_METHOD, BTREE_METHOD, CATALOG_SCHEMA, HEAP_METHOD, SUPERUSER, Scope};
 use serac_engine::definition::{ColumnOrder, ReferentialAction};
@@ -375,7 +375,7 @@ pub(super) fn table_statistics(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// Of indexes it is not counted how often they are used.
+/// It is not counted how often indexes are used.
 pub(super) fn index_statistics(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in &scope.image.relations {
         if let Object::Index(table, _) | Object::Bitmap(table, _) = &relation.object {
@@ -386,6 +386,9 @@ pub(super) fn index_statistics(scope: &Scope<'_>, rows: &mut Rows) {
                 ("schemaname", (&relation.schema).into()),
                 ("relname", (&table.name).into()),
                 ("indexrelname", (&relation.name).into()),
+                ("idx_scan", Cell::Null),
+                ("idx_tup_read", Cell::Null),
+                ("idx_tup_fetch", Cell::Null),
             ]);
         }
     }
