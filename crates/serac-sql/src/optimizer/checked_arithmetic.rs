@@ -10,7 +10,7 @@ use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -122,19 +122,21 @@ impl AnalyzerRule for CheckedArithmetic {
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let names = NamePreserver::new(&plan);
-            let has_any = |expr: &Expr| expr.exists(|part| Ok(is_arithmetic(part)));
-            let mut schema = None;
-            let inputs: Vec<&LogicalPlan> = plan.inputs();
-            if plan.expressions().iter().any(|expr| has_any(expr).unwrap_or(true)) {
-                schema = Some(match &plan {
-                    LogicalPlan::TableScan(scan) => {
-                        DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
-                    }
-                    _ => merge_schema(&inputs),
-                });
+            let mut has_any = false;
+            plan.apply_expressions(|expr| {
+                has_any |= expr.exists(|part| Ok(is_arithmetic(part)))?;
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if !has_any {
+                return Ok(Transformed::no(plan));
             }
-            let Some(schema) = schema else { return Ok(Transformed::no(plan)) };
+            let schema = match &plan {
+                LogicalPlan::TableScan(scan) => {
+                    DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
+                }
+                _ => merge_schema(&plan.inputs()),
+            };
+            let names = NamePreserver::new(&plan);
             plan.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
