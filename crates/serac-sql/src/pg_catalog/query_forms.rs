@@ -1,12 +1,14 @@
-//! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
+//! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
 
 use super::rewrite::call;
+use crate::query::query_of;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, UnaryOperator,
-    Value,
+    BinaryOperator, CastKind, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr,
+    UnaryOperator, Value, visit_expressions,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::ops::ControlFlow;
 
 /// `FETCH FIRST n ROWS ONLY` as `LIMIT n`. WITH TIES stays, and is refused by the planner (0A000).
 pub(super) fn fetch(query: &mut Query) {
@@ -20,6 +22,26 @@ pub(super) fn fetch(query: &mut Query) {
     };
     query.limit_clause = Some(LimitClause::LimitOffset { limit, offset, limit_by: Vec::new() });
     query.fetch = None;
+}
+
+/// VALUES with subqueries as SELECTs: the planner computes VALUES before any subquery has run.
+pub(super) fn values(body: &mut SetExpr) {
+    let SetExpr::Values(values) = &*body else { return };
+    let has_subquery = visit_expressions(values, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    if has_subquery.is_continue() {
+        return;
+    }
+    let select = |row: &Vec<Expr>| {
+        let items = row.iter().enumerate().map(|(i, expr)| format!("{expr} AS column{}", i + 1));
+        format!("SELECT {}", items.collect::<Vec<_>>().join(", "))
+    };
+    let selects = values.rows.iter().map(|row| select(row)).collect::<Vec<_>>().join(" UNION ALL ");
+    if let Ok(query) = query_of(&selects) {
+        *body = *query.body;
+    }
 }
 
 /// Operators before an operand, as functions and operators that the planner knows.

@@ -156,6 +156,7 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_forms::fetch(query);
+        query_forms::values(&mut query.body);
         merged_columns::write_out(query);
         set_functions(&mut query.body);
         ControlFlow::Continue(())
