@@ -2,6 +2,7 @@
 
 use super::texts_as_times::{is_time, read};
 use crate::error::SqlError;
+use crate::optimizer::rewrite_typed;
 use crate::types::assign;
 use crate::uuids::is_text;
 use datafusion::arrow::array::ArrayRef;
@@ -13,7 +14,6 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -75,7 +75,7 @@ impl ScalarUDFImpl for TextCast {
     }
 }
 
-fn rewrite(expr: Expr, schema: impl Fn() -> Result<DFSchema>) -> Result<Transformed<Expr>> {
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::Cast(Cast { expr, field }) = expr else { return Ok(Transformed::no(expr)) };
     let unchanged = |expr, field| Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
     if !is_ours(field.data_type()) {
@@ -88,7 +88,7 @@ fn rewrite(expr: Expr, schema: impl Fn() -> Result<DFSchema>) -> Result<Transfor
         let value = of_texts(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
         return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
     }
-    if !expr.get_type(&schema()?).is_ok_and(|data_type| is_text(&data_type)) {
+    if !expr.get_type(schema).is_ok_and(|data_type| is_text(&data_type)) {
         return unchanged(expr, field);
     }
     let signature = Signature::any(1, Volatility::Immutable);
@@ -98,7 +98,7 @@ fn rewrite(expr: Expr, schema: impl Fn() -> Result<DFSchema>) -> Result<Transfor
 
 /// An expression, whose types are coerced, with what is here in the place of casts of texts.
 pub(crate) fn without_casts_of_texts(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    Ok(expr.transform_up(|expr| rewrite(expr, || Ok(schema.clone())))?.data)
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
 }
 
 /// Puts what is here in the place of casts of texts. Comes after types are coerced.
@@ -110,31 +110,6 @@ impl AnalyzerRule for TextCasts {
         "text_casts"
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| {
-            let inputs: Vec<_> = plan.inputs().into_iter().map(|input| input.schema().clone()).collect();
-            let scanned = match &plan {
-                LogicalPlan::TableScan(scan) => Some((scan.table_name.clone(), scan.source.schema())),
-                _ => None,
-            };
-            let schema = || -> Result<DFSchema> {
-                let mut all = DFSchema::empty();
-                inputs.iter().for_each(|input| all.merge(input));
-                if let Some((name, schema)) = &scanned {
-                    all.merge(&DFSchema::try_from_qualified_schema(name.clone(), schema)?);
-                }
-                Ok(all)
-            };
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let is_cast = |part: &Expr| matches!(part, Expr::Cast(to) if is_ours(to.field.data_type()));
-                if !expr.exists(|part| Ok(is_cast(part)))? {
-                    return Ok(Transformed::no(expr));
-                }
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| rewrite(expr, schema))?;
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })
-        });
-        Ok(plan?.data)
+        rewrite_typed(plan, |part| matches!(part, Expr::Cast(to) if is_ours(to.field.data_type())), rewrite)
     }
 }

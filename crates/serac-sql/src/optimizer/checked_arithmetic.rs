@@ -3,6 +3,7 @@
 //!
 //! Sums, differences and products of integers become functions under the names that the operators have in results.
 
+use super::rewrite_typed;
 use crate::error::SqlError;
 use crate::wire::wire_type;
 use datafusion::arrow::array::{ArrayRef, Datum};
@@ -10,11 +11,9 @@ use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility, lit,
@@ -121,28 +120,6 @@ impl AnalyzerRule for CheckedArithmetic {
         "checked_arithmetic"
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| {
-            let mut has_any = false;
-            plan.apply_expressions(|expr| {
-                has_any |= expr.exists(|part| Ok(is_arithmetic(part)))?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            if !has_any {
-                return Ok(Transformed::no(plan));
-            }
-            let schema = match &plan {
-                LogicalPlan::TableScan(scan) => {
-                    DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
-                }
-                _ => merge_schema(&plan.inputs()),
-            };
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })
-        });
-        Ok(plan?.data)
+        rewrite_typed(plan, is_arithmetic, rewrite)
     }
 }

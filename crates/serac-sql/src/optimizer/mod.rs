@@ -7,10 +7,12 @@ mod in_lists;
 mod join_order;
 mod list_guards;
 mod text_predicates;
+mod typed;
 mod unnest;
 
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use text_predicates::TextPredicates;
+pub use typed::rewrite_typed;
 pub use unnest::Unnest;

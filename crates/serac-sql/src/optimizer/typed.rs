@@ -1,0 +1,45 @@
+//! What analyzer rules have in common that look at the types of expressions.
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// Rewrites the expressions of a plan and of its subqueries in which a part is `wanted`, from the leaves up, by the types of the columns that they name.
+/// The columns of results keep their names.
+///
+/// # Errors
+/// Those of `rewrite`.
+pub fn rewrite_typed(
+    plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|plan| {
+        let mut is_wanted = false;
+        plan.apply_expressions(|expr| {
+            is_wanted |= expr.exists(|part| Ok(wanted(part)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !is_wanted {
+            return Ok(Transformed::no(plan));
+        }
+        let schema = match &plan {
+            LogicalPlan::TableScan(scan) => {
+                DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
+            }
+            _ => merge_schema(&plan.inputs()),
+        };
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            if !expr.exists(|part| Ok(wanted(part)))? {
+                return Ok(Transformed::no(expr));
+            }
+            let name = names.save(&expr);
+            let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+            Ok(rewritten.update_data(|expr| name.restore(expr)))
+        })
+    });
+    Ok(plan?.data)
+}
