@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{CheckedArithmetic, InLists, JoinOrder, TextPredicates, Unnest};
+use crate::optimizer::{CheckedArithmetic, InLists, JoinOrder, NullSafe, TextPredicates, Unnest};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
@@ -265,7 +265,8 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
-    let has_uuids = sql.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"uuid"));
+    let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
@@ -285,6 +286,9 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
         }
         if has_uuids {
             crate::uuids::read_casts(&mut statement);
+        }
+        if has_distinct {
+            crate::pg_catalog::put_operands_right(&mut statement);
         }
         statements.push(statement);
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
@@ -349,6 +353,7 @@ impl Session {
         analyzer.insert(0, Arc::new(UuidTypes));
         analyzer.push(Arc::new(TextCasts));
         analyzer.push(Arc::new(InLists));
+        analyzer.push(Arc::new(NullSafe));
         analyzer.push(Arc::new(Unnest::default()));
         analyzer.push(Arc::new(CheckedArithmetic));
         let state = SessionStateBuilder::new()

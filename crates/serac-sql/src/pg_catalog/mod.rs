@@ -10,6 +10,7 @@
 
 mod apply;
 mod definitions;
+mod distinct_from;
 mod fixed;
 mod functions;
 mod image;
@@ -24,6 +25,7 @@ mod rewrite;
 mod row_values;
 mod types;
 
+pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
 pub(crate) use merged_columns::check_joins;
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};

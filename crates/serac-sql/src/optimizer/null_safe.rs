@@ -1,0 +1,47 @@
+//! Comparisons for which NULL is equal to NULL, `a IS NOT DISTINCT FROM b`, of two columns.
+//!
+//! DataFusion makes them keys of a join for which NULL is equal to NULL, and then takes other equalities for keys of the same join, `t.b = u.b` among them,
+//! which would hold for two NULLs. So they are equalities of values of which none is NULL: `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
+
+use super::rewrite_typed;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+/// See the module. Comes after types are coerced.
+#[derive(Debug)]
+pub struct NullSafe;
+
+fn is_ours(expr: &Expr) -> bool {
+    let refers = |expr: &Expr| expr.any_column_refs() || expr.contains_outer();
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { left, op: Operator::IsNotDistinctFrom, right })
+        if refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if !is_ours(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { unreachable!("it is ours") };
+    if !left.nullable(schema)? && !right.nullable(schema)? {
+        return Ok(Transformed::yes(left.eq(*right)));
+    }
+    let Ok(some) = ScalarValue::new_default(&left.get_type(schema)?) else {
+        return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+    };
+    let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);
+    let same_value = value(&left).eq(value(&right));
+    Ok(Transformed::yes(same_value.and(left.is_null().eq(right.is_null()))))
+}
+
+impl AnalyzerRule for NullSafe {
+    fn name(&self) -> &str {
+        "null_safe"
+    }
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_typed(plan, is_ours, rewrite)
+    }
+}
