@@ -27,7 +27,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { unreachable!("it is ours") };
     if !left.nullable(schema)? && !right.nullable(schema)? {
-        return Ok(Transformed::yes(left.eq(*right)));
+        return Ok(Transformed::yes(Expr::eq(*left, *right)));
     }
     let Ok(some) = ScalarValue::new_default(&left.get_type(schema)?) else {
         return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
