@@ -4,9 +4,12 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
 
-/// The last operand of an expression, and whether it binds less than an operator does: then it cannot have come there by itself.
-fn last_operand(expr: &mut Expr) -> Option<(&mut Expr, fn(&BinaryOperator) -> bool)> {
-    let logical: fn(&BinaryOperator) -> bool = |op| matches!(op, BinaryOperator::And | BinaryOperator::Or);
+/// Whether an operator binds less than another one.
+type BindsLess = fn(&BinaryOperator) -> bool;
+
+/// The last operand of an expression, and which operators bind less than its own: they cannot have come there by themselves.
+fn last_operand(expr: &mut Expr) -> Option<(&mut Expr, BindsLess)> {
+    let logical: BindsLess = |op| matches!(op, BinaryOperator::And | BinaryOperator::Or);
     match expr {
         Expr::IsDistinctFrom(_, operand) | Expr::IsNotDistinctFrom(_, operand) => Some((operand, logical)),
         Expr::UnaryOp { op: UnaryOperator::Not, expr: operand } => Some((operand, logical)),
