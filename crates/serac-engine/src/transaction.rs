@@ -278,6 +278,8 @@ impl Transaction {
     }
     /// Before changing a table's definition: nobody writes to it until our end.
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
+        // Checks that are still to come know the definitions as they are now.
+        self.check_statement_end()?;
         if table.lock.exclude(self.owner, || format!("relation \"{}\"", table.name()))? {
             self.locks.push((table.lock.clone(), true));
         }

@@ -180,11 +180,15 @@ pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
         }
         (Value::Bytes(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
         _ => {
+            // Times of UTC are shown without a look at time zones, of which not every build knows.
+            let (column_type, zone) = match column_type {
+                ColumnType::Timestamp { utc: true } => (ColumnType::Timestamp { utc: false }, "+00"),
+                other => (other, ""),
+            };
             let array = array_of(&[OwnedValue::from(value)], column_type);
-            let options = FormatOptions::new()
-                .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-                .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f+00"));
-            let shown = ArrayFormatter::try_new(&array, &options).map(|formatter| formatter.value(0).to_string());
+            let options = FormatOptions::new().with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
+            let shown =
+                ArrayFormatter::try_new(&array, &options).map(|formatter| format!("{}{zone}", formatter.value(0)));
             shown.unwrap_or_else(|error| error.to_string())
         }
     }
