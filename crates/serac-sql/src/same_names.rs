@@ -5,7 +5,7 @@
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SetExpr, visit_expressions, visit_expressions_mut,
+    Expr, Ident, Query, SelectItem, SetExpr, Visit, visit_expressions, visit_expressions_mut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn in_body(body: &mut SetExpr) {
 fn in_items(items: &mut [SelectItem]) {
     let wildcard = items.iter().any(|i| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for at in 0..items.len() {
-        let alias = if has_subquery(&items[at]) {
+        let alias = if matches!(&items[at], SelectItem::UnnamedExpr(expr) if has_subquery(expr)) {
             // Of which the planner's names do not show the text.
             Some(format!("{}{MARK}{at}", items[at]))
         } else if wildcard {
@@ -53,10 +53,9 @@ fn in_items(items: &mut [SelectItem]) {
     }
 }
 
-/// Whether there is a subquery in an item without a name.
-fn has_subquery(item: &SelectItem) -> bool {
-    let SelectItem::UnnamedExpr(expr) = item else { return false };
-    let found = visit_expressions(expr, |expr| match expr {
+/// Whether there is a subquery in an expression of what has been parsed.
+pub(crate) fn has_subquery(parsed: &impl Visit) -> bool {
+    let found = visit_expressions(parsed, |expr| match expr {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });

@@ -16,5 +16,5 @@ pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use null_safe::NullSafe;
 pub use text_predicates::TextPredicates;
-pub use typed::rewrite_typed;
+pub use typed::{has_part, rewrite_typed};
 pub use unnest::Unnest;

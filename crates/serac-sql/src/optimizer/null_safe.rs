@@ -4,6 +4,7 @@
 //! which would hold for two NULLs. So they are equalities of values of which none is NULL: `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
 
 use super::rewrite_typed;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -21,6 +22,14 @@ fn is_ours(expr: &Expr) -> bool {
         if refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
 }
 
+/// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both NULL; none of them is NULL itself. None for types of which no
+/// value is known.
+pub(super) fn keys(left: Expr, right: Expr, data_type: &DataType) -> Option<[(Expr, Expr); 2]> {
+    let some = ScalarValue::new_default(data_type).ok()?;
+    let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);
+    Some([(value(&left), value(&right)), (left.is_null(), right.is_null())])
+}
+
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_ours(&expr) {
         return Ok(Transformed::no(expr));
@@ -29,12 +38,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !left.nullable(schema)? && !right.nullable(schema)? {
         return Ok(Transformed::yes(Expr::eq(*left, *right)));
     }
-    let Ok(some) = ScalarValue::new_default(&left.get_type(schema)?) else {
-        return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
-    };
-    let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);
-    let same_value = value(&left).eq(value(&right));
-    Ok(Transformed::yes(same_value.and(left.is_null().eq(right.is_null()))))
+    let data_type = left.get_type(schema)?;
+    Ok(match keys(left.as_ref().clone(), right.as_ref().clone(), &data_type) {
+        Some([values, nulls]) => Transformed::yes(values.0.eq(values.1).and(nulls.0.eq(nulls.1))),
+        None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+    })
 }
 
 impl AnalyzerRule for NullSafe {

@@ -1,10 +1,20 @@
-//! What analyzer rules have in common that look at the types of expressions.
+//! What analyzer rules have in common that look at expressions.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// Whether a part of an expression of the operator is `wanted`.
+pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
+    let mut found = false;
+    let walked = plan.apply_expressions(|expr| {
+        found |= expr.exists(|part| Ok(wanted(part)))?;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found || walked.is_err()
+}
 
 /// Rewrites the expressions of a plan and of its subqueries in which a part is `wanted`, from the leaves up, by the types of the columns that they name.
 /// The columns of results keep their names.
@@ -17,12 +27,7 @@ pub fn rewrite_typed(
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|plan| {
-        let mut is_wanted = false;
-        plan.apply_expressions(|expr| {
-            is_wanted |= expr.exists(|part| Ok(wanted(part)))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        if !is_wanted {
+        if !has_part(&plan, &wanted) {
             return Ok(Transformed::no(plan));
         }
         let schema = match &plan {

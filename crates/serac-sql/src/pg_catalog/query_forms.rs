@@ -1,14 +1,14 @@
 //! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
 
-use super::rewrite::call;
+use super::rewrite::{call, cast_to};
 use crate::query::query_of;
+use crate::same_names::has_subquery;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr,
-    UnaryOperator, Value, visit_expressions,
+    BinaryOperator, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr, UnaryOperator,
+    Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use std::ops::ControlFlow;
 
 /// `FETCH FIRST n ROWS ONLY` as `LIMIT n`. WITH TIES stays, and is refused by the planner (0A000).
 pub(super) fn fetch(query: &mut Query) {
@@ -27,11 +27,7 @@ pub(super) fn fetch(query: &mut Query) {
 /// VALUES with subqueries as SELECTs: the planner computes VALUES before any subquery has run.
 pub(super) fn values(body: &mut SetExpr) {
     let SetExpr::Values(values) = &*body else { return };
-    let has_subquery = visit_expressions(values, |expr| match expr {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    if has_subquery.is_continue() {
+    if !has_subquery(values) {
         return;
     }
     let select = |row: &Vec<Expr>| {
@@ -50,13 +46,8 @@ pub(super) fn operator(op: UnaryOperator, operand: &Expr) -> Option<Expr> {
     match op {
         // Of a type that does not widen the operand's.
         UnaryOperator::BitwiseNot => {
-            let all_ones = Box::new(Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(Expr::value(Value::Number("-1".into(), false))),
-                data_type: DataType::SmallInt(None),
-                array: false,
-                format: None,
-            });
+            let minus_one = Expr::value(Value::Number("-1".into(), false));
+            let all_ones = Box::new(cast_to(minus_one, DataType::SmallInt(None)));
             let left = Box::new(Expr::Nested(Box::new(operand.clone())));
             let flipped = Expr::BinaryOp { left, op: BinaryOperator::PGBitwiseXor, right: all_ones };
             Some(Expr::Nested(Box::new(flipped)))

@@ -18,9 +18,8 @@
 use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
-use super::merged_columns;
 use super::types;
-use super::{query_forms, row_values};
+use super::{merged_columns, query_forms, row_values};
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
@@ -419,7 +418,7 @@ fn texts_of(array: &Expr) -> Option<Box<Expr>> {
     }))
 }
 
-fn cast_to(expr: Expr, data_type: DataType) -> Expr {
+pub(super) fn cast_to(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
@@ -522,9 +521,8 @@ fn array_literal(written: &str, element: &DataType) -> Option<Expr> {
     let elements: Vec<Expr> = array_elements(written)?.into_iter().map(value).collect();
     if elements.is_empty() {
         // An empty array of the type.
-        let expr = Box::new(Expr::Array(Array { elem: Vec::new(), named: true }));
-        let data_type = DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element.clone()), None));
-        return Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None });
+        let none = Expr::Array(Array { elem: Vec::new(), named: true });
+        return Some(cast_to(none, DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element.clone()), None))));
     }
     Some(Expr::Array(Array { elem: elements, named: true }))
 }

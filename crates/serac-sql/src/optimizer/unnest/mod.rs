@@ -26,6 +26,7 @@ mod shapes;
 
 use self::outer::{free, has_subquery, refers_below, subquery_of};
 use self::push::{Domain, Pushed, join_on_domain};
+use super::has_part;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, not_impl_err};
@@ -143,7 +144,7 @@ impl Unnest {
                 None => {}
             }
         }
-        if !plan.expressions().iter().any(has_subquery) {
+        if !has_part(&plan, |part| subquery_of(part).is_some()) {
             return Ok(Transformed::no(plan));
         }
         let columns = plan.schema().columns();
@@ -186,15 +187,14 @@ impl Unnest {
             }
             _ => false,
         };
-        let has_left_over = |expr: &Expr| expr.exists(|expr| Ok(is_left_over(expr))).unwrap_or(true);
-        if plan.expressions().iter().any(has_left_over) {
+        if has_part(&plan, is_left_over) {
             return not_impl_err!("a correlated subquery of this form in {}", plan.display());
         }
-        let has_ours = |expr: &Expr| expr.exists(|expr| Ok(is_ours(expr))).unwrap_or(false);
-        if matches!(plan, LogicalPlan::Join(_)) && plan.expressions().iter().any(has_ours) {
+        let any_is_ours = has_part(&plan, is_ours);
+        if matches!(plan, LogicalPlan::Join(_)) && any_is_ours {
             return not_impl_err!("a correlated subquery in the condition of an outer join");
         }
-        if !(takes_values || takes_any) || !plan.expressions().iter().any(has_ours) {
+        if !(takes_values || takes_any) || !any_is_ours {
             if plan.schema().fields().len() != columns.len() {
                 let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
                 return Ok(Transformed::yes(LogicalPlanBuilder::from(plan).project(columns)?.build()?));
@@ -205,6 +205,7 @@ impl Unnest {
         if let LogicalPlan::Filter(filter) = &plan {
             // Fewer rows first.
             let conjuncts = split_conjunction_owned(filter.predicate.clone());
+            let has_ours = |conjunct: &Expr| conjunct.exists(|part| Ok(is_ours(part))).unwrap_or(false);
             let (ours, others): (Vec<Expr>, Vec<Expr>) = conjuncts.into_iter().partition(has_ours);
             if let Some(others) = conjunction(others) {
                 base = LogicalPlan::Filter(Filter::try_new(others, Arc::new(base))?);

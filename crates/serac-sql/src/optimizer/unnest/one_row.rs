@@ -4,7 +4,7 @@
 use crate::error::SqlError;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -30,7 +30,7 @@ impl ScalarUDFImpl for OneRow {
         let rows = rows.to_array(args.number_rows)?;
         if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
             let message = "more than one row returned by a subquery used as an expression";
-            return Err(DataFusionError::External(Box::new(SqlError::new("21000", message))));
+            return Err(SqlError::new("21000", message).external());
         }
         Ok(args.args[0].clone())
     }

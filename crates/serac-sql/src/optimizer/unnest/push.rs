@@ -12,13 +12,11 @@
 //! | join | where both sides have references, equality of d; else of the side that has |
 //! | UNION ALL, VALUES | each part for each d |
 
+use super::super::null_safe;
 use super::Unnest;
 use super::outer::{Substitute, free, lateral, refers, substituted};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{
-    Column, DFSchema, ExprSchema, JoinType, NullEquality, Result, ScalarValue, internal_err, not_impl_err,
-};
-use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::common::{Column, DFSchema, ExprSchema, JoinType, NullEquality, Result, internal_err, not_impl_err};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
@@ -62,11 +60,10 @@ fn same(left: (Column, &DFSchema), right: (Column, &DFSchema)) -> Result<Vec<(Ex
     if !nullable {
         return Ok(vec![(left, right)]);
     }
-    let Ok(some) = ScalarValue::new_default(&data_type) else {
-        return not_impl_err!("a correlated subquery that refers to a column of type {data_type}");
-    };
-    let value = |column: Expr| coalesce(vec![column, lit(some.clone())]);
-    Ok(vec![(value(left.clone()), value(right.clone())), (left.is_null(), right.is_null())])
+    match null_safe::keys(left, right, &data_type) {
+        Some(keys) => Ok(keys.into()),
+        None => not_impl_err!("a correlated subquery that refers to a column of type {data_type}"),
+    }
 }
 
 /// The rows of `left`, those of `right` that have the same values in pairs of columns beside them.
