@@ -10,8 +10,7 @@ use super::exec::SeracScanExec;
 use super::group_columns::{BlockGroups, GroupColumn, indexes_of};
 use super::plan::{properties, replace_nodes};
 use super::provider::ROW_ID_COLUMN;
-use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::filter;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{SchemaRef, UInt64Type};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -63,10 +62,15 @@ struct Aggregating {
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     arguments: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     block: BlockGroups,
-    /// Of each group, whether it has rows.
-    met: Vec<bool>,
-    numbers: Vec<usize>,
+    /// Of each combination of values, its place among those met; [`NOT_MET`] of others.
+    places: Vec<u32>,
+    /// Combinations that have rows, in the order they were met in: accumulators take it that every group they are told of has rows.
+    met: Vec<usize>,
+    /// Of each row of a batch, the place of its group.
+    groups: Vec<usize>,
 }
+
+const NOT_MET: u32 = u32::MAX;
 
 impl Aggregating {
     fn columns(&self) -> &[GroupColumn] {
@@ -76,28 +80,31 @@ impl Aggregating {
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let ids = batch.column(batch.num_columns() - 1).as_primitive::<UInt64Type>();
         let columns = self.columns.get().expect("made before the first batch");
-        self.numbers.clear();
+        self.groups.clear();
         for &id in ids.values() {
             let row = RowId::from_u64(id);
             self.block.load(row.block(), columns);
-            let number = self.block.number(row.slot()) as usize;
-            self.met[number] = true;
-            self.numbers.push(number);
+            let combination = self.block.number(row.slot()) as usize;
+            let place = &mut self.places[combination];
+            if *place == NOT_MET {
+                *place = self.met.len() as u32;
+                self.met.push(combination);
+            }
+            self.groups.push(*place as usize);
         }
         for (accumulator, arguments) in self.accumulators.iter_mut().zip(&self.arguments) {
             let values = arguments.iter().map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()));
             let values: Vec<ArrayRef> = values.collect::<Result<_>>()?;
-            accumulator.update_batch(&values, &self.numbers, None, self.met.len())?;
+            accumulator.update_batch(&values, &self.groups, None, self.met.len())?;
         }
         Ok(())
     }
 
     fn finish(mut self, schema: SchemaRef, partial: bool) -> Result<RecordBatch> {
-        if !self.met.contains(&true) {
+        if self.met.is_empty() {
             return Ok(RecordBatch::new_empty(schema));
         }
-        let all: Vec<usize> = (0..self.met.len()).collect();
-        let mut arrays = GroupColumn::values(self.columns(), &all);
+        let mut arrays = GroupColumn::values(self.columns(), &self.met);
         for accumulator in &mut self.accumulators {
             if partial {
                 arrays.extend(accumulator.state(EmitTo::All)?);
@@ -105,11 +112,8 @@ impl Aggregating {
                 arrays.push(accumulator.evaluate(EmitTo::All)?);
             }
         }
-        let met = BooleanArray::from(self.met);
-        // Groups without rows may have values that the schema does not allow.
-        let options = RecordBatchOptions::new().with_row_count(Some(met.true_count()));
-        let kept = arrays.iter().map(|array| filter(array, &met));
-        Ok(RecordBatch::try_new_with_options(schema, kept.collect::<std::result::Result<_, _>>()?, &options)?)
+        let options = RecordBatchOptions::new().with_row_count(Some(self.met.len()));
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
 }
 
@@ -162,8 +166,9 @@ impl ExecutionPlan for CubitAggregateExec {
             accumulators: accumulators.collect::<Result<_>>()?,
             arguments: self.arguments.clone(),
             block: BlockGroups::default(),
+            places: Vec::new(),
             met: Vec::new(),
-            numbers: Vec::new(),
+            groups: Vec::new(),
         };
         let (groups, partial, schema) = (self.groups.clone(), self.partial, self.schema());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
@@ -171,7 +176,7 @@ impl ExecutionPlan for CubitAggregateExec {
         let of_batch = schema.clone();
         let batch = futures::stream::once(async move {
             let columns = aggregating.columns.get_or_init(|| groups.iter().map(GroupColumn::new).collect());
-            aggregating.met = vec![false; GroupColumn::combinations(columns)];
+            aggregating.places = vec![NOT_MET; GroupColumn::combinations(columns)];
             while let Some(batch) = input.try_next().await? {
                 let _timer = baseline.elapsed_compute().timer();
                 aggregating.add(&batch)?;
