@@ -125,7 +125,7 @@ fn query(rng: &mut StdRng, values: i64) -> String {
             let not = if rng.random() { "NOT " } else { "" };
             format!(
                 "SELECT id, {column} FROM t AS x WHERE {filter} AND {not}EXISTS (SELECT 1 FROM t AS o WHERE o.{column} = x.{column} \
-                 AND o.id < 30) ORDER BY id"
+                 AND o.id < 30) ORDER BY id, {column}"
             )
         }
         10 => {
@@ -151,7 +151,7 @@ fn query(rng: &mut StdRng, values: i64) -> String {
                  GROUP BY {column}, {other} ORDER BY {column}, {other}"
             )
         }
-        _ => format!("SELECT id, {column} FROM t WHERE {filter} ORDER BY id"),
+        _ => format!("SELECT id, {column} FROM t WHERE {filter} ORDER BY id, {column}"),
     }
 }
 
