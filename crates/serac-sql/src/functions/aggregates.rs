@@ -1,4 +1,5 @@
-//! mode () and percentile_disc (fraction), WITHIN GROUP (ORDER BY value): both give one of the values, and keep all of a group to find it.
+//! The aggregates of a session. Here, mode () and percentile_disc (fraction), WITHIN GROUP (ORDER BY value): both give one of the values, and keep all of a
+//! group to find it.
 
 use super::no_function;
 use crate::error::SqlError;
@@ -21,10 +22,11 @@ struct OrderedSet {
 }
 
 /// The aggregates of a session.
-pub(crate) fn functions() -> [AggregateUDF; 2] {
-    let function =
-        |takes_fraction| OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) };
-    [false, true].map(|takes_fraction| AggregateUDF::from(function(takes_fraction)))
+pub(crate) fn functions() -> [AggregateUDF; 3] {
+    let ordered_set = |takes_fraction| {
+        AggregateUDF::from(OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) })
+    };
+    [ordered_set(false), ordered_set(true), AggregateUDF::from(super::sum::Sum::default())]
 }
 
 impl OrderedSet {

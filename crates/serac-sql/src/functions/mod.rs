@@ -10,6 +10,7 @@ mod intervals;
 mod regexes;
 mod sequences;
 mod sleep;
+mod sum;
 mod text_casts;
 mod texts_as_times;
 mod times;

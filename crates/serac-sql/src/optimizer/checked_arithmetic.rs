@@ -64,7 +64,7 @@ impl ScalarUDFImpl for Checked {
 }
 
 /// The error of a result that is no number of the type.
-fn out_of_range(data_type: &DataType) -> SqlError {
+pub fn out_of_range(data_type: &DataType) -> SqlError {
     SqlError::new("22003", format!("{} out of range", SqlType::from(wire_type(data_type)).to_string().to_lowercase()))
 }
 

@@ -11,7 +11,7 @@ mod text_predicates;
 mod typed;
 mod unnest;
 
-pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
+pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of, out_of_range};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use null_safe::NullSafe;

@@ -30,13 +30,17 @@ pub(super) fn values(body: &mut SetExpr) {
     if !has_subquery(values) {
         return;
     }
-    let select = |row: &Vec<Expr>| {
-        let items = row.iter().enumerate().map(|(i, expr)| format!("{expr} AS column{}", i + 1));
-        format!("SELECT {}", items.collect::<Vec<_>>().join(", "))
+    let name = |i: usize| format!("column{}", i + 1);
+    // Rows come in the order they are written in.
+    let select = |(number, row): (usize, &[Expr])| {
+        let items = row.iter().enumerate().map(|(i, expr)| format!("{expr} AS {}", name(i)));
+        format!("SELECT {number} AS number, {}", items.collect::<Vec<_>>().join(", "))
     };
-    let selects = values.rows.iter().map(|row| select(row)).collect::<Vec<_>>().join(" UNION ALL ");
-    if let Ok(query) = query_of(&selects) {
-        *body = *query.body;
+    let selects =
+        values.rows.iter().map(|row| &row[..]).enumerate().map(select).collect::<Vec<_>>().join(" UNION ALL ");
+    let names = (0..values.rows.first().map_or(0, |row| row.len())).map(name).collect::<Vec<_>>().join(", ");
+    if let Ok(query) = query_of(&format!("SELECT {names} FROM ({selects}) AS r ORDER BY r.number")) {
+        *body = SetExpr::Query(Box::new(query));
     }
 }
 

@@ -4,7 +4,9 @@ use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_num
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
+use crate::optimizer::out_of_range;
 use crate::row_locks::OnHeld;
+use datafusion::arrow::datatypes::DataType;
 use serac_engine::values::OwnedValue;
 use serac_engine::{ColumnUpdate, EngineError, Table, Transaction};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
@@ -298,12 +300,9 @@ impl Aggregate {
             (Self::Count(Some(expr)), State::Count(count)) => {
                 *count += i64::from(!expr.evaluate(row)?.value().is_null());
             }
-            (Self::Sum(expr, column_type), State::Sum(sum)) => {
+            (Self::Sum(expr, _), State::Sum(sum)) => {
                 if let Some(value) = number(expr.evaluate(row)?.value()) {
-                    *sum = Some(match column_type {
-                        ColumnType::Int64 => (sum.unwrap_or(0) as i64).wrapping_add(value as i64).into(),
-                        _ => sum.unwrap_or(0).wrapping_add(value),
-                    });
+                    *sum = Some(sum.unwrap_or(0).wrapping_add(value));
                 }
             }
             (Self::Min(expr) | Self::Max(expr), State::Extreme(extreme)) => {
@@ -322,7 +321,11 @@ impl Aggregate {
         Ok(match (self, state) {
             (_, State::Count(count)) => Value::Int64(*count),
             (Self::Sum(_, column_type), State::Sum(Some(sum))) => {
-                of_number(*sum, *column_type).ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?
+                let out_of_range = || match column_type {
+                    ColumnType::Int64 => out_of_range(&DataType::Int64),
+                    _ => SqlError::new("22003", "numeric field overflow"),
+                };
+                of_number(*sum, *column_type).ok_or_else(out_of_range)?
             }
             (_, State::Sum(_)) => Value::Null,
             (_, State::Extreme(extreme)) => extreme.as_value(),

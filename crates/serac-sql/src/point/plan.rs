@@ -71,7 +71,7 @@ pub(super) struct Find {
 pub(super) enum Aggregate {
     /// Rows, or those where the expression is not NULL.
     Count(Option<RowExpr>),
-    /// Of integers and decimals, wrapping as Arrow's does.
+    /// Of integers and decimals.
     Sum(RowExpr, ColumnType),
     Min(RowExpr),
     Max(RowExpr),

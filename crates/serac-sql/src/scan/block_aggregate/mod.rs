@@ -21,6 +21,7 @@ pub use rule::BlockAggregation;
 use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
+use crate::optimizer::out_of_range;
 use datafusion::arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
     RecordBatchOptions, UInt64Array,
@@ -312,16 +313,13 @@ impl Plan {
 
     /// Leaves out the groups for which a condition does not hold.
     fn retain(&self, groups: &Merged, numbers: &mut Vec<usize>, having: &Having) {
-        let at = self.schema.fields().len() - self.outputs.len() + having.output;
-        let is_narrow = *self.schema.field(at).data_type() == DataType::Int64;
         let values = match self.outputs[having.output] {
             Output::Sum(sum, None) => groups.sums(sum, numbers),
             Output::Rows => numbers.iter().map(|&group| groups.rows(group).into()).collect(),
             // Of others there are no conditions.
             _ => return,
         };
-        // BIGINT wraps around.
-        let mut values = values.into_iter().map(|value| if is_narrow { i128::from(value as i64) } else { value });
+        let mut values = values.into_iter();
         numbers.retain(|_| values.next().is_some_and(|value| having.holds(value)));
     }
 
@@ -351,7 +349,7 @@ impl Plan {
 /// Rows of a batch of groups.
 const BATCH_ROWS: usize = 8_192;
 
-/// Numbers in a type that sums and extremes have. Beyond the type's width they wrap around, as sums do in SQL's BIGINT here.
+/// Numbers in a type that sums and extremes have.
 fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef> {
     if let DataType::Decimal128(..) = data_type {
         return Ok(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(data_type.clone())));
@@ -359,7 +357,9 @@ fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataTy
     if *data_type == DataType::Float64 {
         return Ok(Arc::new(Float64Array::new(values.into_iter().map(|v| v as f64).collect(), nulls)));
     }
-    let narrow = Int64Array::new(values.into_iter().map(|v| v as i64).collect(), nulls);
+    let narrow: Result<Vec<i64>, _> = values.into_iter().map(i64::try_from).collect();
+    let narrow = narrow.map_err(|_| out_of_range(&DataType::Int64).external())?;
+    let narrow = Int64Array::new(narrow.into(), nulls);
     Ok(match data_type {
         DataType::Int64 => Arc::new(narrow),
         // Extremes of narrower columns.
