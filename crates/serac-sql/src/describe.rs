@@ -309,7 +309,7 @@ impl Session {
                 arrays.into_iter().for_each(|number| parameters.has_elements(number));
             }
         }
-        Ok(self.shown_frame(with_parameters(&query, &parameters.nulls()?)?).await?.1)
+        self.shown_columns(with_parameters(&query, &parameters.nulls()?)?).await
     }
 
     /// What is compared with columns of the table is of their types. A condition that cannot be planned is an error when it runs.

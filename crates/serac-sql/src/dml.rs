@@ -18,14 +18,14 @@ use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
     OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update,
-    UpdateTableFromKind,
+    UpdateTableFromKind, Value,
 };
 use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
 use serac_engine::values::value_at;
 use serac_engine::{Table, TableIndex};
-use serac_storage::RowId;
+use serac_storage::{ColumnType, RowId};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -88,6 +88,24 @@ pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> R
         }
         None => Ok(set),
     }
+}
+
+/// Texts in several rows of VALUES as values of the columns' types: the planner wants the rows of a column to have one type before they reach it.
+fn texts_as_columns(table: &Table, targets: &[usize], source: &mut Query) -> Result<()> {
+    let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
+    if values.rows.len() < 2 {
+        return Ok(());
+    }
+    for row in &mut values.rows {
+        for (expr, &target) in row.content.iter_mut().zip(targets) {
+            let sql_type = table.definition.columns[target].sql_type;
+            let is_text = matches!(sql_type.column_type, ColumnType::Utf8 | ColumnType::Binary | ColumnType::Uuid);
+            if !is_text && matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_))) {
+                *expr = crate::ddl::parse_expression(&format!("CAST({expr} AS {sql_type})"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Session {
@@ -171,6 +189,7 @@ impl Session {
                 let (given, rows) = match constants {
                     Some(rows) => (rows.num_columns(), vec![rows]),
                     None => {
+                        texts_as_columns(&table, &targets, &mut source)?;
                         let (schema, rows) = self.rows(Statement::Query(source)).await?;
                         (schema.fields().len(), rows.try_collect().await?)
                     }

@@ -2,7 +2,7 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::functions::without_casts_of_texts;
+use crate::functions::with_own_casts;
 use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::scan::fetch_rows;
 use crate::types::assign;
@@ -29,7 +29,7 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
     let simplifier = ExprSimplifier::new(context);
     let coerced = simplifier.coerce(expr, &schema)?;
     // Functions such as `now()` are constants once simplified, and only then.
-    let coerced = checked(without_lists_of_expressions(without_casts_of_texts(coerced, &schema)?)?, &schema)?;
+    let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, &schema)?)?, &schema)?;
     let expr = simplifier.simplify(coerced)?;
     let expr = state.create_physical_expr(expr, &schema)?;
     Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)

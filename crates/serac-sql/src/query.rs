@@ -10,7 +10,7 @@ use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
 use crate::wanted::while_wanted;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
@@ -93,6 +93,14 @@ pub(crate) fn query_of(sql: &str) -> Result<Query> {
     }
 }
 
+/// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's.
+fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
+    let field =
+        |(named, field): (&FieldRef, &FieldRef)| named.as_ref().clone().with_data_type(field.data_type().clone());
+    let fields: Vec<Field> = names.fields().iter().zip(types.fields()).map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, names.metadata().clone()))
+}
+
 /// The batches of `stream` with the columns' names in `schema`.
 fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
     if stream.schema().fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name())) {
@@ -130,10 +138,19 @@ impl Session {
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        let (frame, schema) = self.shown_frame(statement).await?;
-        Ok((schema.clone(), named(self.stream(frame).await?, schema)))
+        let (frame, names) = self.shown_frame(statement).await?;
+        let rows = self.stream(frame).await?;
+        let schema = with_types(&names, &rows.schema());
+        Ok((schema.clone(), named(rows, schema)))
     }
-    /// A query's data frame, and the columns that its result has.
+    /// The columns of a query's result.
+    pub(crate) async fn shown_columns(&self, statement: Statement) -> Result<SchemaRef> {
+        let (frame, names) = self.shown_frame(statement).await?;
+        let (state, plan) = frame.into_parts();
+        let coerced = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+        Ok(with_types(&names, coerced.schema().as_arrow()))
+    }
+    /// A query's data frame, and the names of the columns that its result has.
     pub(crate) async fn shown_frame(&self, statement: Statement) -> Result<(DataFrame, SchemaRef)> {
         let again = statement.clone();
         let plan = match (self.plan(statement).await, again.clone()) {

@@ -1,11 +1,48 @@
 //! The names that columns of results have for clients of PostgreSQL where the query does not say: a function's name, a cast's type, "?column?".
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, SelectItem, SetExpr, Statement, Subscript, Value};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, DataType, Expr, Ident, Query, SelectItem, SetExpr, Statement, Subscript, Value,
+};
 use std::sync::Arc;
 
 /// A name, and whether a cast or a CASE around it keeps it.
 type Named = (String, bool);
+
+/// Gives the columns of a subquery in FROM, or of WITH, the names that PostgreSQL gives them, where these are different: `SELECT sum FROM (SELECT sum(a) FROM t)`.
+pub(crate) fn write_out(query: &mut Query) {
+    let mut body = &mut *query.body;
+    let items = loop {
+        match body {
+            SetExpr::Select(select) => break &mut select.projection,
+            SetExpr::Query(query) => body = &mut query.body,
+            SetExpr::SetOperation { left, .. } => body = left,
+            _ => return,
+        }
+    };
+    let name_of_item = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => name_of(expr).map(|(name, _)| name),
+        SelectItem::ExprWithAlias { alias, .. } => Some(crate::session::fold(alias)),
+        _ => None,
+    };
+    if items.iter().any(is_wildcard) {
+        return;
+    }
+    let names: Vec<Option<String>> = items.iter().map(name_of_item).collect();
+    for (item, name) in items.iter_mut().zip(&names) {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        if let (false, Some(name)) = (is_column, name)
+            && names.iter().flatten().filter(|other| *other == name).count() == 1
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
+        }
+    }
+}
+
+fn is_wildcard(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+}
 
 /// The columns of a statement's result under PostgreSQL's names.
 pub(crate) fn of_statement(schema: SchemaRef, statement: &Statement) -> SchemaRef {
@@ -34,7 +71,6 @@ fn items_of(body: &SetExpr) -> Option<&[SelectItem]> {
 /// The columns that these items give under PostgreSQL's names. How many columns a wildcard gives is not known here: items before the first are
 /// counted from the start, those behind the last from the end, and those between two keep their names.
 fn of_items(schema: SchemaRef, items: &[SelectItem]) -> SchemaRef {
-    let is_wildcard = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
     let first = items.iter().position(is_wildcard).unwrap_or(items.len());
     let last = items.iter().rposition(is_wildcard);
     let count = schema.fields().len();

@@ -3,9 +3,10 @@
 //! DataFusion wants the expressions of a projection to have different names. A query that it refuses for this is planned again with aliases for
 //! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
 
+use crate::pg_catalog::call;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SetExpr, Visit, visit_expressions, visit_expressions_mut,
+    Expr, Ident, Query, SelectItem, SetExpr, Value, Visit, visit_expressions, visit_expressions_mut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,15 +14,32 @@ use std::sync::Arc;
 /// Between a column's name and a number; at the start, the number is the position of the column whose name it has.
 const MARK: char = '\u{1f}';
 
-/// Gives select items of the outermost query aliases where another item may have the same name.
+/// Gives select items of the outermost query aliases where another item may have the same name, and expressions with casts names of their own.
 pub(crate) fn tell_apart(query: &mut Query) {
+    let _ = visit_expressions_mut(query, |expr| {
+        tell_cast_apart(expr);
+        ControlFlow::<()>::Continue(())
+    });
+    in_query(query);
+}
+
+fn in_query(query: &mut Query) {
     in_body(&mut query.body);
+}
+
+/// The planner's names do not show casts: `sum(a)` and `sum(a::FLOAT)` would be one. So what is cast becomes an argument, the other one of which is the type.
+fn tell_cast_apart(expr: &mut Expr) {
+    let Expr::Cast { expr: operand, data_type, .. } = expr else { return };
+    if !matches!(**operand, Expr::Value(_)) {
+        let name = Expr::value(Value::SingleQuotedString(data_type.to_string()));
+        **operand = call("told_apart", vec![(**operand).clone(), name]);
+    }
 }
 
 fn in_body(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => in_items(&mut select.projection),
-        SetExpr::Query(query) => tell_apart(query),
+        SetExpr::Query(query) => in_query(query),
         SetExpr::SetOperation { left, right, .. } => {
             in_body(left);
             in_body(right);
@@ -33,8 +51,8 @@ fn in_body(body: &mut SetExpr) {
 fn in_items(items: &mut [SelectItem]) {
     let wildcard = items.iter().any(|i| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for at in 0..items.len() {
-        let alias = if matches!(&items[at], SelectItem::UnnamedExpr(expr) if has_subquery(expr)) {
-            // Of which the planner's names do not show the text.
+        let alias = if matches!(&items[at], SelectItem::UnnamedExpr(_)) && name_of(&items[at]).is_none() {
+            // The planner's name may be that of an expression that is written otherwise.
             Some(format!("{}{MARK}{at}", items[at]))
         } else if wildcard {
             // Which columns a wildcard has is not known here, so every named column counts as one that repeats.

@@ -10,18 +10,18 @@ use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{IntervalArithmetic, TextCasts};
+use crate::functions::{Casts, IntervalArithmetic, Quotients};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{CheckedArithmetic, InLists, JoinOrder, NullSafe, TextPredicates, Unnest};
+use crate::optimizer::{CheckedArithmetic, DateComparisons, InLists, JoinOrder, NullSafe, TextPredicates, Unnest};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::{claims, row_locks};
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown};
+use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
 use crate::transactions::{Isolation, Mark, Modes, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::work_memory::WorkMemory;
@@ -348,10 +348,13 @@ impl Session {
         // Joins are ordered once filters have reached the tables, and before projections come between them.
         let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
         rules.splice(projections..projections, [Arc::new(TextPredicates) as _, Arc::new(JoinOrder) as _]);
+        // Constants are known once expressions are simplified.
+        let simplified = rules.iter().position(|rule| rule.name() == "simplify_expressions").map_or(0, |at| at + 1);
+        rules.insert(simplified, Arc::new(DateComparisons));
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));
-        analyzer.push(Arc::new(TextCasts));
+        analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(NullSafe));
         analyzer.push(Arc::new(Unnest::default()));
@@ -362,6 +365,7 @@ impl Session {
             .with_default_features()
             .with_analyzer_rules(analyzer)
             .with_optimizer_rules(rules)
+            .with_physical_optimizer_rules(physical_rules())
             .with_physical_optimizer_rule(Arc::new(BitmapJoin))
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .with_physical_optimizer_rule(Arc::new(BitmapCounts))
@@ -376,8 +380,9 @@ impl Session {
             ctx.register_udf(function);
         }
         // PostgreSQL's names of DataFusion's own.
-        ctx.register_udf(datafusion::functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
         ctx.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
+        let variance = datafusion::functions_aggregate::variance::var_samp_udaf().as_ref().clone();
+        ctx.register_udaf(variance.with_aliases(["variance"]));
         let every = datafusion::functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone();
         ctx.register_udaf(every.with_aliases(["every"]));
         let split = datafusion::functions_nested::string::string_to_array_udf().as_ref().clone();
@@ -387,7 +392,9 @@ impl Session {
         for function in crate::pg_catalog::table_functions() {
             ctx.register_udtf(function.name(), function.function().clone());
         }
-        for planner in [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic)] {
+        for planner in
+            [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic), Arc::new(Quotients)]
+        {
             ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
         }
         let _ = shared.state.set(ctx.state_weak_ref());

@@ -184,8 +184,12 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         if error.sqlstate == "XX000" {
             error.sqlstate = "42804";
         }
-        if error.sqlstate == "22P02" && source.data_type().is_numeric() {
-            error = SqlError::new("22003", format!("{sql_type} out of range"));
+        if matches!(error.sqlstate, "22P02" | "22003") && source.data_type().is_numeric() {
+            let message = match sql_type.column_type {
+                ColumnType::Decimal { .. } => "numeric field overflow".into(),
+                _ => format!("{} out of range", sql_type.to_string().to_lowercase()),
+            };
+            error = SqlError::new("22003", message);
         }
         error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
         error

@@ -1,9 +1,13 @@
-//! Functions of their arguments as such: num_nulls, num_nonnulls, pg_typeof.
+//! Functions of their arguments as such: num_nulls, num_nonnulls, nullif, pg_typeof; told_apart, which is its first argument (see `same_names`).
 
 use super::{Definition, Types};
 use crate::error::SqlError;
+use crate::uuids::is_text;
 use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
+use datafusion::arrow::compute::kernels::cmp::eq;
+use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use std::sync::Arc;
 
 fn any(given: &[DataType]) -> Option<Types> {
@@ -18,9 +22,43 @@ fn count(args: &[ArrayRef], null: bool) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new((0..args[0].len()).map(of_row).collect::<Int32Array>()))
 }
 
+/// The type in which two values are compared. What is written as a text is one of the other's type.
+fn common(given: &[DataType]) -> Option<DataType> {
+    let [left, right] = given else { return None };
+    match (is_text(left), is_text(right)) {
+        (true, false) if !right.is_null() => Some(right.clone()),
+        (false, true) if !left.is_null() => Some(left.clone()),
+        _ => comparison_coercion(left, right),
+    }
+}
+
+/// The first of two values, of its own type, or NULL where they are equal.
+fn null_if(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let types: Vec<DataType> = args.iter().map(|array| array.data_type().clone()).collect();
+    let in_common = |array: &ArrayRef| match common(&types) {
+        Some(common) => Ok(cast(array, &common)?),
+        None => Ok::<_, SqlError>(array.clone()),
+    };
+    let are_equal = eq(&in_common(&args[0])?, &in_common(&args[1])?)?;
+    Ok(nullif(&args[0], &are_equal)?)
+}
+
+fn null_if_types(given: &[DataType]) -> Option<Types> {
+    let common = common(given)?;
+    let of =
+        |argument: &DataType| if is_text(argument) || argument.is_null() { common.clone() } else { argument.clone() };
+    Some((given.iter().map(of).collect(), of(&given[0])))
+}
+
 pub(super) static DEFINITIONS: &[Definition] = &[
     Definition { name: "num_nulls", types: any, body: |args| count(args, true) },
     Definition { name: "num_nonnulls", types: any, body: |args| count(args, false) },
+    Definition { name: "nullif", types: null_if_types, body: null_if },
+    Definition {
+        name: "told_apart",
+        types: |given| (given.len() == 2).then(|| (given.to_vec(), given[0].clone())),
+        body: |args| Ok(args[0].clone()),
+    },
     Definition {
         name: "pg_typeof",
         types: |given| (given.len() == 1).then(|| (given.to_vec(), DataType::Utf8)),

@@ -141,7 +141,7 @@ pub(crate) fn as_cast(interval: &Interval) -> Option<AstExpr> {
     })
 }
 
-/// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals with a time, and comparisons of intervals, of which
+/// Plans `interval * number`, `number * interval`, `interval / number`, sums of dates and intervals, and comparisons of intervals, of which
 /// `36 hours` and `1 day 12 hours` are equal.
 #[derive(Debug)]
 pub(crate) struct IntervalArithmetic;
@@ -167,15 +167,10 @@ fn operand(expr: &Expr, schema: &DFSchema) -> Operand {
     }
 }
 
-/// A date to which an interval is added or from which it is taken, as a time, unless the interval is a constant of whole days: the sum would lose its
-/// hours.
+/// A date to which an interval is added or from which it is taken, as the time at which it begins: so is the sum.
 fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
-    let whole_days = match interval {
-        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(parts)), _) => parts.nanoseconds == 0,
-        _ => false,
-    };
     let is = |expr: &Expr, is: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| is(&data_type));
-    if whole_days || !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {
+    if !is(interval, is_interval) || !is(&date, |data_type| *data_type == DataType::Date32) {
         return date;
     }
     cast(date, DataType::Timestamp(TimeUnit::Microsecond, None))

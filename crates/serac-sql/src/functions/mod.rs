@@ -3,23 +3,30 @@
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod casts;
+mod date_parts;
 mod digests;
 mod integer_results;
 mod interval_operators;
 mod intervals;
+mod quotients;
 mod regexes;
+mod rounding;
 mod sequences;
 mod sleep;
 mod sum;
-mod text_casts;
+
 mod texts_as_times;
+mod time_zones;
 mod times;
 
 pub(crate) use aggregates::functions as aggregates;
+pub(crate) use casts::{Casts, with_own_casts};
+pub(crate) use date_parts::function_of as date_part_function;
 pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
 pub(crate) use intervals::positional as positional_interval;
-pub(crate) use text_casts::{TextCasts, without_casts_of_texts};
+pub(crate) use quotients::Quotients;
 pub(crate) use texts_as_times::read as read_times;
 
 use crate::catalog::Shared;
@@ -104,13 +111,15 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
+        date_parts::DEFINITIONS,
         digests::DEFINITIONS,
         intervals::DEFINITIONS,
         regexes::DEFINITIONS,
+        time_zones::DEFINITIONS,
         times::DEFINITIONS,
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
     let of_session = times::functions(shared).into_iter().chain(sequences::functions(shared));
-    let others = integer_results::functions().into_iter().chain([sleep::function()]);
+    let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());
     defined.chain(of_session).chain(others).collect()
 }

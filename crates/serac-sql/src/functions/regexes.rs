@@ -1,11 +1,12 @@
-//! regexp_matches, regexp_split_to_array and regexp_split_to_table: what gives several rows in PostgreSQL is an array here, which is unnested.
+//! regexp_matches, regexp_split_to_array and regexp_split_to_table, of which what gives several rows in PostgreSQL is an array here, which is unnested; the
+//! regular expression that a pattern of SIMILAR TO is.
 //!
 //! Patterns are those of the operator `~`. As in PostgreSQL, `.` matches a line's end unless the flags say otherwise.
 
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::uuids::is_text;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringArray, StringBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
 use regex::{Captures, Regex, RegexBuilder};
 use std::sync::Arc;
@@ -137,7 +138,62 @@ fn split(args: &[ArrayRef], name: &str) -> Outcome<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
+/// The pattern of SIMILAR TO as a regular expression, with the character that takes other characters' meaning from them.
+fn regex_of_similar(pattern: &str, escape: Option<char>) -> String {
+    let mut regex = String::from("^(?s:");
+    let (mut characters, mut in_brackets) = (pattern.chars(), false);
+    while let Some(character) = characters.next() {
+        match character {
+            _ if Some(character) == escape => {
+                if let Some(plain) = characters.next() {
+                    regex.push_str(&regex::escape(plain.encode_utf8(&mut [0; 4])));
+                }
+            }
+            _ if in_brackets => {
+                in_brackets = character != ']';
+                regex.push(character);
+            }
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '.' | '^' | '$' | '\\' => regex.extend(['\\', character]),
+            _ => {
+                in_brackets = character == '[';
+                regex.push(character);
+            }
+        }
+    }
+    regex + ")$"
+}
+
+fn similar_to_escape(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    let (patterns, escapes) = (args[0].as_string_view(), args.get(1).map(|escapes| escapes.as_string_view()));
+    let regex = |row: usize| -> Outcome<Option<String>> {
+        let escape = match escapes {
+            None => Some('\\'),
+            Some(escapes) if escapes.is_null(row) => return Ok(None),
+            Some(escapes) => {
+                let mut characters = escapes.value(row).chars();
+                let escape = characters.next();
+                if characters.next().is_some() {
+                    return Err(SqlError::new("22019", "invalid escape string"));
+                }
+                escape
+            }
+        };
+        Ok(patterns.is_valid(row).then(|| regex_of_similar(patterns.value(row), escape)))
+    };
+    Ok(Arc::new((0..patterns.len()).map(regex).collect::<Outcome<StringArray>>()?))
+}
+
 pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "similar_to_escape",
+        types: |given| {
+            let all = given.iter().all(|argument| is_text(argument) || argument.is_null());
+            (all && (1..=2).contains(&given.len())).then(|| (vec![DataType::Utf8View; given.len()], DataType::Utf8))
+        },
+        body: similar_to_escape,
+    },
     Definition {
         name: "regexp_matches",
         types: |given| texts(given, list(list(DataType::Utf8))),

@@ -1,6 +1,6 @@
 //! Texts that become dates and times, as PostgreSQL reads them in ISO style: `2020-1-31`, `2020-01-31 10:00`, `2020-01-31T10:00:00.25+02`.
 //!
-//! DataFusion's own casts take fewer of them, and a time zone as part of the value where the type has none. Casts come here ([`super::text_casts`]), and what
+//! DataFusion's own casts take fewer of them, and a time zone as part of the value where the type has none. Casts come here ([`super::casts`]), and what
 //! is assigned to columns.
 
 use crate::error::SqlError;

@@ -2,6 +2,7 @@
 //! correlated subqueries; arithmetic that does not wrap around.
 
 mod checked_arithmetic;
+mod date_comparisons;
 mod estimate;
 mod in_lists;
 mod join_order;
@@ -12,6 +13,7 @@ mod typed;
 mod unnest;
 
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of, out_of_range};
+pub use date_comparisons::DateComparisons;
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use null_safe::NullSafe;

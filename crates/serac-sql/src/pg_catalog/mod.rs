@@ -30,7 +30,7 @@ pub(crate) use functions::{functions, table_functions};
 pub(crate) use merged_columns::check_joins;
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::table_queries;
-pub(crate) use rewrite::{array_elements, rewrite};
+pub(crate) use rewrite::{array_elements, call, rewrite};
 pub(crate) use types::{array_type, element_type, name_of as type_name, of_text as type_number};
 
 use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};

@@ -56,6 +56,13 @@ pub(super) fn operator(op: UnaryOperator, operand: &Expr) -> Option<Expr> {
             let flipped = Expr::BinaryOp { left, op: BinaryOperator::PGBitwiseXor, right: all_ones };
             Some(Expr::Nested(Box::new(flipped)))
         }
+        // The planner puts the sign before the text.
+        UnaryOperator::Minus if matches!(operand, Expr::Interval(_)) => {
+            let minus_one = Box::new(Expr::value(Value::Number("-1".into(), false)));
+            let times =
+                Expr::BinaryOp { left: Box::new(operand.clone()), op: BinaryOperator::Multiply, right: minus_one };
+            Some(Expr::Nested(Box::new(times)))
+        }
         UnaryOperator::PGAbs => function("abs"),
         UnaryOperator::PGSquareRoot => function("sqrt"),
         UnaryOperator::PGCubeRoot => function("cbrt"),

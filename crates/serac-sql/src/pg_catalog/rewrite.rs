@@ -12,6 +12,8 @@
 //! | `ARRAY(SELECT …)` | an aggregate over the subquery |
 //! | functions that give several rows in a select list or in FROM | `unnest` of a function that gives an array |
 //! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
+//! | `t AT TIME ZONE z`, `extract(second FROM t)`, `x SIMILAR TO p` | functions; a regular expression |
+//! | columns without a name of subqueries in FROM | such with PostgreSQL's name ([`crate::result_names`]) |
 //! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
 
@@ -20,6 +22,7 @@ use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
 use super::{merged_columns, query_forms, row_values};
+use crate::result_names;
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
@@ -58,7 +61,7 @@ pub(crate) fn rewrite(statement: &mut Statement) {
 }
 
 /// A call of a function.
-pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
@@ -155,6 +158,9 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_forms::fetch(query);
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            result_names::write_out(&mut table.query);
+        }
         query_forms::values(&mut query.body);
         merged_columns::write_out(query);
         set_functions(&mut query.body);
@@ -166,6 +172,9 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         relation(factor);
+        if let TableFactor::Derived { subquery, .. } = factor {
+            result_names::write_out(subquery);
+        }
         ControlFlow::Continue(())
     }
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
@@ -380,6 +389,19 @@ fn replacement(expr: &Expr) -> Option<Expr> {
             Some(Expr::ILike { negated: *negated, any: *any, expr: expr.clone(), pattern, escape_char: None })
         }
         Expr::Interval(interval) => crate::functions::cast_interval(interval),
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            Some(call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]))
+        }
+        Expr::Extract { field, expr, .. } => {
+            let function = crate::functions::date_part_function(&field.to_string())?;
+            Some(call(function, vec![(**expr).clone()]))
+        }
+        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+            let escape = escape_char.iter().map(|escape| Expr::Value(escape.clone()));
+            let regex = call("similar_to_escape", [(**pattern).clone()].into_iter().chain(escape).collect());
+            let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+            Some(Expr::BinaryOp { left: expr.clone(), op, right: Box::new(regex) })
+        }
         Expr::Subquery(query) => apply::call_of("scalar", query, Vec::new()),
         Expr::Exists { subquery, negated } => {
             let exists = apply::call_of("exists", subquery, Vec::new())?;
@@ -687,6 +709,12 @@ fn function_call(function: &Function) -> Option<Expr> {
     {
         let [left, right] = [left, right].map(|operand| Box::new(Expr::Nested(Box::new(operand.clone()))));
         return Some(Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right })));
+    }
+    if name == "date_part"
+        && let [part, time] = &expressions(&list.args)[..]
+    {
+        let function = crate::functions::date_part_function(literal(part)?)?;
+        return Some(call(function, vec![time.clone()]));
     }
     if name == "transaction_timestamp" && list.args.is_empty() {
         return Some(call("now", Vec::new()));

@@ -1,0 +1,141 @@
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`) or intervals (`1 day 02:03:04`), and
+//! of numbers that lose digits, which are rounded, not cut. Such a cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
+//! for 2.3, too.
+
+use super::texts_as_times::{is_time, read};
+use crate::error::SqlError;
+use crate::optimizer::rewrite_typed;
+use crate::types::assign;
+use crate::uuids::is_text;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use serac_storage::ColumnType;
+
+/// Whether casts of texts to a type are done here.
+fn is_read(data_type: &DataType) -> bool {
+    is_time(data_type)
+        || matches!(
+            data_type,
+            DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+                | DataType::Interval(IntervalUnit::MonthDayNano)
+        )
+}
+
+/// Whether numbers of one type lose digits in another.
+fn is_rounded(from: &DataType, to: &DataType) -> bool {
+    let is_integer = matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    match from {
+        DataType::Float32 | DataType::Float64 => is_integer,
+        DataType::Decimal128(_, scale) => {
+            (is_integer && *scale > 0) || matches!(to, DataType::Decimal128(_, fewer) if fewer < scale)
+        }
+        _ => false,
+    }
+}
+
+fn is_ours(from: &DataType, to: &DataType) -> bool {
+    (is_text(from) && is_read(to)) || is_rounded(from, to)
+}
+
+/// Whether a cast to a type may be one of ours.
+fn may_be_ours(to: &DataType) -> bool {
+    is_read(to) || matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..))
+}
+
+/// Values as others of a type, if that is [`is_ours`].
+fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    if is_time(to) {
+        return read(values, to);
+    }
+    let column_type = match to {
+        DataType::Int16 => ColumnType::Int16,
+        DataType::Int32 => ColumnType::Int32,
+        DataType::Int64 => ColumnType::Int64,
+        DataType::Decimal128(precision, scale) => ColumnType::Decimal { precision: *precision, scale: *scale },
+        DataType::Interval(_) => ColumnType::Interval,
+        _ => ColumnType::Binary,
+    };
+    let values = assign(values, column_type.into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
+    Ok(cast(&values, to)?)
+}
+
+/// The cast of what is no constant.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Converted {
+    wanted: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Converted {
+    fn name(&self) -> &str {
+        match self.wanted {
+            DataType::Date32 => "date_in",
+            DataType::Timestamp(_, None) => "timestamp_in",
+            DataType::Timestamp(_, Some(_)) => "timestamptz_in",
+            DataType::Interval(_) => "interval_in",
+            DataType::Int16 => "int2",
+            DataType::Int32 => "int4",
+            DataType::Int64 => "int8",
+            DataType::Decimal128(..) => "numeric",
+            _ => "bytea_in",
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.wanted.clone())
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let apply = |arrays: &[ArrayRef]| converted(&arrays[0], &self.wanted).map_err(SqlError::external);
+        make_scalar_function(apply, Vec::new())(&args.args)
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::Cast(Cast { expr, field }) = expr else { return Ok(Transformed::no(expr)) };
+    if !may_be_ours(field.data_type())
+        || !expr.get_type(schema).is_ok_and(|data_type| is_ours(&data_type, field.data_type()))
+    {
+        return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
+    }
+    if let Expr::Literal(value, _) = &*expr {
+        let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
+        return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
+    }
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Converted { wanted: field.data_type().clone(), signature };
+    Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])))
+}
+
+/// An expression, whose types are coerced, with what is here in the place of casts.
+pub(crate) fn with_own_casts(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
+}
+
+/// Puts what is here in the place of casts. Comes after types are coerced.
+#[derive(Debug)]
+pub(crate) struct Casts;
+
+impl AnalyzerRule for Casts {
+    fn name(&self) -> &str {
+        "casts"
+    }
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_typed(plan, |part| matches!(part, Expr::Cast(to) if may_be_ours(to.field.data_type())), rewrite)
+    }
+}
