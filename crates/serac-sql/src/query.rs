@@ -123,9 +123,16 @@ impl Session {
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
         crate::pg_catalog::check_joins(&statement)?;
-        let again = crate::pg_catalog::has_subquery(&statement).then(|| statement.clone());
+        let mut again = Some(statement.clone());
         let state = self.state();
-        let planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;
+        let mut planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;
+        if planned.as_ref().is_ok_and(same_names::groups_by_one_name)
+            && let Some(apart) = &mut again
+        {
+            same_names::tell_casts_apart(apart);
+            planned = state.statement_to_plan(DfStatement::Statement(Box::new(apart.clone()))).await;
+        }
+        let again = again.filter(crate::pg_catalog::has_subquery);
         // A name of the query around may have been taken for a column of the subquery.
         let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
         if let (true, Some(mut again)) = (is_misread, again)

@@ -5,9 +5,12 @@
 
 use crate::pg_catalog::call;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SetExpr, Value, Visit, visit_expressions, visit_expressions_mut,
+    Expr, Ident, Query, SelectItem, SetExpr, Value, Visit, VisitMut, visit_expressions, visit_expressions_mut,
 };
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -16,11 +19,29 @@ const MARK: char = '\u{1f}';
 
 /// Gives select items of the outermost query aliases where another item may have the same name, and expressions with casts names of their own.
 pub(crate) fn tell_apart(query: &mut Query) {
-    let _ = visit_expressions_mut(query, |expr| {
+    tell_casts_apart(query);
+    in_query(query);
+}
+
+/// Gives expressions with casts names of their own.
+pub(crate) fn tell_casts_apart(parsed: &mut impl VisitMut) {
+    let _ = visit_expressions_mut(parsed, |expr| {
         tell_cast_apart(expr);
         ControlFlow::<()>::Continue(())
     });
-    in_query(query);
+}
+
+/// Whether rows are grouped by expressions of one name (`x::DATE` and `x`): the planner bears that, and the optimizer takes them for one.
+pub(crate) fn groups_by_one_name(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::Aggregate(aggregate) = plan {
+            let mut names = HashSet::new();
+            found |= !aggregate.group_expr.iter().all(|expr| names.insert(expr.schema_name().to_string()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
 }
 
 fn in_query(query: &mut Query) {

@@ -212,6 +212,11 @@ impl SeracScanExec {
         }
         scan
     }
+    /// The table's columns that these columns of its output are; none if a row id is among them, or rows are left out that follow from the others.
+    pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
+        let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
+        if self.limit.is_some() { None } else { columns.collect() }
+    }
     /// The scan without the dynamic filter `id`.
     pub(super) fn without_filter(&self, id: Option<u64>) -> Self {
         let mut scan = self.clone();

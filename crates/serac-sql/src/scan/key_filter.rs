@@ -1,7 +1,7 @@
 //! Key filters: a hash join tells the scans of its probe side which keys its build side has.
 //!
-//! DataFusion finds out which scans a join's dynamic filter reaches. [`KeyFilterPushdown`] puts ours in its place where all keys are integers or
-//! dates: [`KeyFilterBuildExec`], in the build side, notes the keys that pass by; when all partitions have ended they become a [`KeySet`], and
+//! DataFusion finds out which scans a join's dynamic filter reaches; where it cannot, because columns have one name, [`key_path`] does. [`KeyFilterPushdown`]
+//! puts ours in its place where all keys are integers or dates: [`KeyFilterBuildExec`], in the build side, notes the keys that pass by; when all partitions have ended they become a [`KeySet`], and
 //! from then on the scan tests its rows against that before it reads anything else. A filter that never becomes known (a build side that is
 //! given up half-way) lets all rows pass; the join decides in any case.
 //!
@@ -9,6 +9,7 @@
 //! then takes the union of their bitvectors in place of testing every row.
 
 use super::exec::SeracScanExec;
+use super::key_path;
 use super::plan::replace_nodes;
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, SchemaRef};
@@ -247,13 +248,27 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             None => Transformed::no(plan),
         })
     })?;
-    if !probe.transformed {
-        return Ok(None);
-    }
+    let probe = if probe.transformed {
+        probe.data
+    } else {
+        let probe_keys: Option<Vec<usize>> =
+            join.on().iter().map(|(_, probe)| probe.downcast_ref::<Column>().map(Column::index)).collect();
+        let with_filters = |scan: &SeracScanExec, keys: &[usize]| {
+            let schema = scan.full_schema();
+            let columns = scan.columns_of(keys)?;
+            let are_keys = columns.iter().all(|&column| is_key_type(schema.field(column).data_type()));
+            are_keys.then(|| scan.with_key_filters(id, columns.into_iter().zip(filters.iter().cloned())))
+        };
+        let Some(probe_keys) = probe_keys else { return Ok(None) };
+        match key_path::replace_scan(join.right(), &probe_keys, &with_filters)? {
+            Some(probe) => probe,
+            None => return Ok(None),
+        }
+    };
     let keys = build_keys.into_iter().zip(filters).collect();
     let mut build: Arc<dyn ExecutionPlan> = Arc::new(KeyFilterBuildExec { input: noted.clone(), keys });
     if let Some(dealt) = dealt {
         build = Arc::new(RepartitionExec::try_new(build, dealt.partitioning().clone())?);
     }
-    Ok(Some(join.builder().with_new_children(vec![build, probe.data])?.build_exec()?))
+    Ok(Some(join.builder().with_new_children(vec![build, probe])?.build_exec()?))
 }

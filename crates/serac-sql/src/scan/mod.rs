@@ -15,6 +15,7 @@ mod exec;
 mod filter_pushdown;
 mod group_columns;
 mod key_filter;
+mod key_path;
 mod lookup;
 mod plan;
 mod provider;
