@@ -15,7 +15,9 @@ use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
-use crate::optimizer::{CheckedArithmetic, DateComparisons, InLists, JoinOrder, NullSafe, TextPredicates, Unnest};
+use crate::optimizer::{
+    CheckedArithmetic, DateComparisons, Filters, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
+};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
@@ -351,6 +353,9 @@ impl Session {
         // Constants are known once expressions are simplified.
         let simplified = rules.iter().position(|rule| rule.name() == "simplify_expressions").map_or(0, |at| at + 1);
         rules.insert(simplified, Arc::new(DateComparisons));
+        if let Some(rule) = rules.iter_mut().find(|rule| rule.name() == "push_down_filter") {
+            *rule = Arc::new(Filters::default());
+        }
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));

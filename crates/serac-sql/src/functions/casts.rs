@@ -1,5 +1,5 @@
-//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`) or intervals (`1 day 02:03:04`), and
-//! of numbers that lose digits, which are rounded, not cut. Such a cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`) or intervals (`1 day 02:03:04`), of
+//! numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
 //! for 2.3, too.
 
 use super::texts_as_times::{is_time, read};
@@ -7,6 +7,7 @@ use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
 use crate::uuids::is_text;
+use crate::wire::as_told;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
@@ -47,19 +48,30 @@ fn is_rounded(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31 10:00:00`, 1 as the text of 1.0.
+fn is_written(from: &DataType, to: &DataType) -> bool {
+    is_text(to)
+        && matches!(from, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64 | DataType::Interval(_))
+}
+
 fn is_ours(from: &DataType, to: &DataType) -> bool {
-    (is_text(from) && is_read(to)) || is_rounded(from, to)
+    (is_text(from) && is_read(to)) || is_rounded(from, to) || is_written(from, to)
 }
 
 /// Whether a cast to a type may be one of ours.
 fn may_be_ours(to: &DataType) -> bool {
-    is_read(to) || matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..))
+    is_read(to)
+        || is_text(to)
+        || matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..))
 }
 
 /// Values as others of a type, if that is [`is_ours`].
 fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) {
         return read(values, to);
+    }
+    if is_text(to) {
+        return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
     }
     let column_type = match to {
         DataType::Int16 => ColumnType::Int16,
@@ -91,6 +103,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Int32 => "int4",
             DataType::Int64 => "int8",
             DataType::Decimal128(..) => "numeric",
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
             _ => "bytea_in",
         }
     }

@@ -4,6 +4,7 @@
 mod checked_arithmetic;
 mod date_comparisons;
 mod estimate;
+mod filters;
 mod in_lists;
 mod join_order;
 mod list_guards;
@@ -14,6 +15,7 @@ mod unnest;
 
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of, out_of_range};
 pub use date_comparisons::DateComparisons;
+pub use filters::Filters;
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_order::JoinOrder;
 pub use null_safe::NullSafe;

@@ -2,6 +2,8 @@
 //!
 //! DataFusion makes them keys of a join for which NULL is equal to NULL, and then takes other equalities for keys of the same join, `t.b = u.b` among them,
 //! which would hold for two NULLs. So they are equalities of values of which none is NULL: `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
+//!
+//! `x IS TRUE` and its like, which are such comparisons with constants, become `x IS NOT NULL AND x`: whether they may be NULL, DataFusion's plans are not at one.
 
 use super::rewrite_typed;
 use datafusion::arrow::datatypes::DataType;
@@ -9,7 +11,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::core::expr_fn::coalesce;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
 use datafusion::optimizer::AnalyzerRule;
 
 /// See the module. Comes after types are coerced.
@@ -17,9 +19,34 @@ use datafusion::optimizer::AnalyzerRule;
 pub struct NullSafe;
 
 fn is_ours(expr: &Expr) -> bool {
+    if tested(expr).is_some_and(|operand| !operand.is_volatile()) {
+        return true;
+    }
     let refers = |expr: &Expr| expr.any_column_refs() || expr.contains_outer();
     matches!(expr, Expr::BinaryExpr(BinaryExpr { left, op: Operator::IsNotDistinctFrom, right })
         if refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
+}
+
+/// What `IS TRUE` or one of its like looks at.
+fn tested(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::IsTrue(operand) | Expr::IsFalse(operand) | Expr::IsUnknown(operand) => Some(operand),
+        Expr::IsNotTrue(operand) | Expr::IsNotFalse(operand) | Expr::IsNotUnknown(operand) => Some(operand),
+        _ => None,
+    }
+}
+
+/// The same without such a test.
+fn without_test(expr: Expr) -> Expr {
+    match expr {
+        Expr::IsTrue(x) => x.clone().is_not_null().and(*x),
+        Expr::IsFalse(x) => x.clone().is_not_null().and(not(*x)),
+        Expr::IsNotTrue(x) => x.clone().is_null().or(not(*x)),
+        Expr::IsNotFalse(x) => x.clone().is_null().or(*x),
+        Expr::IsUnknown(x) => x.is_null(),
+        Expr::IsNotUnknown(x) => x.is_not_null(),
+        other => other,
+    }
 }
 
 /// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both NULL; none of them is NULL itself. None for types of which no
@@ -34,7 +61,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_ours(&expr) {
         return Ok(Transformed::no(expr));
     }
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { unreachable!("it is ours") };
+    let (left, op, right) = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => (left, op, right),
+        test => return Ok(Transformed::yes(without_test(test))),
+    };
     if !left.nullable(schema)? && !right.nullable(schema)? {
         return Ok(Transformed::yes(Expr::eq(*left, *right)));
     }
