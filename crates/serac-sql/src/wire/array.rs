@@ -122,9 +122,13 @@ pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
     let mut texts = StringViewBuilder::with_capacity(values.len());
     let mut bytes = Vec::new();
     for row in 0..values.len() {
+        if values.is_null(row) {
+            texts.append_null();
+            continue;
+        }
         bytes.clear();
         write_text(&mut bytes, value_at(&values, row, column_type), column_type);
-        texts.append_option(values.is_valid(row).then(|| String::from_utf8_lossy(&bytes)));
+        texts.append_value(String::from_utf8_lossy(&bytes));
     }
     Ok(Arc::new(texts.finish()))
 }
