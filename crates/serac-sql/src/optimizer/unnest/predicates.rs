@@ -135,8 +135,8 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         Expr::InSubquery(ref within) => {
             let plan = within.subquery.subquery.as_ref();
             let simple = match within.negated {
-                // Of all rows; the join that knows about NULL has no other condition.
-                true => is_conjunct && free(plan).is_empty(),
+                // Of all rows; the join that knows about NULL has no other condition, and a key on both sides.
+                true => is_conjunct && free(plan).is_empty() && within.expr.any_column_refs(),
                 false => is_simple(plan),
             };
             if simple && !has_subquery(&within.expr) {
