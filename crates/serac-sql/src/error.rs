@@ -6,7 +6,8 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use serac_engine::EngineError;
-use serac_storage::{Blocker, StorageError};
+use serac_engine::definition::SqlType;
+use serac_storage::{Blocker, ColumnType, StorageError};
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +50,14 @@ impl SqlError {
     /// As DataFusion passes it on, from what it calls to what has called it.
     pub(crate) fn external(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
+    }
+    /// The error of a number that is none of a type.
+    pub(crate) fn out_of_range(column_type: ColumnType) -> Self {
+        let message = match column_type {
+            ColumnType::Decimal { .. } => "numeric field overflow".into(),
+            other => format!("{} out of range", SqlType::from(other).to_string().to_lowercase()),
+        };
+        Self::new("22003", message)
     }
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
         Self::new("0A000", format!("{what} is not supported"))

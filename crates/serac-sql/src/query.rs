@@ -123,19 +123,17 @@ impl Session {
     pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
         crate::pg_catalog::rewrite(&mut statement);
         crate::pg_catalog::check_joins(&statement)?;
-        let mut again = Some(statement.clone());
+        let mut again = statement.clone();
         let state = self.state();
         let mut planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;
-        if planned.as_ref().is_ok_and(same_names::groups_by_one_name)
-            && let Some(apart) = &mut again
-        {
-            same_names::tell_casts_apart(apart);
-            planned = state.statement_to_plan(DfStatement::Statement(Box::new(apart.clone()))).await;
+        if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
+            same_names::tell_casts_apart(&mut again);
+            planned = state.statement_to_plan(DfStatement::Statement(Box::new(again.clone()))).await;
         }
-        let again = again.filter(crate::pg_catalog::has_subquery);
         // A name of the query around may have been taken for a column of the subquery.
         let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
-        if let (true, Some(mut again)) = (is_misread, again)
+        if is_misread
+            && crate::pg_catalog::has_subquery(&again)
             && crate::pg_catalog::qualify_outer_names(&mut again)
             && let Ok(plan) = state.statement_to_plan(DfStatement::Statement(Box::new(again))).await
         {
@@ -159,9 +157,9 @@ impl Session {
     }
     /// A query's data frame, and the names of the columns that its result has.
     pub(crate) async fn shown_frame(&self, statement: Statement) -> Result<(DataFrame, SchemaRef)> {
-        let again = statement.clone();
-        let plan = match (self.plan(statement).await, again.clone()) {
-            (Err(error), Statement::Query(mut query)) if error.sqlstate == "42701" => {
+        let plan = match (self.plan(statement.clone()).await, &statement) {
+            (Err(error), Statement::Query(query)) if error.sqlstate == "42701" => {
+                let mut query = query.clone();
                 same_names::tell_apart(&mut query);
                 self.plan(Statement::Query(query)).await?
             }
@@ -170,7 +168,7 @@ impl Session {
         let frame = DataFrame::new(self.state(), plan);
         let mut schema = same_names::shown(frame.schema().as_arrow());
         if self.postgresql_names {
-            schema = result_names::of_statement(schema, &again);
+            schema = result_names::of_statement(schema, &statement);
         }
         Ok((frame, schema))
     }

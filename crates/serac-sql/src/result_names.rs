@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// A name, and whether a cast or a CASE around it keeps it.
 type Named = (String, bool);
 
-/// Gives the columns of a subquery in FROM, or of WITH, the names that PostgreSQL gives them, where these are different: `SELECT sum FROM (SELECT sum(a) FROM t)`.
+/// Gives the columns of a subquery in FROM, or of WITH, the names that PostgreSQL gives them, where these are different:
+/// `SELECT sum FROM (SELECT sum(a) FROM t)`.
 pub(crate) fn write_out(query: &mut Query) {
     let mut body = &mut *query.body;
     let items = loop {
@@ -40,7 +41,7 @@ pub(crate) fn write_out(query: &mut Query) {
     }
 }
 
-fn is_wildcard(item: &SelectItem) -> bool {
+pub(crate) fn is_wildcard(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 

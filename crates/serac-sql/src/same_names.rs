@@ -4,6 +4,7 @@
 //! the select items that repeat another; a mark in the alias says which name the column has to bear in the result.
 
 use crate::pg_catalog::call;
+use crate::result_names::is_wildcard;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
@@ -19,8 +20,8 @@ const MARK: char = '\u{1f}';
 
 /// Gives select items of the outermost query aliases where another item may have the same name, and expressions with casts names of their own.
 pub(crate) fn tell_apart(query: &mut Query) {
+    in_body(&mut query.body);
     tell_casts_apart(query);
-    in_query(query);
 }
 
 /// Gives expressions with casts names of their own.
@@ -44,10 +45,6 @@ pub(crate) fn groups_by_one_name(plan: &LogicalPlan) -> bool {
     found
 }
 
-fn in_query(query: &mut Query) {
-    in_body(&mut query.body);
-}
-
 /// The planner's names do not show casts: `sum(a)` and `sum(a::FLOAT)` would be one. So what is cast becomes an argument, the other one of which is the type.
 fn tell_cast_apart(expr: &mut Expr) {
     let Expr::Cast { expr: operand, data_type, .. } = expr else { return };
@@ -60,7 +57,7 @@ fn tell_cast_apart(expr: &mut Expr) {
 fn in_body(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => in_items(&mut select.projection),
-        SetExpr::Query(query) => in_query(query),
+        SetExpr::Query(query) => in_body(&mut query.body),
         SetExpr::SetOperation { left, right, .. } => {
             in_body(left);
             in_body(right);
@@ -70,19 +67,17 @@ fn in_body(body: &mut SetExpr) {
 }
 
 fn in_items(items: &mut [SelectItem]) {
-    let wildcard = items.iter().any(|i| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let wildcard = items.iter().any(is_wildcard);
     for at in 0..items.len() {
-        let alias = if matches!(&items[at], SelectItem::UnnamedExpr(_)) && name_of(&items[at]).is_none() {
+        let alias = match name_of(&items[at]) {
             // The planner's name may be that of an expression that is written otherwise.
-            Some(format!("{}{MARK}{at}", items[at]))
-        } else if wildcard {
+            None => Some(format!("{}{MARK}{at}", items[at])),
             // Which columns a wildcard has is not known here, so every named column counts as one that repeats.
-            name_of(&items[at]).map(|name| format!("{name}{MARK}{at}"))
-        } else {
-            items[..at]
-                .iter()
-                .position(|earlier| is_same(earlier, &items[at]))
-                .map(|first| format!("{MARK}{first} {at}"))
+            Some(name) if wildcard => Some(format!("{name}{MARK}{at}")),
+            name => {
+                let first = items[..at].iter().position(|earlier| name_of(earlier) == name);
+                first.map(|first| format!("{MARK}{first} {at}"))
+            }
         };
         let (Some(alias), SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = (alias, &items[at])
         else {
@@ -110,30 +105,6 @@ fn name_of(item: &SelectItem) -> Option<String> {
         _ => return None,
     };
     Some(crate::session::fold(ident))
-}
-
-fn is_same(a: &SelectItem, b: &SelectItem) -> bool {
-    match (name_of(a), name_of(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => without_casts(a).eq_ignore_ascii_case(&without_casts(b)),
-    }
-}
-
-/// An item's text without the types that it says, which DataFusion leaves out of names.
-fn without_casts(item: &SelectItem) -> String {
-    let mut item = item.clone();
-    let _ = visit_expressions_mut(&mut item, |expr| {
-        let inner = match expr {
-            Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => Some((**inner).clone()),
-            Expr::TypedString(typed) => Some(Expr::Value(typed.value.clone())),
-            _ => None,
-        };
-        if let Some(inner) = inner {
-            *expr = inner;
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    item.to_string()
 }
 
 /// The result's columns under the names that they have for the user.

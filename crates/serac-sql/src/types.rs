@@ -185,11 +185,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
             error.sqlstate = "42804";
         }
         if matches!(error.sqlstate, "22P02" | "22003") && source.data_type().is_numeric() {
-            let message = match sql_type.column_type {
-                ColumnType::Decimal { .. } => "numeric field overflow".into(),
-                _ => format!("{} out of range", sql_type.to_string().to_lowercase()),
-            };
-            error = SqlError::new("22003", message);
+            error = SqlError::out_of_range(sql_type.column_type);
         }
         error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
         error

@@ -1,13 +1,13 @@
 //! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`) or intervals (`1 day 02:03:04`), of
-//! numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
-//! for 2.3, too.
+//! numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the
+//! optimizer does not compare: `n::INTEGER = 2` holds for 2.3, too.
 
 use super::texts_as_times::{is_time, read};
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
 use crate::uuids::is_text;
-use crate::wire::as_told;
+use crate::wire::{as_told, wire_type};
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
@@ -22,7 +22,6 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use serac_storage::ColumnType;
 
 /// Whether casts of texts to a type are done here.
 fn is_read(data_type: &DataType) -> bool {
@@ -73,15 +72,7 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_text(to) {
         return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
     }
-    let column_type = match to {
-        DataType::Int16 => ColumnType::Int16,
-        DataType::Int32 => ColumnType::Int32,
-        DataType::Int64 => ColumnType::Int64,
-        DataType::Decimal128(precision, scale) => ColumnType::Decimal { precision: *precision, scale: *scale },
-        DataType::Interval(_) => ColumnType::Interval,
-        _ => ColumnType::Binary,
-    };
-    let values = assign(values, column_type.into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
+    let values = assign(values, wire_type(to).into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
     Ok(cast(&values, to)?)
 }
 

@@ -2,6 +2,7 @@
 //! which that begins.
 
 use super::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
+use super::times::{TIMESTAMP, with_zone};
 use super::{Definition, Types};
 use crate::error::SqlError;
 use chrono::{DateTime, Datelike};
@@ -34,11 +35,11 @@ pub(crate) fn function_of(part: &str) -> Option<&'static str> {
 /// Times and intervals in the units that the functions look at.
 fn types(given: &[DataType], result: DataType) -> Option<Types> {
     let argument = match given {
-        [DataType::Date32] => DataType::Timestamp(TimeUnit::Microsecond, None),
+        [DataType::Date32] => TIMESTAMP,
         [DataType::Timestamp(_, zone)] => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         [DataType::Time32(_) | DataType::Time64(_)] => DataType::Time64(TimeUnit::Microsecond),
         [interval] if is_interval(interval) => INTERVAL,
-        [DataType::Null] => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        [DataType::Null] => with_zone(),
         _ => return None,
     };
     Some((vec![argument], result))
@@ -76,18 +77,21 @@ fn epoch(args: &[ArrayRef]) -> Result<Vec<Option<i64>>, SqlError> {
     each(args, of_interval, |micros| micros)
 }
 
+fn year(micros: i64) -> i32 {
+    DateTime::from_timestamp_micros(micros).map_or(0, |time| time.year())
+}
+
 /// Years, counted in `years`: of times from the first on, which a century (or a millennium) begins with, of intervals the whole ones.
 fn periods(args: &[ArrayRef], years: i32) -> Result<ArrayRef, SqlError> {
     let of_time = |micros| {
-        let year = DateTime::from_timestamp_micros(micros).map_or(0, |time| time.year());
+        let year = year(micros);
         if year > 0 { (year + years - 1) / years } else { -((years - 1 - (year - 1)) / years) }
     };
     Ok(Arc::new(Int32Array::from(each(args, |parts| parts.months / 12 / years, of_time)?)))
 }
 
 fn decade(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
-    let of_time = |micros| DateTime::from_timestamp_micros(micros).map_or(0, |time| time.year().div_euclid(10));
-    Ok(Arc::new(Int32Array::from(each(args, |parts| parts.months / 120, of_time)?)))
+    Ok(Arc::new(Int32Array::from(each(args, |parts| parts.months / 120, |micros| year(micros).div_euclid(10))?)))
 }
 
 /// What has years.

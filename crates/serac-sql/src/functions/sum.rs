@@ -1,7 +1,7 @@
 //! sum (): of integers, exact while they are added, and an error (22003) where the result is not a BIGINT; DataFusion's wraps around. Of other types it is
 //! DataFusion's.
 
-use crate::optimizer::out_of_range;
+use crate::error::SqlError;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
@@ -14,6 +14,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
 };
+use serac_storage::ColumnType;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ fn is_integer(data_type: &DataType) -> bool {
 }
 
 fn in_range(sum: i128) -> Result<i64> {
-    i64::try_from(sum).map_err(|_| out_of_range(&DataType::Int64).external())
+    i64::try_from(sum).map_err(|_| SqlError::out_of_range(ColumnType::Int64).external())
 }
 
 impl AggregateUDFImpl for Sum {

@@ -1,7 +1,8 @@
-//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show in a zone, of a TIMESTAMP when clocks there show it. A zone is a
-//! name, an offset such as `-02`, which counts westwards (as POSIX has it), or an interval.
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show in a zone, of a TIMESTAMP when clocks there show it.
+//! A zone is a name, an offset such as `-02`, which counts westwards (as POSIX has it), or an interval.
 
 use super::intervals::{INTERVAL, Parts, intervals, is_interval};
+use super::times::{TIMESTAMP, with_zone};
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::uuids::is_text;
@@ -9,7 +10,7 @@ use chrono::{DateTime, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
 use std::sync::Arc;
 
 type Outcome<T> = Result<T, SqlError>;
@@ -62,20 +63,15 @@ fn micros(offset: impl Offset) -> i64 {
     i64::from(offset.fix().local_minus_utc()) * 1_000_000
 }
 
-fn with_zone() -> DataType {
-    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
-}
-const WITHOUT_ZONE: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
-
 fn types(given: &[DataType]) -> Option<Types> {
     let [zone, time] = given else { return None };
     let zone =
         if is_interval(zone) { INTERVAL } else { Some(DataType::Utf8).filter(|_| is_text(zone) || zone.is_null())? };
     // What is no time yet is one with a zone, as everywhere in PostgreSQL.
     let (time, result) = match time {
-        DataType::Timestamp(_, None) => (WITHOUT_ZONE, with_zone()),
-        DataType::Timestamp(_, Some(_)) | DataType::Date32 | DataType::Null => (with_zone(), WITHOUT_ZONE),
-        text if is_text(text) => (with_zone(), WITHOUT_ZONE),
+        DataType::Timestamp(_, None) => (TIMESTAMP, with_zone()),
+        DataType::Timestamp(_, Some(_)) | DataType::Date32 | DataType::Null => (with_zone(), TIMESTAMP),
+        text if is_text(text) => (with_zone(), TIMESTAMP),
         _ => return None,
     };
     Some((vec![zone, time], result))

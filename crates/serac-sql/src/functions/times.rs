@@ -22,9 +22,9 @@ use datafusion::logical_expr::{
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-fn with_zone() -> DataType {
+pub(super) fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 

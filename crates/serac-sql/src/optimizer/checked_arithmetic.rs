@@ -20,7 +20,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
-use serac_engine::definition::SqlType;
 use std::sync::{Arc, LazyLock};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -59,13 +58,8 @@ impl ScalarUDFImpl for Checked {
             _ => mul,
         };
         let result = apply(&args.args[0], &args.args[1], calculate);
-        result.map_err(|_| out_of_range(args.return_type()).external())
+        result.map_err(|_| SqlError::out_of_range(wire_type(args.return_type())).external())
     }
-}
-
-/// The error of a result that is no number of the type.
-pub fn out_of_range(data_type: &DataType) -> SqlError {
-    SqlError::new("22003", format!("{} out of range", SqlType::from(wire_type(data_type)).to_string().to_lowercase()))
 }
 
 /// The operator that a function stands for.

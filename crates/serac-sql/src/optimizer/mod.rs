@@ -13,7 +13,7 @@ mod text_predicates;
 mod typed;
 mod unnest;
 
-pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of, out_of_range};
+pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use date_comparisons::DateComparisons;
 pub use filters::Filters;
 pub use in_lists::{InLists, without_lists_of_expressions};

@@ -4,12 +4,10 @@ use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_num
 use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
-use crate::optimizer::out_of_range;
 use crate::row_locks::OnHeld;
-use datafusion::arrow::datatypes::DataType;
 use serac_engine::values::OwnedValue;
 use serac_engine::{ColumnUpdate, EngineError, Table, Transaction};
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
+use serac_storage::{ColumnId, RowBuffer, RowId, Snapshot, Value};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -321,11 +319,7 @@ impl Aggregate {
         Ok(match (self, state) {
             (_, State::Count(count)) => Value::Int64(*count),
             (Self::Sum(_, column_type), State::Sum(Some(sum))) => {
-                let out_of_range = || match column_type {
-                    ColumnType::Int64 => out_of_range(&DataType::Int64),
-                    _ => SqlError::new("22003", "numeric field overflow"),
-                };
-                of_number(*sum, *column_type).ok_or_else(out_of_range)?
+                of_number(*sum, *column_type).ok_or_else(|| SqlError::out_of_range(*column_type))?
             }
             (_, State::Sum(_)) => Value::Null,
             (_, State::Extreme(extreme)) => extreme.as_value(),

@@ -18,6 +18,7 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,14 +44,17 @@ impl PhysicalOptimizerRule for ByNames {
     }
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let with_barriers = plan.transform_up(|node| {
-            let misleading = misleading_names(node.as_ref());
-            Ok(if misleading.is_empty() {
+            let passing = columns_by_name(node.as_ref());
+            Ok(if passing.len() == node.schema().fields().len() {
                 Transformed::no(node)
             } else {
-                Transformed::yes(Arc::new(Barrier { node, misleading: misleading.into() }) as _)
+                Transformed::yes(Arc::new(Barrier { node, passing }) as _)
             })
-        });
-        let optimized = self.0.optimize(with_barriers.data()?, config)?;
+        })?;
+        let optimized = self.0.optimize(with_barriers.data, config)?;
+        if !with_barriers.transformed {
+            return Ok(optimized);
+        }
         let without = optimized.transform_up(|node| {
             Ok(match node.downcast_ref::<Barrier>() {
                 Some(barrier) => Transformed::yes(barrier.node.clone()),
@@ -61,33 +65,34 @@ impl PhysicalOptimizerRule for ByNames {
     }
 }
 
-/// Names of a node's columns that mean other ones to DataFusion's rules.
-fn misleading_names(node: &dyn ExecutionPlan) -> Vec<String> {
+/// The places of a node's columns whose names mean these to DataFusion's rules, not others.
+fn columns_by_name(node: &dyn ExecutionPlan) -> HashSet<usize> {
     let schema = node.schema();
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let is_misleading = |&(at, name): &(usize, &&str)| {
-        if names.iter().filter(|other| *other == name).count() > 1 {
-            return true;
-        }
-        if let Some(union) = node.downcast_ref::<UnionExec>() {
-            return union.inputs().iter().any(|input| input.schema().field(at).name() != name);
-        }
-        let grouped = node.downcast_ref::<AggregateExec>().and_then(|aggregate| aggregate.group_expr().expr().get(at));
-        grouped.is_some_and(|(expr, _)| expr.downcast_ref::<Column>().is_none_or(|column| column.name() != *name))
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for field in schema.fields() {
+        *counts.entry(field.name()).or_default() += 1;
+    }
+    let (union, aggregate) = (node.downcast_ref::<UnionExec>(), node.downcast_ref::<AggregateExec>());
+    let is_plain = |&at: &usize| {
+        let name = schema.field(at).name();
+        let in_inputs = |union: &UnionExec| union.inputs().iter().all(|input| input.schema().field(at).name() == name);
+        let grouped = aggregate.and_then(|aggregate| aggregate.group_expr().expr().get(at));
+        let is_column = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some_and(|c| c.name() == name);
+        counts[name.as_str()] == 1 && union.is_none_or(in_inputs) && grouped.is_none_or(|(expr, _)| is_column(expr))
     };
-    names.iter().enumerate().filter(is_misleading).map(|(_, name)| name.to_string()).collect()
+    (0..schema.fields().len()).filter(is_plain).collect()
 }
 
-/// What no filter passes that names certain columns of the node below.
+/// What only filters pass that name nothing but certain columns of the node below.
 #[derive(Debug)]
 struct Barrier {
     node: Arc<dyn ExecutionPlan>,
-    misleading: Arc<[String]>,
+    passing: HashSet<usize>,
 }
 
 impl DisplayAs for Barrier {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Barrier: names=[{}]", self.misleading.join(", "))
+        write!(f, "Barrier")
     }
 }
 
@@ -108,7 +113,7 @@ impl ExecutionPlan for Barrier {
         Ok(TreeNodeRecursion::Continue)
     }
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self { node: children[0].clone(), misleading: self.misleading.clone() }))
+        Ok(Arc::new(Self { node: children[0].clone(), passing: self.passing.clone() }))
     }
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.node.execute(partition, context)
@@ -119,10 +124,8 @@ impl ExecutionPlan for Barrier {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         _: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        let schema = self.node.schema();
-        let is_misleading = |at: &usize| self.misleading.iter().any(|name| name == schema.field(*at).name());
-        let others = (0..schema.fields().len()).filter(|at| !is_misleading(at)).collect();
-        let child = ChildFilterDescription::from_child_with_allowed_indices(&filters, others, &self.node)?;
+        let child =
+            ChildFilterDescription::from_child_with_allowed_indices(&filters, self.passing.clone(), &self.node)?;
         Ok(FilterDescription::new().with_child(child))
     }
     fn handle_child_pushdown_result(

@@ -21,7 +21,7 @@ pub use rule::BlockAggregation;
 use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
-use crate::optimizer::out_of_range;
+use crate::error::SqlError;
 use datafusion::arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
     RecordBatchOptions, UInt64Array,
@@ -47,6 +47,7 @@ use futures::future::{BoxFuture, FutureExt, Shared};
 use program::Compiled;
 use serac_engine::bitmap::BitmapReader;
 use serac_operators::aggregate::{Groups, Merged, States};
+use serac_storage::ColumnType;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use worker::{Outside, Worker};
@@ -358,7 +359,7 @@ fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataTy
         return Ok(Arc::new(Float64Array::new(values.into_iter().map(|v| v as f64).collect(), nulls)));
     }
     let narrow: Result<Vec<i64>, _> = values.into_iter().map(i64::try_from).collect();
-    let narrow = narrow.map_err(|_| out_of_range(&DataType::Int64).external())?;
+    let narrow = narrow.map_err(|_| SqlError::out_of_range(ColumnType::Int64).external())?;
     let narrow = Int64Array::new(narrow.into(), nulls);
     Ok(match data_type {
         DataType::Int64 => Arc::new(narrow),
