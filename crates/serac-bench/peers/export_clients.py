@@ -47,7 +47,8 @@ def connectorx_frame(request):
 def adbc_frame(request):
     import adbc_driver_flightsql.dbapi as adbc
 
-    with adbc.connect(request["uri"], autocommit=True) as connection, connection.cursor() as cursor:
+    headers = {f"adbc.flight.sql.rpc.call_header.{name}": value for name, value in request["headers"].items()}
+    with adbc.connect(request["uri"], db_kwargs=headers, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {request['table']}")
         return cursor.fetch_arrow_table().to_pandas(types_mapper=pd.ArrowDtype)
 

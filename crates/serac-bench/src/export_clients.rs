@@ -5,7 +5,7 @@
 //! | psycopg | its PostgreSQL protocol, over loopback | over a Unix socket |
 //! | CSV by COPY, read by pandas | the same | the same |
 //! | connectorx | the same | the same |
-//! | ADBC over Flight SQL, columns as Arrow | over loopback | |
+//! | ADBC over Flight SQL, columns as Arrow | over loopback, in three forms | |
 //! | a buffer of the client's own, columns as Arrow | an Arrow file, mapped | |
 //!
 //! Every answer is checked: the number of rows and the sum of the first column.
@@ -98,8 +98,15 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
         let uri = format!("postgresql://serac@{pg}/serac");
         add(format!("{way}, SeracDB"), json!({ "way": way, "table": "lineitem", "dsn": dsn, "uri": uri }));
     }
-    let uri = format!("grpc://{flight}");
-    add("ADBC over Flight SQL, SeracDB".into(), json!({ "way": "ADBC", "table": "lineitem", "uri": uri }));
+    for (form, headers) in [
+        ("", json!({})),
+        (", decimal64", json!({ "serac-decimals": "decimal64" })),
+        (", decimal64 and utf8", json!({ "serac-decimals": "decimal64", "serac-strings": "utf8" })),
+    ] {
+        let uri = format!("grpc://{flight}");
+        let request = json!({ "way": "ADBC", "table": "lineitem", "uri": uri, "headers": headers });
+        add(format!("ADBC over Flight SQL{form}, SeracDB"), request);
+    }
     add("buffer in memory".into(), json!({ "way": "buffer", "file": arrow_file }));
     // PostgreSQL is started for its ways alone.
     let cluster = match Installation::find() {

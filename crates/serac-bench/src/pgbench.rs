@@ -1,4 +1,4 @@
-//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over TCP on the loopback interface, on the same cores as pgbench.
+//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over TCP on the loopback interface or over Unix sockets, on the same cores as pgbench.
 //!
 //! After the runs, what the transactions have moved must add up: the balances of accounts, tellers and branches and the deltas of the history have one sum.
 
@@ -26,6 +26,9 @@ pub struct PgbenchArguments {
     /// Clients.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 32])]
     clients: Vec<u32>,
+    /// Over Unix sockets, as PostgreSQL's clients connect by themselves, and not over TCP.
+    #[arg(long)]
+    unix: bool,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -40,9 +43,10 @@ const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT
 struct Serac(Child);
 
 impl Serac {
-    fn start(binary: &Path, database: &Path, address: SocketAddr) -> Result<Self, String> {
+    /// Starts it on an address, and with a Unix socket in a folder.
+    fn start(binary: &Path, database: &Path, address: SocketAddr, sockets: &Path) -> Result<Self, String> {
         let mut command = Command::new(binary);
-        command.arg("serve").arg(database).args(["--pg", &address.to_string()]);
+        command.arg("serve").arg(database).args(["--pg", &address.to_string()]).arg("--pg-socket").arg(sockets);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
         let mut serac = Self(process);
@@ -78,7 +82,8 @@ fn free_address() -> Result<SocketAddr, String> {
 /// A server under test.
 struct Subject<'a> {
     cluster: &'a Cluster,
-    address: SocketAddr,
+    host: String,
+    port: u16,
 }
 
 struct Run {
@@ -89,7 +94,7 @@ struct Run {
 
 impl Subject<'_> {
     fn client(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
-        let mut command = self.cluster.client_at(program, self.address);
+        let mut command = self.cluster.client_at(program, &self.host, self.port);
         succeeded(program, command.args(arguments).output().map_err(text)?)
     }
     fn run(&self, clients: u32, select_only: bool, seconds: u32) -> Result<Run, String> {
@@ -135,8 +140,11 @@ pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), Stri
     let cluster = Cluster::create(installation, &folder.0)?;
     let (ours, theirs) = (free_address()?, free_address()?);
     let _postgres = cluster.start_at(theirs, &["shared_buffers=1GB"])?;
-    let _serac = Serac::start(&binary, &folder.0.join("serac"), ours)?;
-    let subjects = [ours, theirs].map(|address| Subject { cluster: &cluster, address });
+    let _serac = Serac::start(&binary, &folder.0.join("serac"), ours, cluster.sockets())?;
+    let subjects = [ours, theirs].map(|address| {
+        let host = if arguments.unix { cluster.sockets().display().to_string() } else { address.ip().to_string() };
+        Subject { cluster: &cluster, host, port: address.port() }
+    });
     let scale = format!("--scale={}", arguments.scale);
     for subject in &subjects {
         subject.client("pgbench", &["--initialize", "--quiet", &scale, "postgres"])?;
@@ -167,8 +175,9 @@ pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), Stri
     }
     let sums = [subjects[0].sum()?, subjects[1].sum()?];
     report.note(format!(
-        "{}, scale {}, {} runs of {} s each; balances and deltas have one sum on each side ({} and {})",
+        "{}, over {}, scale {}, {} runs of {} s each; balances and deltas have one sum on each side ({} and {})",
         cluster.version(),
+        if arguments.unix { "Unix sockets" } else { "TCP" },
         arguments.scale,
         arguments.rounds,
         arguments.seconds,

@@ -130,15 +130,13 @@ impl Cluster {
 
     /// A client program, told where the server is.
     fn client(&self, program: &str) -> Command {
-        let mut command = self.command(program);
-        command.arg("-h").arg(&self.sockets).args(["-p", "5432", "-U", DATABASE_USER]);
-        command
+        self.client_at(program, &self.sockets.display().to_string(), 5432)
     }
 
-    /// A client program, told where a server listens on TCP.
-    pub fn client_at(&self, program: &str, address: SocketAddr) -> Command {
+    /// A client program, told the host, or the folder of a Unix socket, and the port of a server.
+    pub fn client_at(&self, program: &str, host: &str, port: u16) -> Command {
         let mut command = self.command(program);
-        command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", DATABASE_USER]);
+        command.args(["-h", host, "-p", &port.to_string(), "-U", DATABASE_USER]);
         command
     }
 

@@ -3,6 +3,7 @@
 use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
+use serac_export::listen::Listener;
 use serac_server::{
     FlightSql, FlightSqlOptions, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier, tls_config,
 };
@@ -27,10 +28,15 @@ pub struct ServeArguments {
     flags: Flags,
 }
 
+/// The port that a Unix socket is named after where there is no other.
+const PG_PORT: u16 = 5432;
+
 /// Everything that the settings say, read before anything is done.
 struct Plan {
     pg: Option<SocketAddr>,
+    pg_socket: Option<PathBuf>,
     flight: Option<SocketAddr>,
+    flight_socket: Option<PathBuf>,
     metrics: Option<SocketAddr>,
     pg_options: PgOptions,
     flight_options: FlightOptions,
@@ -44,7 +50,9 @@ impl Plan {
     fn new(path: Option<&Path>, settings: &Settings) -> Result<Self, String> {
         let plan = Self {
             pg: settings.parsed("pg")?,
+            pg_socket: settings.parsed("pg_socket")?,
             flight: settings.parsed("flight")?,
+            flight_socket: settings.parsed("flight_socket")?,
             metrics: settings.parsed("metrics")?,
             pg_options: pg_options(settings)?,
             flight_options: flight_options(settings)?,
@@ -57,8 +65,8 @@ impl Plan {
             },
             checkpoint_at_shutdown: settings.switch("checkpoint_at_shutdown")?,
         };
-        if plan.pg.is_none() && plan.flight.is_none() {
-            return Err("say where to listen: --pg or --flight, or pg or flight in the file that --config names".into());
+        if plan.pg.is_none() && plan.flight.is_none() && plan.pg_socket.is_none() && plan.flight_socket.is_none() {
+            return Err("say where to listen: --pg or --flight (or --pg-socket, --flight-socket), or pg or flight in the file that --config names".into());
         }
         plan.check_addresses(settings.switch("allow_remote")?)?;
         Ok(plan)
@@ -279,44 +287,63 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
     }
 }
 
+fn cannot_listen(at: impl std::fmt::Display, error: &std::io::Error) -> String {
+    format!("cannot listen on {at}: {error}")
+}
+
+/// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file` makes the socket's path of what the setting says and of the address.
+async fn listeners(
+    address: Option<SocketAddr>,
+    scheme: &str,
+    socket: Option<&Path>,
+    file: impl Fn(&Path, Option<SocketAddr>) -> PathBuf,
+) -> Result<(Vec<Listener>, String), String> {
+    let (mut listeners, mut places, mut bound) = (Vec::new(), Vec::new(), None);
+    if let Some(address) = address {
+        listeners.push(Listener::tcp(address).await.map_err(|error| cannot_listen(address, &error))?);
+        let address = Listener::address_of(&listeners).map_err(|error| error.to_string())?;
+        places.push(format!("{scheme}://{address}"));
+        bound = Some(address);
+    }
+    if let Some(socket) = socket {
+        let path = std::path::absolute(file(socket, bound)).map_err(|error| error.to_string())?;
+        listeners.push(Listener::unix(&path).map_err(|error| cannot_listen(path.display(), &error))?);
+        places.push(path.display().to_string());
+    }
+    Ok((listeners, places.join(" and ")))
+}
+
 /// Serves; false if a second signal has cut the end short.
 async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut signals = Signals::new().map_err(text)?;
     let mut impatient = Signals::new().map_err(text)?;
-    let listens = |address: SocketAddr| move |error: std::io::Error| format!("cannot listen on {address}: {error}");
     let name =
         plan.storage.path.as_ref().map_or_else(|| "a database in memory".into(), |path| path.display().to_string());
     let readiness = Readiness::default();
     let mut lines = Vec::new();
-    let pg = match plan.pg {
-        Some(address) => {
-            let server =
-                PgServer::bind(db.clone(), address, plan.pg_options.clone()).await.map_err(listens(address))?;
-            let address = server.local_address().map_err(text)?;
-            info!(%address, tls = plan.pg_options.tls.is_some(), "listening for clients of PostgreSQL");
-            lines.push(format!("serving {name} to clients of PostgreSQL at postgresql://{address} (Ctrl-C ends it)"));
-            Some(server)
-        }
-        None => None,
-    };
-    let flight = match plan.flight {
-        Some(address) => {
-            let options = plan.flight_options.clone();
-            let scheme = if options.tls.is_some() { "grpc+tls" } else { "grpc" };
-            let extension = Arc::new(FlightSql::new(db.clone(), plan.flight_sql_options.clone()));
-            let server = FlightServer::bind(db.database().clone(), address, options).await.map_err(listens(address))?;
-            let server = server.with_extension(extension);
-            let address = server.local_address().map_err(text)?;
-            info!(%address, tls = plan.flight_options.tls.is_some(), "listening for Arrow Flight and Flight SQL");
-            lines.push(format!("serving {name} over Arrow Flight at {scheme}://{address} (Ctrl-C ends it)"));
-            Some(server)
-        }
-        None => None,
-    };
+    let (listeners, places) = listeners(plan.pg, "postgresql", plan.pg_socket.as_deref(), |folder, address| {
+        folder.join(format!(".s.PGSQL.{}", address.map_or(PG_PORT, |address| address.port())))
+    })
+    .await?;
+    let pg = (!listeners.is_empty()).then(|| {
+        info!(at = places, tls = plan.pg_options.tls.is_some(), "listening for clients of PostgreSQL");
+        lines.push(format!("serving {name} to clients of PostgreSQL at {places} (Ctrl-C ends it)"));
+        PgServer::new(db.clone(), listeners, plan.pg_options.clone())
+    });
+    let scheme = if plan.flight_options.tls.is_some() { "grpc+tls" } else { "grpc" };
+    let (listeners, places) =
+        self::listeners(plan.flight, scheme, plan.flight_socket.as_deref(), |path, _| path.to_owned()).await?;
+    let flight = (!listeners.is_empty()).then(|| {
+        info!(at = places, tls = plan.flight_options.tls.is_some(), "listening for Arrow Flight and Flight SQL");
+        lines.push(format!("serving {name} over Arrow Flight at {places} (Ctrl-C ends it)"));
+        let extension = Arc::new(FlightSql::new(db.clone(), plan.flight_sql_options.clone()));
+        FlightServer::new(db.database().clone(), listeners, plan.flight_options.clone()).with_extension(extension)
+    });
     let http = match plan.metrics {
         Some(address) => {
-            let server = HttpServer::bind(db.clone(), address, readiness.clone()).await.map_err(listens(address))?;
+            let server = HttpServer::bind(db.clone(), address, readiness.clone()).await;
+            let server = server.map_err(|error| cannot_listen(address, &error))?;
             let address = server.local_address().map_err(text)?;
             info!(%address, "listening for /metrics, /ready and /live");
             lines.push(format!("metrics at http://{address}/metrics"));

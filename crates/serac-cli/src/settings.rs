@@ -23,7 +23,7 @@ const fn known(name: &'static str, value: &'static str, usual: Option<&'static s
     Known { name, value, usual, help }
 }
 
-const KNOWN: [Known; 32] = [
+const KNOWN: [Known; 34] = [
     known(
         "pg",
         "ADDRESS",
@@ -35,6 +35,18 @@ const KNOWN: [Known; 32] = [
         "ADDRESS",
         None,
         "Where the Arrow Flight service listens, such as 127.0.0.1:8815 (port 0: any that is free)",
+    ),
+    known(
+        "pg_socket",
+        "FOLDER",
+        None,
+        "Folder for a Unix socket for clients of PostgreSQL on this machine: FOLDER/.s.PGSQL.5432, with the port of pg. They say it for the host",
+    ),
+    known(
+        "flight_socket",
+        "PATH",
+        None,
+        "A Unix socket for the Arrow Flight service, without TLS: clients on this machine connect to grpc+unix:///PATH",
     ),
     known(
         "metrics",

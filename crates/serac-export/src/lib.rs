@@ -9,6 +9,8 @@
 mod c_stream;
 #[cfg(feature = "flight")]
 pub mod flight;
+#[cfg(feature = "flight")]
+pub mod listen;
 
 #[cfg(feature = "ffi")]
 pub use c_stream::c_stream;

@@ -7,6 +7,7 @@
 //! | bare Flight | [`bare`]: sends batches that it holds ready | the same process |
 //! | vectorised | [`vectorised`] over `scan_arrow` | makes Arrow arrays of it |
 //! | rows | [`rows`] over `scan_arrow` | makes Arrow arrays of it |
+//! | PostgreSQL's protocol | `serac_server`'s | connectorx in the process of pyarrow: the query, one Arrow table |
 //!
 //! Every way is checked in its first run, which is not counted: the number of rows, and the sum of the first column.
 
@@ -25,6 +26,8 @@ use bare::BareServer;
 use indicatif::{ProgressBar, ProgressStyle};
 use serac_engine::{ArrowScan, Database, DecimalForm, Table};
 use serac_export::flight::{FlightOptions, FlightServer};
+use serac_server::{PgOptions, PgServer};
+use serac_sql::SqlDatabase;
 use serac_storage::block::Block;
 use serac_storage::{BlockNo, RowId, Slot, StorageOptions};
 use serde_json::{Value as Json, json};
@@ -69,9 +72,10 @@ enum Way {
     Bare(DecimalForm),
     Vectorised,
     Rows,
+    Postgres,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::InProcess(DecimalForm::Decimal64),
     Way::Flight(DecimalForm::Decimal64),
     Way::Bare(DecimalForm::Decimal64),
@@ -80,6 +84,7 @@ const WAYS: [Way; 8] = [
     Way::Bare(DecimalForm::Decimal128),
     Way::Vectorised,
     Way::Rows,
+    Way::Postgres,
 ];
 
 fn name_of(decimals: DecimalForm) -> &'static str {
@@ -97,6 +102,7 @@ impl Way {
             Self::Bare(decimals) => format!("bare Flight, {}", name_of(decimals)),
             Self::Vectorised => "vectorised wire".into(),
             Self::Rows => "rows as text".into(),
+            Self::Postgres => "PostgreSQL's protocol, connectorx".into(),
         }
     }
 }
@@ -108,11 +114,13 @@ type Send =
 type Receive = fn(&SchemaRef, &mut TcpStream) -> Result<(Vec<Vec<ArrayRef>>, usize), String>;
 
 struct Export {
+    db: SqlDatabase,
     database: Database,
     table: Arc<Table>,
     pyarrow: Peer,
     flight: SocketAddr,
     bare: SocketAddr,
+    pg: SocketAddr,
 }
 
 impl Export {
@@ -131,7 +139,19 @@ impl Export {
     }
 
     fn by_flight(&mut self, address: SocketAddr, command: &str) -> Result<Outcome, String> {
-        let request = json!({ "address": address.to_string(), "command": command });
+        self.ask(&json!({ "address": address.to_string(), "command": command }))
+    }
+
+    /// Its bytes are those on the wire.
+    fn by_postgres(&mut self) -> Result<Outcome, String> {
+        let sent = |db: &SqlDatabase| db.connections().figures().bytes_out as usize;
+        let before = sent(&self.db);
+        let uri = format!("postgresql://serac@{}/serac", self.pg);
+        let outcome = self.ask(&json!({ "uri": uri, "query": format!("SELECT * FROM {}", self.table.name()) }))?;
+        Ok(Outcome { bytes: sent(&self.db) - before, ..outcome })
+    }
+
+    fn ask(&mut self, request: &Json) -> Result<Outcome, String> {
         let answer = self.pyarrow.ask(&request.to_string())?;
         let number = |name: &str| answer[name].as_i64().ok_or_else(|| format!("the client gave no {name}"));
         let ms = answer["ms"].as_f64().ok_or("the client gave no time")?;
@@ -173,6 +193,7 @@ impl Export {
             Way::Bare(decimals) => self.by_flight(self.bare, name_of(decimals)),
             Way::Vectorised => self.by_wire(|batches, socket| vectorised::send(batches, socket), vectorised::receive),
             Way::Rows => self.by_wire(|batches, socket| rows::send(batches, socket), rows::receive),
+            Way::Postgres => self.by_postgres(),
         }
     }
 
@@ -226,7 +247,7 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
         return Err(format!("{frozen} of {blocks} blocks froze"));
     }
     let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut export = Export { database, table, pyarrow, flight: unknown, bare: unknown };
+    let mut export = Export { db, database, table, pyarrow, flight: unknown, bare: unknown, pg: unknown };
     let mut flights: Vec<(String, SchemaRef, Vec<RecordBatch>)> = Vec::new();
     for decimals in [DecimalForm::Decimal64, DecimalForm::Decimal128] {
         let scan = export.scan(decimals)?;
@@ -234,14 +255,17 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
     }
     let (rows, sum) = totals(flights[0].2.iter().map(|batch: &RecordBatch| batch.column(0)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
-    export.flight = runtime.block_on(async {
+    runtime.block_on(async {
         export.bare = BareServer::start(flights).map_err(text)?;
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let server =
             FlightServer::bind(export.database.clone(), any_port, FlightOptions::default()).await.map_err(text)?;
-        let address = server.local_address().map_err(text)?;
+        export.flight = server.local_address().map_err(text)?;
         tokio::spawn(server.run(std::future::pending()));
-        Ok::<_, String>(address)
+        let server = PgServer::bind(export.db.clone(), any_port, PgOptions::default()).await.map_err(text)?;
+        export.pg = server.local_address().map_err(text)?;
+        tokio::spawn(server.run(std::future::pending()));
+        Ok::<_, String>(())
     })?;
 
     report.note("ms: medians; MB: received by the client, in Arrow or from the wire; of bare: the rate, against the bare server's in the same runs".into());
@@ -249,7 +273,7 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
         "server CPU: processor time of the Flight servers in the program itself, and in the system for it".into(),
     );
     let bar = ProgressBar::new((arguments.hot.len() * ways.len() * (arguments.runs + 1)) as u64);
-    bar.set_style(ProgressStyle::with_template("{msg:28} {wide_bar} {percent}%, {eta} left").map_err(text)?);
+    bar.set_style(ProgressStyle::with_template("{msg:44} {wide_bar} {percent}%, {eta} left").map_err(text)?);
     for &percent in &arguments.hot {
         let hot = export.thaw(percent)?;
         let mut outcomes: Vec<Vec<(Outcome, f64, f64)>> = ways.iter().map(|_| Vec::new()).collect();

@@ -14,8 +14,23 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use tonic::{Status, Streaming};
 
+/// Which of Arrow's types a client wants where there is a choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Form {
+    /// Texts and binary values as views; with offsets otherwise.
+    pub views: bool,
+    /// Decimals of up to 18 digits in 64 bits; in 128 otherwise.
+    pub short_decimals: bool,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self { views: true, short_decimals: false }
+    }
+}
+
 /// Who calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// The user, if it is known who that is.
     pub user: Option<Arc<str>>,
@@ -23,16 +38,10 @@ pub struct Caller {
     pub session: Option<Arc<str>>,
     /// The number of the connection, which no other connection of the server has had.
     pub connection: u64,
-    /// Whether the client knows Arrow's views.
-    pub knows_views: bool,
+    /// How the client wants columns.
+    pub form: Form,
     /// Headers that the answer carries.
     pub headers: HeaderMap,
-}
-
-impl Default for Caller {
-    fn default() -> Self {
-        Self { user: None, session: None, connection: 0, knows_views: true, headers: HeaderMap::new() }
-    }
 }
 
 /// Record batches that come one after the other, each when it is asked for.

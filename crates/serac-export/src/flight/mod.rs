@@ -27,7 +27,7 @@ mod stream;
 mod ticket;
 mod token;
 
-pub use extension::{Batches, Caller, Extension};
+pub use extension::{Batches, Caller, Extension, Form};
 pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;
 pub use token::Token;

@@ -3,6 +3,7 @@
 use super::FlightOptions;
 use super::extension::Extension;
 use super::service::Flights;
+use crate::listen::{Listener, Socket};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serac_engine::Database;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -35,7 +35,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A Flight server that listens.
 pub struct FlightServer {
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     flights: Flights,
     tls: Option<TlsAcceptor>,
     max_connections: usize,
@@ -43,7 +43,7 @@ pub struct FlightServer {
 
 impl std::fmt::Debug for FlightServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FlightServer").field("listener", &self.listener).finish_non_exhaustive()
+        f.debug_struct("FlightServer").field("listeners", &self.listeners).finish_non_exhaustive()
     }
 }
 
@@ -53,14 +53,18 @@ impl FlightServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
+        Ok(Self::new(database, vec![Listener::tcp(address).await?], options))
+    }
+    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS.
+    #[must_use]
+    pub fn new(database: Database, listeners: Vec<Listener>, options: FlightOptions) -> Self {
         let max_connections = options.max_connections;
         let tls = options.tls.as_ref().map(|config| {
             let mut config = config.as_ref().clone();
             config.alpn_protocols = vec![b"h2".to_vec()];
             TlsAcceptor::from(Arc::new(config))
         });
-        let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, flights: Flights::new(database, options), tls, max_connections })
+        Self { listeners, flights: Flights::new(database, options), tls, max_connections }
     }
     /// Lets an extension answer, too, and say who may call.
     #[must_use]
@@ -68,12 +72,12 @@ impl FlightServer {
         self.flights.extend(extension);
         self
     }
-    /// Where it listens.
+    /// The address where it listens.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When there is none, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        Listener::address_of(&self.listeners)
     }
 
     /// Answers until `stop` is ready; then takes no new calls, lets streams end for a few seconds, and closes the connections.
@@ -87,13 +91,12 @@ impl FlightServer {
                 () = &mut stop => break,
                 _ = sweep.tick() => self.flights.sweep(),
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
+                accepted = Listener::accept(&self.listeners) => match accepted {
                     // Closed at once: a client in the queue would wait without knowing what for.
                     Ok(_) if connections.len() >= self.max_connections => {}
-                    Ok((socket, _)) => {
-                        // Small answers shall not wait for more.
-                        let _ = socket.set_nodelay(true);
-                        connections.spawn(serve(socket, self.tls.clone(), self.flights.clone(), stopped.clone()));
+                    Ok(socket) => {
+                        let tls = self.tls.clone().filter(|_| !socket.is_unix());
+                        connections.spawn(serve(socket, tls, self.flights.clone(), stopped.clone()));
                     }
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
@@ -105,8 +108,8 @@ impl FlightServer {
     }
 }
 
-async fn serve(socket: TcpStream, tls: Option<TlsAcceptor>, flights: Flights, stopped: watch::Receiver<bool>) {
-    let Ok((socket, second)) = twice(socket) else { return };
+async fn serve(socket: Socket, tls: Option<TlsAcceptor>, flights: Flights, stopped: watch::Receiver<bool>) {
+    let Ok((socket, second)) = socket.twice() else { return };
     let has_stopped = match tls {
         None => converse(socket, flights, stopped).await,
         Some(acceptor) => match tokio::time::timeout(TLS_TIMEOUT, acceptor.accept(socket)).await {
@@ -150,17 +153,9 @@ async fn converse(
     }
 }
 
-/// The socket, and a second handle that keeps it open.
-fn twice(socket: TcpStream) -> io::Result<(TcpStream, std::net::TcpStream)> {
-    let socket = socket.into_std()?;
-    let second = socket.try_clone()?;
-    Ok((TcpStream::from_std(socket)?, second))
-}
-
 /// Reads on until the client closes, for a bounded time. A socket that is closed with input unread (a window update is enough) resets the connection,
 /// and the client loses what it has not read yet.
-async fn linger(socket: std::net::TcpStream) {
-    let Ok(mut socket) = TcpStream::from_std(socket) else { return };
+async fn linger(mut socket: Socket) {
     let _ = socket.shutdown().await;
     let drained = async {
         let mut bytes = [0; 4096];
@@ -185,6 +180,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll};
     use tokio::io::ReadBuf;
+    use tokio::net::{TcpListener, TcpStream};
 
     /// Bytes that the kernel took, by where they lay.
     #[derive(Default)]

@@ -1,7 +1,8 @@
-//! Texts and binary values for clients that do not know Arrow's views: with offsets. It costs a copy, so who knows views gets views.
+//! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
+//! copy; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
 //!
-//! A client says what it wants with the header `serac-strings: view` or `utf8` (a parameter of that name in JDBC's URL). Arrow's JDBC driver does not know
-//! views, and says nothing: what comes from gRPC's library for Java gets offsets unless it says otherwise.
+//! A client says what it wants with the headers `serac-strings: view` or `utf8` and `serac-decimals: decimal128` or `decimal64` (parameters of these names
+//! in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java gets offsets unless it says otherwise.
 
 use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
@@ -12,26 +13,33 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use http::HeaderMap;
 use http::header::USER_AGENT;
-use serac_export::flight::{Batches, Caller};
+use serac_export::flight::{Batches, Caller, Form};
 use std::sync::Arc;
 use tonic::Status;
 
 const STRINGS: &str = "serac-strings";
+const DECIMALS: &str = "serac-decimals";
+/// Digits that 64 bits hold.
+const SHORT_DIGITS: u8 = 18;
 
-/// Whether the client of a call knows views.
-pub(super) fn knows_views(headers: &HeaderMap) -> bool {
+/// What the client of a call wants.
+pub(super) fn wanted(headers: &HeaderMap) -> Form {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    match value(STRINGS) {
+    let views = match value(STRINGS) {
         Some(form) => form != "utf8",
         None => !value(USER_AGENT.as_str()).is_some_and(|agent| agent.contains("grpc-java")),
-    }
+    };
+    Form { views, short_decimals: value(DECIMALS) == Some("decimal64") }
 }
 
-fn without_views(data_type: &DataType) -> DataType {
-    let item = |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_data_type(without_views(field.data_type())));
+fn formed(form: Form, data_type: &DataType) -> DataType {
+    let item = |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_data_type(formed(form, field.data_type())));
     match data_type {
-        DataType::Utf8View => DataType::Utf8,
-        DataType::BinaryView => DataType::Binary,
+        DataType::Utf8View if !form.views => DataType::Utf8,
+        DataType::BinaryView if !form.views => DataType::Binary,
+        DataType::Decimal128(digits @ ..=SHORT_DIGITS, scale) if form.short_decimals => {
+            DataType::Decimal64(*digits, *scale)
+        }
         DataType::List(field) => DataType::List(item(field)),
         DataType::LargeList(field) => DataType::LargeList(item(field)),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(item).collect()),
@@ -41,17 +49,17 @@ fn without_views(data_type: &DataType) -> DataType {
 
 /// The columns as the caller gets them.
 pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
-    if caller.knows_views {
-        return schema;
-    }
-    let field = |field: &Arc<Field>| field.as_ref().clone().with_data_type(without_views(field.data_type()));
+    let field = |field: &Arc<Field>| {
+        let data_type = formed(caller.form, field.data_type());
+        field.as_ref().clone().with_data_type(data_type)
+    };
     let fields: Vec<Field> = schema.fields().iter().map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// A schema in bytes as the caller gets it.
 pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Status> {
-    if caller.knows_views || bytes.is_empty() {
+    if caller.form == Form::default() || bytes.is_empty() {
         return Ok(bytes);
     }
     let known = Schema::try_from(IpcMessage(bytes)).map_err(of_arrow)?;
@@ -66,7 +74,7 @@ pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, 
 /// Rows as the caller gets them.
 pub(super) fn rows(caller: &Caller, (known, batches): (SchemaRef, Batches)) -> (SchemaRef, Batches) {
     let wanted = schema(caller, known.clone());
-    if caller.knows_views || wanted == known {
+    if wanted == known {
         return (known, batches);
     }
     let target = wanted.clone();

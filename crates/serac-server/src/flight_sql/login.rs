@@ -43,9 +43,8 @@ fn session_of(headers: &HeaderMap) -> Option<Arc<str>> {
 
 impl FlightSql {
     pub(super) fn who_calls(&self, headers: &HeaderMap) -> Result<Caller, Status> {
-        let knows_views = form::knows_views(headers);
-        let mut caller =
-            Caller { user: self.user(headers)?, session: session_of(headers), knows_views, ..Caller::default() };
+        let (user, session, form) = (self.user(headers)?, session_of(headers), form::wanted(headers));
+        let mut caller = Caller { user, session, form, ..Caller::default() };
         if caller.session.is_none() {
             let cookie = format!("{SESSION_COOKIE}={}; Path=/; HttpOnly", hex(&random_id()));
             caller.headers.insert(SET_COOKIE, HeaderValue::try_from(cookie).expect("it is ASCII"));

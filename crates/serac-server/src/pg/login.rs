@@ -12,15 +12,15 @@ use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
 use super::server::{Entry, Shared};
 use super::wire::Wire;
+use serac_export::listen::Socket;
 use serac_sql::activity::Client;
 use serac_sql::{Identity, Session, SqlError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tracing::{debug, warn};
 
 /// Serves a client to its end. `is_full`: there is no room for it.
-pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>, stop: Stop, is_full: bool) {
+pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, stop: Stop, is_full: bool) {
     let login = tokio::time::timeout(shared.options.login_timeout, begin(socket, &shared));
     // A client that does not say who it is is left without a word, as one that sends nonsense before.
     let Ok(Ok(Some((wire, parameters)))) = login.await else { return };
@@ -33,8 +33,8 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>, stop: Stop, is
 type Parameters = Vec<(String, String)>;
 
 enum Opened {
-    Plain(Wire<TcpStream>),
-    Encrypted(Box<Wire<tokio_rustls::server::TlsStream<TcpStream>>>),
+    Plain(Wire<Socket>),
+    Encrypted(Box<Wire<tokio_rustls::server::TlsStream<Socket>>>),
 }
 
 async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Result<Option<Startup>, WireError> {
@@ -52,10 +52,12 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
 }
 
 /// Up to the client's name and wishes; none if it wanted something else, and has got it.
-async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
-    let address = socket.peer_addr().ok();
+async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, Parameters)>, WireError> {
+    let address = socket.peer_address();
+    let tls = shared.tls.as_ref().filter(|_| !socket.is_unix());
+    let needs_tls = shared.options.require_tls && !socket.is_unix();
     let mut wire = Wire::new(socket, address);
-    let refuse = async |mut wire: Wire<TcpStream>, error: WireError| {
+    let refuse = async |mut wire: Wire<Socket>, error: WireError| {
         put_error(&mut wire.out, &error, "");
         let _ = wire.flush().await;
         Ok(None)
@@ -69,7 +71,7 @@ async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened
                 shared.cancel(process, secret);
                 return Ok(None);
             }
-            Ok(Some(Startup::Tls)) => match &shared.tls {
+            Ok(Some(Startup::Tls)) => match tls {
                 // Anything before the handshake was not encrypted, and may be another's.
                 Some(_) if !wire.input.is_empty() => return Ok(None),
                 Some(acceptor) => {
@@ -88,7 +90,7 @@ async fn begin(socket: TcpStream, shared: &Arc<Shared>) -> Result<Option<(Opened
                 None => wire.out.push(b'N'),
             },
             Ok(Some(Startup::Session(parameters))) => {
-                if shared.options.require_tls {
+                if needs_tls {
                     let message = "connections without encryption are not allowed";
                     return refuse(wire, WireError::fatal("28000", message)).await;
                 }

@@ -5,6 +5,7 @@ use super::login::serve;
 use super::scram::Verifier;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
+use serac_export::listen::Listener;
 use serac_sql::SqlDatabase;
 use serac_sql::activity::Activity;
 use std::collections::HashMap;
@@ -13,7 +14,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -109,13 +109,13 @@ impl Drop for Entry {
 
 /// A server of PostgreSQL's protocol that listens.
 pub struct PgServer {
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for PgServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PgServer").field("listener", &self.listener).finish_non_exhaustive()
+        f.debug_struct("PgServer").field("listeners", &self.listeners).finish_non_exhaustive()
     }
 }
 
@@ -125,22 +125,26 @@ impl PgServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
-        let tls = options.tls.clone().map(TlsAcceptor::from);
-        let shared = Shared { db, options, tls, running: Mutex::default() };
-        Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared) })
+        Ok(Self::new(db, vec![Listener::tcp(address).await?], options))
     }
-    /// Where it listens.
+    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of it.
+    #[must_use]
+    pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> Self {
+        let tls = options.tls.clone().map(TlsAcceptor::from);
+        Self { listeners, shared: Arc::new(Shared { db, options, tls, running: Mutex::default() }) }
+    }
+    /// The address where it listens.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When there is none, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        Listener::address_of(&self.listeners)
     }
 
     /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for the
     /// [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what is left.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, shared } = self;
+        let Self { listeners, shared } = self;
         let (stopping, stopped) = watch::channel(false);
         let stopped = Stop(stopped);
         let mut connections = JoinSet::new();
@@ -149,10 +153,8 @@ impl PgServer {
             tokio::select! {
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, _)) => {
-                        // Small answers shall not wait for more.
-                        let _ = socket.set_nodelay(true);
+                accepted = Listener::accept(&listeners) => match accepted {
+                    Ok(socket) => {
                         let is_full = connections.len() >= shared.options.max_connections;
                         // Each that is told that there is no room takes some: not any number of them.
                         if connections.len() >= 2 * shared.options.max_connections + SPARE_CONNECTIONS {
@@ -168,7 +170,7 @@ impl PgServer {
             }
         }
         // Who comes now is refused by the system.
-        drop(listener);
+        drop(listeners);
         let _ = stopping.send(true);
         let mut all_ended = async || while connections.join_next().await.is_some() {};
         if tokio::time::timeout(shared.options.shutdown_timeout, all_ended()).await.is_err() {

@@ -1,0 +1,179 @@
+//! Where a server listens: addresses of TCP and Unix sockets, and the connections that come there.
+//!
+//! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind which a server answers is not. The file goes when its listener does.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A place where clients connect.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address.
+    Tcp(TcpListener),
+    /// A file.
+    Unix(UnixListener, SocketFile),
+}
+
+impl Listener {
+    /// Listens on an address (port 0: any that is free).
+    ///
+    /// # Errors
+    /// When the address cannot be used.
+    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        TcpListener::bind(address).await.map(Self::Tcp)
+    }
+    /// Listens on a Unix socket at `path`. Whoever may enter its folder may connect, as with PostgreSQL's.
+    ///
+    /// # Errors
+    /// When there is another server behind it, a file that is no socket, or no way to make one.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        if let Ok(found) = fs::symlink_metadata(path) {
+            let in_use = |why: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+            if !found.file_type().is_socket() {
+                return in_use("there is a file that is no socket");
+            }
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return in_use("another server answers there");
+            }
+            fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+        Ok(Self::Unix(listener, SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() }))
+    }
+    /// The first address of TCP among them.
+    ///
+    /// # Errors
+    /// When there is none, or the system does not say.
+    pub fn address_of(listeners: &[Self]) -> io::Result<SocketAddr> {
+        let address = listeners.iter().find_map(|listener| match listener {
+            Self::Tcp(listener) => Some(listener.local_addr()),
+            Self::Unix(..) => None,
+        });
+        address.unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()))
+    }
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Socket>> {
+        match self {
+            Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(socket, _)| {
+                // Small answers shall not wait for more.
+                let _ = socket.set_nodelay(true);
+                Socket::Tcp(socket)
+            }),
+            Self::Unix(listener, _) => listener.poll_accept(context).map_ok(|(socket, _)| Socket::Unix(socket)),
+        }
+    }
+    /// The next connection on any of them. One task may wait at a time.
+    ///
+    /// # Errors
+    /// When a connection cannot be taken (no file descriptors left, for example).
+    pub async fn accept(listeners: &[Self]) -> io::Result<Socket> {
+        poll_fn(|context| {
+            let ready = listeners.iter().map(|listener| listener.poll_accept(context)).find(Poll::is_ready);
+            ready.unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+}
+
+/// A Unix socket's file.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Another server may have put its own there meanwhile.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A connection with a client.
+#[derive(Debug)]
+pub enum Socket {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($socket:expr, $inner:ident => $does:expr) => {
+        match $socket {
+            Socket::Tcp($inner) => $does,
+            Socket::Unix($inner) => $does,
+        }
+    };
+}
+
+impl Socket {
+    /// Where the client is; none on a Unix socket.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(socket) => socket.peer_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+    /// Whether what passes stays on this machine, in a socket that is a file.
+    pub fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+    /// The socket, and a second handle that keeps it open.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn twice(self) -> io::Result<(Self, Self)> {
+        match self {
+            Self::Tcp(socket) => {
+                let socket = socket.into_std()?;
+                let second = TcpStream::from_std(socket.try_clone()?)?;
+                Ok((Self::Tcp(TcpStream::from_std(socket)?), Self::Tcp(second)))
+            }
+            Self::Unix(socket) => {
+                let socket = socket.into_std()?;
+                let second = UnixStream::from_std(socket.try_clone()?)?;
+                Ok((Self::Unix(UnixStream::from_std(socket)?), Self::Unix(second)))
+            }
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), socket => Pin::new(socket).poll_read(context, out))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), socket => Pin::new(socket).poll_write(context, bytes))
+    }
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), socket => Pin::new(socket).poll_write_vectored(context, slices))
+    }
+    fn is_write_vectored(&self) -> bool {
+        either!(self, socket => socket.is_write_vectored())
+    }
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), socket => Pin::new(socket).poll_flush(context))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), socket => Pin::new(socket).poll_shutdown(context))
+    }
+}
