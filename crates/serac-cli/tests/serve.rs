@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,37 @@ fn clients_of_postgresql_are_served_beside_flight() {
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains(wanted), "{arguments:?}: {output:?}");
     }
+}
+
+#[test]
+fn unix_sockets_are_named_in_use_and_gone_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, flight) = (folder.path().join(".s.PGSQL.5432"), folder.path().join("flight"));
+    let command = || {
+        let mut command = serac();
+        command.args(["serve", "--pg-socket"]).arg(folder.path()).arg("--flight-socket").arg(&flight);
+        command
+    };
+    // What a server has left behind that was killed.
+    drop(UnixListener::bind(&socket).unwrap());
+    let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for path in [&socket, &flight] {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.contains(&path.display().to_string()), "{line}");
+        UnixStream::connect(path).unwrap();
+    }
+    let second = command().output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("another server answers there"), "{said}");
+    assert!(socket.exists() && flight.exists());
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    assert!(!socket.exists() && !flight.exists());
+    std::fs::write(&flight, "").unwrap();
+    let said = command().output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&said).contains("a file that is no socket"));
+    assert!(flight.exists());
 }
 
 #[test]

@@ -463,7 +463,21 @@ def tls():
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, concurrency]):
+def unix():
+    """Over a Unix socket, without encryption where TCP needs it."""
+    options = {"host": sys.argv[3], "port": 5432}
+    with connect(autocommit=True, **options) as c:
+        assert not c.pgconn.ssl_in_use
+        row = c.execute("SELECT client_addr, client_port, usename FROM pg_stat_activity WHERE pid = pg_backend_pid()").fetchone()
+        assert row == (None, -1, "ada"), row
+        assert c.execute("SELECT repeat('x', 3000000)").fetchone() == ("x" * 3_000_000,)
+        threading.Timer(0.2, c.cancel).start()
+        raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
+    error = raises(psycopg.OperationalError, lambda: connect(sslmode="disable"))
+    assert "without encryption" in str(error), error
+
+
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

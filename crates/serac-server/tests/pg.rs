@@ -6,6 +6,7 @@ mod pg_clients;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
+use serac_export::listen::Listener;
 use serac_server::{PgOptions, PgServer, Verifier, tls_config};
 use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
 use std::collections::HashMap;
@@ -86,6 +87,23 @@ async fn passwords_are_asked_for() {
     let served = Served::new(PgOptions { users, ..PgOptions::default() }).await;
     python("passwords", served.address).await;
     served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unix_socket_needs_no_encryption_and_goes_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".s.PGSQL.5432");
+    let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
+    let listeners = vec![Listener::tcp("127.0.0.1:0".parse().unwrap()).await.unwrap(), Listener::unix(&path).unwrap()];
+    let server = PgServer::new(db.clone(), listeners, PgOptions { require_tls: true, ..PgOptions::default() });
+    let address = server.local_address().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let running = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    python_with("unix", address, &folder.path().display().to_string()).await;
+    Served { address, db, stop: Some(stop), running }.end().await;
+    assert!(!path.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

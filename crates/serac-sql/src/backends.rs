@@ -126,7 +126,8 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
         ("application_name", rows.text(|row| Some(&row.client.application)), true),
         ("client_addr", addresses.text(|address| address.as_deref()), true),
         ("client_hostname", rows.text(|_| None), true),
-        ("client_port", rows.number(port), true),
+        // A Unix socket's port is -1, as PostgreSQL has it.
+        ("client_port", rows.number(|row| port(row).or(Some(-1))), true),
         ("backend_start", rows.time(|row| Some(row.connected)), true),
         ("xact_start", rows.time(|row| row.transaction), true),
         ("query_start", rows.time(|row| row.query), true),

@@ -100,6 +100,35 @@ def statements():
     types()
 
 
+def forms():
+    """Texts and short decimals in the types that the client says it knows, also where they are parameters."""
+    values = [("a text of more than twelve bytes", b"\x00\x01", decimal.Decimal("-12.34"), decimal.Decimal("5")), (None,) * 4]
+    usual = [pa.string_view(), pa.binary_view(), pa.decimal128(12, 2), pa.decimal128(38, 4)]
+    short = {2: pa.decimal64(12, 2)}
+    offsets = {0: pa.string(), 1: pa.binary()}
+    for headers, changed in [
+        ({}, {}),
+        ({"serac-decimals": "decimal64"}, short),
+        ({"serac-strings": "utf8"}, offsets),
+        ({"serac-decimals": "decimal64", "serac-strings": "utf8"}, short | offsets),
+        ({"serac-decimals": "decimal128", "serac-strings": "view"}, {}),
+    ]:
+        options = {f"adbc.flight.sql.rpc.call_header.{name}": value for name, value in headers.items()}
+        with connect(**options) as connection, connection.cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS f")
+            cursor.execute("CREATE TABLE f (t TEXT, b BYTEA, short NUMERIC(12,2), long NUMERIC(38,4))")
+            cursor.executemany("INSERT INTO f VALUES (?, ?, ?, ?)", values)
+            wanted = [changed.get(i, usual_type) for i, usual_type in enumerate(usual)]
+            for sql, parameters in [("SELECT * FROM f", None), ("SELECT * FROM f WHERE short = ? OR t IS NULL", (decimal.Decimal("-12.34"),))]:
+                cursor.execute(sql, parameters)
+                table = cursor.fetch_arrow_table()
+                assert [field.type for field in table.schema] == wanted, (headers, table.schema)
+                assert [tuple(row.values()) for row in table.to_pylist()] == values, table
+            # What has come goes back.
+            assert cursor.adbc_ingest("g", table, mode="replace" if headers else "create") == 2
+            assert rows_of(connection, "SELECT count(*) FROM f JOIN g ON f.short = g.short AND f.long = g.long") == [(1,)]
+
+
 def types():
     values = {
         "BOOLEAN": pa.array([True, None, False]),

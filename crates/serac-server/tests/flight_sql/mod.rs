@@ -17,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
 use serac_export::flight::{Caller, Extension, FlightOptions, FlightServer};
+use serac_export::listen::Listener;
 use serac_server::{FlightSql, FlightSqlOptions, Verifier, tls_config};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::{BlockNo, StorageOptions};
@@ -32,6 +33,8 @@ use tonic::transport::Channel;
 
 struct Served {
     address: SocketAddr,
+    /// With the Unix socket "flight".
+    folder: tempfile::TempDir,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
 }
@@ -45,14 +48,16 @@ impl Served {
     async fn new(options: FlightSqlOptions, flight: FlightOptions) -> Self {
         let db = database();
         let extension = Arc::new(FlightSql::new(db.clone(), options));
-        let server = FlightServer::bind(db.database().clone(), "127.0.0.1:0".parse().unwrap(), flight).await.unwrap();
-        let server = server.with_extension(extension);
+        let folder = tempfile::tempdir().unwrap();
+        let tcp = Listener::tcp("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let unix = Listener::unix(&folder.path().join("flight")).unwrap();
+        let server = FlightServer::new(db.database().clone(), vec![tcp, unix], flight).with_extension(extension);
         let address = server.local_address().unwrap();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, stop, running }
+        Self { address, folder, stop, running }
     }
     async fn open() -> Self {
         Self::new(FlightSqlOptions::default(), FlightOptions::default()).await
@@ -72,7 +77,10 @@ impl Served {
         let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/python");
         assert!(Path::new(python).exists(), "Python with ADBC is missing: run scripts/readers");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flight_sql/clients.py");
-        let uri = format!("{scheme}://{}", self.address);
+        let uri = match scheme {
+            "grpc+unix" => format!("{scheme}://{}", self.folder.path().join("flight").display()),
+            _ => format!("{scheme}://{}", self.address),
+        };
         let mut command = Command::new("timeout");
         command.args(["150", python, script, arguments[0], &uri]).args(&arguments[1..]);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -104,6 +112,13 @@ fn code(error: arrow_flight::error::FlightError) -> String {
 async fn adbc_runs_statements_and_transactions() {
     let served = Served::open().await;
     served.python("grpc", &["statements,transactions,sessions"]).await;
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn adbc_connects_to_a_unix_socket_and_says_which_types_it_knows() {
+    let served = Served::open().await;
+    served.python("grpc+unix", &["forms"]).await;
     served.end().await;
 }
 
