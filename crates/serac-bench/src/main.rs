@@ -2,6 +2,7 @@
 //!
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
+mod answers;
 mod attributes;
 mod bitmaps;
 mod ch;
@@ -23,6 +24,7 @@ mod point;
 mod postgres;
 mod refresh;
 mod report;
+mod serac;
 mod setup;
 mod tpcc;
 mod tpcc_sql;
@@ -96,6 +98,8 @@ enum Benchmark {
     Point(point::PointArguments),
     /// pgbench over PostgreSQL's protocol, against the server and against PostgreSQL 15.
     Pgbench(pgbench::PgbenchArguments),
+    /// Random queries, the same to the server and to PostgreSQL 15: fails if an answer differs.
+    Answers(answers::AnswersArguments),
     /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
     TpccSql(tpcc_sql::TpccSqlArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
@@ -163,6 +167,7 @@ fn main() -> Result<(), String> {
         Benchmark::Attributes(attributes) => attributes::run(&attributes, &mut report),
         Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),
         Benchmark::Pgbench(arguments) => pgbench::run(&arguments, &mut report),
+        Benchmark::Answers(arguments) => answers::run(&arguments, &mut report),
         Benchmark::Connections(connections) => connections::run(&connections, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),

@@ -4,13 +4,11 @@
 
 use crate::postgres::{Cluster, Installation, succeeded};
 use crate::report::{Report, median};
+use crate::serac::{Serac, free_address};
 use crate::setup::{Folder, text};
 use clap::Args;
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct PgbenchArguments {
@@ -34,50 +32,8 @@ pub struct PgbenchArguments {
     serac: Option<PathBuf>,
 }
 
-/// Starting may take this long.
-const PATIENCE: Duration = Duration::from_secs(30);
 const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers), \
     (SELECT sum(bbalance) FROM pgbench_branches), (SELECT coalesce(sum(delta), 0) FROM pgbench_history)";
-
-/// A running `serac serve`. It is stopped when this goes.
-struct Serac(Child);
-
-impl Serac {
-    /// Starts it on an address, and with a Unix socket in a folder.
-    fn start(binary: &Path, database: &Path, address: SocketAddr, sockets: &Path) -> Result<Self, String> {
-        let mut command = Command::new(binary);
-        command.arg("serve").arg(database).args(["--pg", &address.to_string()]).arg("--pg-socket").arg(sockets);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
-        let mut serac = Self(process);
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
-            if serac.0.try_wait().map_err(text)?.is_some() || Instant::now() > deadline {
-                return Err(format!("{} serve does not start", binary.display()));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(serac)
-    }
-}
-
-impl Drop for Serac {
-    fn drop(&mut self) {
-        // SAFETY: the process is this one's child and has not been waited for, so the number is still its own.
-        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // It is ours, and has had its time.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_address() -> Result<SocketAddr, String> {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(text)
-}
 
 /// A server under test.
 struct Subject<'a> {
@@ -133,14 +89,12 @@ impl Subject<'_> {
 /// Runs the measurement.
 pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), String> {
     let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
-    let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("serac"));
-    let binary = arguments.serac.clone().or_else(beside).ok_or("there is no serac binary: use --serac")?;
     let folder = Folder::new("pgbench");
     std::fs::create_dir_all(&folder.0).map_err(text)?;
     let cluster = Cluster::create(installation, &folder.0)?;
     let (ours, theirs) = (free_address()?, free_address()?);
     let _postgres = cluster.start_at(theirs, &["shared_buffers=1GB"])?;
-    let _serac = Serac::start(&binary, &folder.0.join("serac"), ours, cluster.sockets())?;
+    let _serac = Serac::start(arguments.serac.as_deref(), &folder.0.join("serac"), ours, cluster.sockets())?;
     let subjects = [ours, theirs].map(|address| {
         let host = if arguments.unix { cluster.sockets().display().to_string() } else { address.ip().to_string() };
         Subject { cluster: &cluster, host, port: address.port() }

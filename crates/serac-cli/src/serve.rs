@@ -326,11 +326,13 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
         folder.join(format!(".s.PGSQL.{}", address.map_or(PG_PORT, |address| address.port())))
     })
     .await?;
-    let pg = (!listeners.is_empty()).then(|| {
+    let pg = if listeners.is_empty() {
+        None
+    } else {
         info!(at = places, tls = plan.pg_options.tls.is_some(), "listening for clients of PostgreSQL");
         lines.push(format!("serving {name} to clients of PostgreSQL at {places} (Ctrl-C ends it)"));
-        PgServer::new(db.clone(), listeners, plan.pg_options.clone())
-    });
+        Some(PgServer::new(db.clone(), listeners, plan.pg_options.clone()).map_err(text)?)
+    };
     let scheme = if plan.flight_options.tls.is_some() { "grpc+tls" } else { "grpc" };
     let (listeners, places) =
         self::listeners(plan.flight, scheme, plan.flight_socket.as_deref(), |path, _| path.to_owned()).await?;

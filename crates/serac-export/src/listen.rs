@@ -130,22 +130,48 @@ impl Socket {
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
+    /// The socket without the runtime that it was taken with, for [`Unbound::bind`] in another.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn unbound(self) -> io::Result<Unbound> {
+        match self {
+            Self::Tcp(socket) => socket.into_std().map(Unbound::Tcp),
+            Self::Unix(socket) => socket.into_std().map(Unbound::Unix),
+        }
+    }
     /// The socket, and a second handle that keeps it open.
     ///
     /// # Errors
     /// When the system gives none.
     pub fn twice(self) -> io::Result<(Self, Self)> {
+        let first = self.unbound()?;
+        let second = match &first {
+            Unbound::Tcp(socket) => Unbound::Tcp(socket.try_clone()?),
+            Unbound::Unix(socket) => Unbound::Unix(socket.try_clone()?),
+        };
+        Ok((first.bind()?, second.bind()?))
+    }
+}
+
+/// A connection that no runtime serves yet.
+#[derive(Debug)]
+pub enum Unbound {
+    /// Over TCP.
+    Tcp(std::net::TcpStream),
+    /// Over a Unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Unbound {
+    /// The connection, served by the runtime that this is called in.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn bind(self) -> io::Result<Socket> {
         match self {
-            Self::Tcp(socket) => {
-                let socket = socket.into_std()?;
-                let second = TcpStream::from_std(socket.try_clone()?)?;
-                Ok((Self::Tcp(TcpStream::from_std(socket)?), Self::Tcp(second)))
-            }
-            Self::Unix(socket) => {
-                let socket = socket.into_std()?;
-                let second = UnixStream::from_std(socket.try_clone()?)?;
-                Ok((Self::Unix(UnixStream::from_std(socket)?), Self::Unix(second)))
-            }
+            Self::Tcp(socket) => TcpStream::from_std(socket).map(Socket::Tcp),
+            Self::Unix(socket) => UnixStream::from_std(socket).map(Socket::Unix),
         }
     }
 }

@@ -378,6 +378,36 @@ def pools():
             assert c.execute(f"SELECT {n} + %s", (1,)).fetchone() == (n + 1,)
 
 
+def queues():
+    """Workers that take jobs: claims inside an UPDATE, and jobs that move to another table, with parameters in all parts."""
+    take = "UPDATE queue SET worker = %s WHERE id = (SELECT id FROM queue WHERE worker IS NULL AND kind = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"
+    with connect() as c, connect() as d:
+        c.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY, kind TEXT, worker TEXT)")
+        c.execute("CREATE TABLE archive (id INTEGER, kind TEXT, worker TEXT)")
+        c.execute("INSERT INTO queue SELECT i, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END FROM generate_series(1, 8) AS g(i)")
+        c.commit()
+        # Neither waits for the other.
+        d.execute("SET lock_timeout = '5s'")
+        assert [c.execute(take, ("c", "even")).fetchall() for _ in range(2)] == [[(2,)], [(4,)]]
+        assert [d.execute(take, ("d", "even")).fetchall() for _ in range(3)] == [[(6,)], [(8,)], []]
+        d.rollback()
+        c.commit()
+        moved = c.execute(
+            "WITH gone AS (DELETE FROM queue WHERE worker = %s RETURNING *), kept AS (INSERT INTO archive SELECT id, kind, %s FROM gone RETURNING id, worker) "
+            "SELECT kept.id, kept.worker, gone.worker AS was FROM kept JOIN gone ON gone.id = kept.id WHERE kept.id > %s ORDER BY 1",
+            ("c", "archived", 0), prepare=True,
+        )
+        assert [column.name for column in moved.description] == ["id", "worker", "was"]
+        assert moved.fetchall() == [(2, "archived", "c"), (4, "archived", "c")]
+        changed = c.execute("WITH few AS (SELECT id FROM queue WHERE id < %s) UPDATE queue SET kind = %s FROM few WHERE few.id = queue.id", (4, "low"))
+        assert changed.rowcount == 2 and changed.statusmessage == "UPDATE 2", changed.statusmessage
+        raises(errors.FeatureNotSupported, lambda: c.execute("WITH n AS (INSERT INTO queue VALUES (99) RETURNING id) SELECT * FROM n UNION ALL SELECT id FROM queue"))
+        c.rollback()
+        assert c.execute("SELECT (SELECT count(*) FROM archive), (SELECT count(*) FROM queue)").fetchone() == (0, 8)
+        c.execute("DROP TABLE queue, archive")
+        c.commit()
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -477,7 +507,7 @@ def unix():
     assert "without encryption" in str(error), error
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, queues, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

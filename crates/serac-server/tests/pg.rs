@@ -95,7 +95,7 @@ async fn a_unix_socket_needs_no_encryption_and_goes_with_the_server() {
     let path = folder.path().join(".s.PGSQL.5432");
     let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
     let listeners = vec![Listener::tcp("127.0.0.1:0".parse().unwrap()).await.unwrap(), Listener::unix(&path).unwrap()];
-    let server = PgServer::new(db.clone(), listeners, PgOptions { require_tls: true, ..PgOptions::default() });
+    let server = PgServer::new(db.clone(), listeners, PgOptions { require_tls: true, ..PgOptions::default() }).unwrap();
     let address = server.local_address().unwrap();
     let (stop, stopped) = oneshot::channel();
     let running = tokio::spawn(server.run(async {

@@ -4,6 +4,7 @@ use crate::cursors::Cursors;
 use crate::error::SqlError;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
+use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
@@ -24,7 +25,7 @@ use serac_engine::catalog::Schema;
 use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -89,14 +90,29 @@ impl View {
     }
 }
 
+/// What belongs to the running statement alone.
+#[derive(Default)]
+pub(crate) struct Lent {
+    /// Tables by names that no user has.
+    pub(crate) tables: HashMap<String, Arc<dyn TableProvider>>,
+    /// Tables that parts of it have changed: what follows may not read them.
+    pub(crate) changed: HashSet<TableName>,
+}
+
+impl Lent {
+    pub(crate) fn clear(&mut self) {
+        self.tables.clear();
+        self.changed.clear();
+    }
+}
+
 /// The parts of a session that DataFusion reaches back to.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) view: RwLock<Option<View>>,
     /// Where the session's temporary tables are, once it has had one.
     pub(crate) temporary_database: OnceLock<Database>,
-    /// Tables of the running statement, by names that no user has.
-    pub(crate) lent: RwLock<HashMap<String, Arc<dyn TableProvider>>>,
+    pub(crate) lent: RwLock<Lent>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
@@ -234,7 +250,7 @@ impl SchemaProvider for TransactionSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(lent) = self.shared.lent.read().get(name) {
+        if let Some(lent) = self.shared.lent.read().tables.get(name) {
             return Ok(Some(lent.clone()));
         }
         table_of(&self.shared, &self.name, name).await
@@ -247,7 +263,7 @@ impl SchemaProvider for TransactionSchema {
         let Some(view) = self.shared.view() else { return false };
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
-            || self.shared.lent.read().contains_key(name)
+            || self.shared.lent.read().tables.contains_key(name)
             || (self.name == SEARCH_PATH && pg_catalog::is_table(CATALOG_SCHEMA, name))
             || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
     }
@@ -280,6 +296,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
         if readable(&access, table) == Columns::None && shared.planned_for.lock().is_none() {
             return Err(refused(denied(name)));
         }
+        shared.check_unchanged(schema_name, name).map_err(refused)?;
         return Ok(Some(Arc::new(shared.provider(&view, table, false))));
     }
     let Some(definition) = schema.views.get(name).cloned() else {

@@ -7,7 +7,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::row_locks::claims;
+use crate::parts::claims;
 use crate::session::Session;
 use crate::transactions::{Isolation, Mark};
 use datafusion::sql::sqlparser::ast::Statement;

@@ -1,16 +1,17 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
 use crate::ddl::parse_expression;
-use crate::dml::nullable_schema;
+use crate::dml::{nullable_schema, target_of_delete};
 use crate::error::{Result, SqlError};
+use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Array, AssignmentTarget, CopySource, Expr, FromTable, LimitClause, Query, SelectItem, SetExpr, Statement,
-    TableObject, TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
+    Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableObject,
+    TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
 use serac_engine::definition::SqlType;
@@ -209,11 +210,25 @@ impl Session {
 
     async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
         let mut parameters = Parameters::of(&statement, named);
-        let schema = match &statement {
+        if let Statement::Execute { name: Some(name), parameters: given, .. } = &statement {
+            let bound = self.bind(&name.to_string().to_lowercase(), given)?;
+            return Box::pin(self.description_of(bound, named)).await;
+        }
+        let schema = self.columns_of(statement, &mut parameters).await?;
+        Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
+    }
+
+    /// The columns of a statement's rows; learns what it says of the parameters.
+    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
+        for (i, part) in take_parts(&mut statement)?.into_iter().enumerate() {
+            let columns = Box::pin(self.columns_of(part, parameters)).await?;
+            self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
+        }
+        Ok(match &statement {
             Statement::Query(_)
             | Statement::ShowTables { .. }
             | Statement::ShowColumns { .. }
-            | Statement::ExplainTable { .. } => Some(self.describe_query(statement, &mut parameters).await?),
+            | Statement::ExplainTable { .. } => Some(self.describe_query(statement, parameters).await?),
             Statement::Explain { .. } => {
                 let text = |name: &str| Field::new(name, DataType::Utf8, false);
                 Some(Arc::new(Schema::new(vec![text("plan_type"), text("plan")])))
@@ -222,7 +237,7 @@ impl Session {
                 let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
                 match self.setting(&name) {
                     Some(_) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
-                    None => Some(self.describe_query(statement, &mut parameters).await?),
+                    None => Some(self.describe_query(statement, parameters).await?),
                 }
             }
             Statement::Fetch { .. } => self.fetched_schema(&statement)?,
@@ -235,7 +250,7 @@ impl Session {
             }
             Statement::Declare { stmts } => {
                 for query in stmts.iter().filter_map(|declared| declared.for_query.clone()) {
-                    self.describe_query(Statement::Query(query), &mut parameters).await?;
+                    self.describe_query(Statement::Query(query), parameters).await?;
                 }
                 None
             }
@@ -258,7 +273,7 @@ impl Session {
                     }
                     Some(_) => {
                         let source = insert.source.clone().expect("there is one");
-                        self.describe_query(Statement::Query(source), &mut parameters).await?;
+                        self.describe_query(Statement::Query(source), parameters).await?;
                     }
                     None => {}
                 }
@@ -274,23 +289,17 @@ impl Session {
                         parameters.assigned(&assignment.value, column_type);
                     }
                 }
-                self.describe_condition(&update.table, update.selection.as_ref(), &mut parameters).await;
+                self.describe_condition(&update.table, update.selection.as_ref(), parameters).await;
                 self.describe_returning(&table, &alias, update.returning.as_deref()).await?
             }
             Statement::Delete(delete) => {
-                let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-                let [target] = &from[..] else { return Err(SqlError::unsupported("DELETE from several tables")) };
+                let target = target_of_delete(&delete)?;
                 let (table, alias) = self.target(target)?;
-                self.describe_condition(target, delete.selection.as_ref(), &mut parameters).await;
+                self.describe_condition(target, delete.selection.as_ref(), parameters).await;
                 self.describe_returning(&table, &alias, delete.returning.as_deref()).await?
             }
-            Statement::Execute { name: Some(name), parameters: given, .. } => {
-                let bound = self.bind(&name.to_string().to_lowercase(), given)?;
-                return Box::pin(self.description_of(bound, named)).await;
-            }
             _ => None,
-        };
-        Ok(Description { parameters: parameters.types, oids: parameters.oids, schema })
+        })
     }
 
     async fn describe_query(&mut self, query: Statement, parameters: &mut Parameters) -> Result<SchemaRef> {

@@ -111,11 +111,13 @@ fn texts_as_columns(table: &Table, targets: &[usize], source: &mut Query) -> Res
 impl Session {
     /// Registers a table for the running statement.
     pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
-        self.shared.lent.write().insert(name.into(), provider);
+        self.shared.lent.write().tables.insert(name.into(), provider);
     }
-    pub(crate) fn lend_target(&self, table: &Arc<Table>) {
+    pub(crate) fn lend_target(&self, table: &Arc<Table>) -> Result<()> {
+        self.shared.check_unchanged(&table.definition.schema, table.name())?;
         let view = self.shared.view().expect("a statement is running");
         self.lend(TARGET, Arc::new(self.shared.provider(&view, table, true)));
+        Ok(())
     }
 
     /// Evaluates an SQL expression for every row of `batch`.
@@ -383,7 +385,7 @@ impl Session {
             Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => from.clone(),
         };
         let query = find_query(&alias, &self.set_list(&table, &set), &from, update.selection.as_ref());
-        self.lend_target(&table);
+        self.lend_target(&table)?;
         Ok((query, table, set.into_iter().map(|(c, _)| c).collect(), alias))
     }
 
@@ -480,13 +482,11 @@ impl Session {
         if delete.limit.is_some() || !delete.order_by.is_empty() {
             return Err(SqlError::unsupported("DELETE with ORDER BY or LIMIT"));
         }
-        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-        let [target] = &from[..] else { return Err(SqlError::unsupported("DELETE from several tables")) };
-        let (table, alias) = self.target(target)?;
+        let (table, alias) = self.target(target_of_delete(delete)?)?;
         self.check_privilege(&table, Privilege::Delete, &[])?;
         let using = delete.using.clone().unwrap_or_default();
         let query = find_query(&alias, "", &using, delete.selection.as_ref());
-        self.lend_target(&table);
+        self.lend_target(&table)?;
         Ok((query, table, alias))
     }
 
@@ -504,6 +504,15 @@ impl Session {
             (Some(items), Some(before)) => self.returning("DELETE", &table, &alias, &items, vec![before]).await,
             _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),
         }
+    }
+}
+
+/// What a DELETE deletes from.
+pub(crate) fn target_of_delete(delete: &Delete) -> Result<&TableWithJoins> {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    match &from[..] {
+        [target] => Ok(target),
+        _ => Err(SqlError::unsupported("DELETE from several tables")),
     }
 }
 

@@ -24,6 +24,7 @@ mod merge;
 mod metrics;
 mod notices;
 mod optimizer;
+mod parts;
 mod pg_catalog;
 mod point;
 mod procedures;
@@ -52,6 +53,7 @@ pub use limits::{CancelHandle, Limits, SessionDefaults};
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
+pub use parts::is_only_a_query;
 pub use point::{Blocked, Prepared, Rows, Start, Started};
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{

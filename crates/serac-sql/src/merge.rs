@@ -90,7 +90,7 @@ impl Session {
             return Err(SqlError::new("42712", format!("name \"{alias}\" specified more than once")));
         }
         self.check_merge(&table, merge)?;
-        self.lend_target(&table);
+        self.lend_target(&table)?;
         Ok(Parts { table, target: quote(&alias), source: quote(&source), on: format!("({})", merge.on) })
     }
 

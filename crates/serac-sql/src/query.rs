@@ -4,6 +4,7 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::error::{Result, SqlError};
+use crate::parts::has_changes;
 use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
@@ -230,6 +231,9 @@ impl Session {
             unreachable!("called for EXPLAIN");
         };
         let shown = if analyze { None } else { self.shown_point(&statement) };
+        if has_changes(&statement) {
+            return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
+        }
         // A change is explained as the query that finds its rows.
         let query = match *statement {
             Statement::Update(update) => self.update_query(&update)?.0,

@@ -19,11 +19,6 @@ use serac_engine::{Table, Transaction};
 use serac_storage::RowId;
 use std::sync::Arc;
 
-/// Whether it is a SELECT … FOR UPDATE.
-pub(crate) fn claims(statement: &Statement) -> bool {
-    matches!(statement, Statement::Query(query) if !query.locks.is_empty())
-}
-
 /// What a claim (SELECT … FOR UPDATE) does at a row that a running transaction holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnHeld {
@@ -125,7 +120,7 @@ impl Session {
         let (table, alias) = self.target(from)?;
         self.check_privilege(&table, Privilege::Update, &[])?;
         self.check_privilege(&table, Privilege::Select, &[])?;
-        self.lend_target(&table);
+        self.lend_target(&table)?;
         let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
         let order = query.order_by.as_ref().map_or(String::new(), |order| format!(" {order}"));
         // Without a limit the order does not matter.

@@ -18,10 +18,11 @@ use crate::notices::Notices;
 use crate::optimizer::{
     CheckedArithmetic, DateComparisons, Filters, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
 };
+use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::table_queries;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
-use crate::row_locks::{claims, row_locks};
+use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
 use crate::transactions::{Isolation, Mark, Modes, Running};
@@ -274,7 +275,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        let mut statement = parse_statement(&mut parser)?;
+        let mut statement = with_inside(parse_statement(&mut parser)?)?;
         if qualified {
             let _ = visit_expressions_mut(&mut statement, |expr| {
                 if let Expr::Function(function) = expr
@@ -536,7 +537,7 @@ impl Session {
             let result = outcome.acknowledged().await?;
             return Ok(StatementStream::done(self, result));
         }
-        if matches!(&statement, Statement::Query(query) if !query.locks.is_empty()) {
+        if matches!(statement, Statement::Query(_)) && !is_only_a_query(&statement) {
             let result = self.execute_statement(statement).await?;
             return Ok(StatementStream::done(self, result));
         }
@@ -609,7 +610,8 @@ impl Session {
 
     // ---- statements
 
-    pub(crate) async fn run(&mut self, statement: Statement) -> Result<Output> {
+    pub(crate) async fn run(&mut self, mut statement: Statement) -> Result<Output> {
+        self.run_parts(&mut statement).await?;
         match statement {
             Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
@@ -642,7 +644,7 @@ impl Session {
         }
     }
 
-    async fn run_command(&mut self, statement: Statement) -> Result<StatementResult> {
+    pub(crate) async fn run_command(&mut self, statement: Statement) -> Result<StatementResult> {
         match statement {
             Statement::Insert(insert) => self.insert(insert).await,
             Statement::Update(update) => self.update(update).await,

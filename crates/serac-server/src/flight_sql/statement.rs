@@ -51,7 +51,7 @@ pub(super) enum Flight {
 /// Whether a statement only gives rows, so that it can run when they are asked for.
 fn is_query(statement: &Statement) -> bool {
     match statement {
-        Statement::Query(query) => query.locks.is_empty(),
+        Statement::Query(_) => serac_sql::is_only_a_query(statement),
         Statement::Explain { analyze, .. } => !analyze,
         Statement::ShowVariable { .. }
         | Statement::ShowTables { .. }

@@ -4,9 +4,11 @@
 //! the connection listens: a client that goes away cancels it.
 
 use super::WireError;
-use super::extended::{Portal, Prepared};
+use super::extended::{Described, Execution, Portal, Prepared};
 use super::message::{Body, message};
+use super::reactor::Reactor;
 use super::report::put_error;
+use super::simple::is_control;
 use super::wire::Wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -58,10 +60,34 @@ fn terminated() -> WireError {
     WireError::fatal("57P01", "terminating connection due to administrator command")
 }
 
+/// Messages up to this length are read where connections wait.
+const SHORT_MESSAGE: usize = 16 << 10;
+
 /// What a message leads to.
 enum Next {
     Goes,
     Ends,
+    Takes(Work),
+}
+
+/// What may take long.
+enum Work {
+    /// A Parse message.
+    Text(Bytes),
+    /// A Query message.
+    Script(Bytes),
+    Description(Described),
+    Execution(Execution),
+}
+
+/// Where the messages that have arrived lead to.
+enum Outcome {
+    /// There are no more.
+    Waits,
+    /// The client, or the server, ends the connection.
+    Ends,
+    /// Something is to be done elsewhere.
+    Takes(Work),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -82,9 +108,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves the client to its end.
-    pub(super) async fn serve(mut self, stop: &mut Stop) {
-        if let Err(error @ WireError::Sql { .. }) = self.work(stop).await {
+    /// Serves the client to its end: it waits in the reactor, and works there what is short; the rest is for who calls this.
+    pub(super) async fn serve(mut self: Box<Self>, mut stop: Stop, reactor: &Reactor)
+    where
+        S: Send + 'static,
+    {
+        let ended = loop {
+            let ran = reactor.run(async move {
+                let outcome = self.wait(&mut stop).await;
+                (self, stop, outcome)
+            });
+            // After a panic there is nobody left to tell the client.
+            let Some((connection, its_stop, outcome)) = ran.await else { return };
+            (self, stop) = (connection, its_stop);
+            let outcome = match outcome {
+                Ok(Outcome::Takes(work)) => self.work_off(Some(work), true).await,
+                outcome => outcome,
+            };
+            match outcome {
+                Ok(Outcome::Waits) => {}
+                Ok(Outcome::Takes(_)) => unreachable!("it is elsewhere already"),
+                Ok(Outcome::Ends) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error @ WireError::Sql { .. }) = ended {
             put_error(&mut self.wire.out, &error, "");
             // A client that does not read is not waited for.
             let _ = tokio::time::timeout(FAREWELL, self.wire.flush()).await;
@@ -92,23 +140,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = tokio::time::timeout(FAREWELL, self.wire.close()).await;
     }
 
-    /// Works off messages until the client goes, the server stops, or somebody ends the connection.
-    async fn work(&mut self, stop: &mut Stop) -> Result<(), WireError> {
-        let activity = self.activity.activity().clone();
-        let mut ends = activity.ends();
+    /// Works off messages until the client goes, the server stops, somebody ends the connection, or something takes long.
+    async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
+        let mut ends = self.activity.activity().ends();
         loop {
-            while let Some((tag, body)) = self.wire.take()? {
-                if let Next::Ends = self.handle(tag, &body).await? {
-                    return self.wire.flush().await;
-                }
-                if activity.is_terminated() {
-                    return Err(terminated());
-                }
-                if self.wire.is_full() {
-                    self.send(&mut ends).await?;
-                }
+            match self.work_off(None, false).await? {
+                Outcome::Waits => {}
+                outcome => return Ok(outcome),
             }
-            self.send(&mut ends).await?;
             let limit = self.session.idle_limit();
             let idle = async {
                 match limit {
@@ -119,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::select! {
                 biased;
                 _ = ends.wait_for(|ends| *ends) => return Err(terminated()),
-                more = self.wire.fill() => if !more? { return Ok(()) },
+                more = self.wire.fill() => if !more? { return Ok(Outcome::Ends) },
                 () = stop.stopped() => return Err(terminated()),
                 () = idle => {
                     return Err(match self.session.transaction_status() {
@@ -131,6 +170,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+    }
+
+    /// Works off what is given, and all messages that have arrived, and sends the answers.
+    async fn work_off(&mut self, mut work: Option<Work>, is_elsewhere: bool) -> Result<Outcome, WireError> {
+        let activity = self.activity.activity().clone();
+        let mut ends = activity.ends();
+        loop {
+            let next = match work.take() {
+                Some(work) if is_elsewhere => {
+                    Box::pin(self.work(work)).await?;
+                    Next::Goes
+                }
+                Some(work) => return Ok(Outcome::Takes(work)),
+                None => match self.wire.take()? {
+                    Some((tag, body)) => self.handle(tag, &body).await?,
+                    None => {
+                        self.send(&mut ends).await?;
+                        return Ok(Outcome::Waits);
+                    }
+                },
+            };
+            match next {
+                Next::Goes => {}
+                Next::Ends => return self.wire.flush().await.map(|()| Outcome::Ends),
+                Next::Takes(taken) => work = Some(taken),
+            }
+            if activity.is_terminated() {
+                return Err(terminated());
+            }
+            if self.wire.is_full() {
+                self.send(&mut ends).await?;
+            }
+        }
+    }
+
+    /// Does what may take long.
+    async fn work(&mut self, work: Work) -> Result<(), WireError> {
+        let result = match work {
+            Work::Text(body) => self.parse(&body),
+            Work::Script(body) => {
+                let sql = Body(&body).string()?;
+                let result = self.simple(sql).await;
+                self.answer(result, sql)?;
+                return self.ready().await;
+            }
+            Work::Description(described) => self.describe_anew(described).await,
+            Work::Execution(execution) => self.finish(execution, true).await.map(|_| ()),
+        };
+        self.skipping |= result.is_err();
+        self.answer(result, "")
     }
 
     /// Sends what has been written, unless somebody ends the connection.
@@ -151,18 +240,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'Q' => {
                 let sql = Body(body).string()?;
                 // In a box, as all that is seldom or takes long: what a message's future holds is moved for each message.
-                let result = Box::pin(self.simple(sql)).await;
-                self.answer(result, sql)?;
+                let known = match Box::pin(self.known(sql)).await {
+                    Ok(false) if is_control(sql) => Box::pin(self.simple(sql)).await,
+                    Ok(false) => return Ok(Next::Takes(Work::Script(body.clone()))),
+                    known => known.map(|_| ()),
+                };
+                self.answer(known, sql)?;
                 return self.ready().await.map(|()| Next::Goes);
             }
+            b'P' if body.len() > SHORT_MESSAGE => return Ok(Next::Takes(Work::Text(body.clone()))),
             b'P' => self.parse(body),
             b'B' => self.bind(body),
             b'D' => match self.describe(body) {
-                Ok(Some(described)) => Box::pin(self.describe_anew(described)).await,
+                Ok(Some(described)) => return Ok(Next::Takes(Work::Description(described))),
                 described => described.map(|_| ()),
             },
             b'E' => match self.execute(body) {
-                Ok(Some(execution)) => Box::pin(self.finish(execution)).await,
+                Ok(Some(execution)) => match Box::pin(self.finish(execution, false)).await {
+                    Ok(Some(execution)) => return Ok(Next::Takes(Work::Execution(execution))),
+                    finished => finished.map(|_| ()),
+                },
                 executed => executed.map(|_| ()),
             },
             b'C' => self.close(body),

@@ -346,12 +346,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         result.map(|()| None)
     }
 
-    /// The part of a statement that has to wait.
-    pub(super) async fn finish(&mut self, execution: Execution) -> Result<(), WireError> {
-        let Execution { begun, name, prepared, limit, kind, text, began } = execution;
-        let result = self.finish_portal(begun, &name, &prepared, limit).await;
-        self.note(kind, began, &text, &result);
-        result
+    /// The part of a statement that has to wait. Gives it back if it may take long and that is to be elsewhere.
+    pub(super) async fn finish(
+        &mut self,
+        mut execution: Execution,
+        is_elsewhere: bool,
+    ) -> Result<Option<Execution>, WireError> {
+        let begun = std::mem::replace(&mut execution.begun, Begun::Other);
+        let Execution { name, prepared, limit, kind, text, began, .. } = &execution;
+        let result = match self.finish_portal(begun, name, prepared, *limit).await {
+            Ok(true) => Ok(()),
+            Ok(false) if is_elsewhere => Box::pin(self.execute_other(name, prepared, *limit)).await,
+            Ok(false) => return Ok(Some(execution)),
+            Err(error) => Err(error),
+        };
+        self.note(*kind, *began, text, &result);
+        result.map(|()| None)
     }
 
     fn begin_portal(
@@ -487,18 +497,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Begun::Done)
     }
 
+    /// Whether it has come to its end; if not, it is not for the point path.
     async fn finish_portal(
         &mut self,
         mut begun: Begun,
         name: &str,
         prepared: &Arc<Mutex<Prepared>>,
         limit: Option<usize>,
-    ) -> Result<(), WireError> {
+    ) -> Result<bool, WireError> {
         loop {
             begun = match begun {
-                Begun::Done => return Ok(()),
-                Begun::GoesOn => return self.go_on(name, limit).await,
-                Begun::Other => return Box::pin(self.execute_other(name, prepared, limit)).await,
+                Begun::Done => return Ok(true),
+                Begun::GoesOn => return self.go_on(name, limit).await.map(|()| true),
+                Begun::Other => return Ok(false),
                 Begun::Implicit => {
                     self.begin_implicit().await?;
                     self.begin_point(name, prepared, limit)?

@@ -8,6 +8,7 @@ use super::WireError;
 use super::account::Account;
 use super::connection::{Connection, Stop};
 use super::message::{Body, Startup, authentication, message, parameter_status, put_i32, startup_length};
+use super::reactor::Reactor;
 use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
 use super::server::{Entry, Shared};
@@ -20,13 +21,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
 /// Serves a client to its end. `is_full`: there is no room for it.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, stop: Stop, is_full: bool) {
+pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, stop: Stop, is_full: bool) {
     let login = tokio::time::timeout(shared.options.login_timeout, begin(socket, &shared));
     // A client that does not say who it is is left without a word, as one that sends nonsense before.
     let Ok(Ok(Some((wire, parameters)))) = login.await else { return };
     match wire {
-        Opened::Plain(wire) => converse(wire, parameters, shared, stop, is_full).await,
-        Opened::Encrypted(wire) => converse(*wire, parameters, shared, stop, is_full).await,
+        Opened::Plain(wire) => converse(wire, parameters, shared, reactor, stop, is_full).await,
+        Opened::Encrypted(wire) => converse(*wire, parameters, shared, reactor, stop, is_full).await,
     }
 }
 
@@ -102,11 +103,12 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
 }
 
 /// From the login to the end.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut wire: Wire<S>,
     parameters: Parameters,
     shared: Arc<Shared>,
-    mut stop: Stop,
+    reactor: Arc<Reactor>,
+    stop: Stop,
     is_full: bool,
 ) {
     let address = wire.address;
@@ -178,7 +180,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         "connected"
     );
     let process = activity.process();
-    Connection::new(wire, session, activity, shared.options.slow_statement).serve(&mut stop).await;
+    let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
+    Box::new(connection).serve(stop, &reactor).await;
     debug!(user, process, "disconnected");
 }
 

@@ -10,6 +10,7 @@
 //! | [`wire`] | the bytes of a connection, in both directions |
 //! | [`login`] | a connection up to its first statement |
 //! | [`connection`] | a connection from then on |
+//! | [`reactor`] | the threads where connections wait |
 //! | [`simple`] | scripts, and how results are sent |
 //! | [`extended`] | prepared statements and portals |
 //! | [`rows`], [`report`] | results and errors as messages |
@@ -23,6 +24,7 @@ mod copy;
 mod extended;
 mod login;
 mod message;
+mod reactor;
 mod report;
 mod rows;
 mod scram;

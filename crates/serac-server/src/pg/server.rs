@@ -2,6 +2,7 @@
 
 use super::connection::Stop;
 use super::login::serve;
+use super::reactor::Reactor;
 use super::scram::Verifier;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -110,6 +111,7 @@ impl Drop for Entry {
 /// A server of PostgreSQL's protocol that listens.
 pub struct PgServer {
     listeners: Vec<Listener>,
+    reactors: Vec<Arc<Reactor>>,
     shared: Arc<Shared>,
 }
 
@@ -125,13 +127,16 @@ impl PgServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
-        Ok(Self::new(db, vec![Listener::tcp(address).await?], options))
+        Self::new(db, vec![Listener::tcp(address).await?], options)
     }
     /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of it.
-    #[must_use]
-    pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> Self {
+    ///
+    /// # Errors
+    /// When there are no threads for the connections.
+    pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
-        Self { listeners, shared: Arc::new(Shared { db, options, tls, running: Mutex::default() }) }
+        let shared = Arc::new(Shared { db, options, tls, running: Mutex::default() });
+        Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
     /// The address where it listens.
     ///
@@ -144,7 +149,7 @@ impl PgServer {
     /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets statements go on for the
     /// [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what is left.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listeners, shared } = self;
+        let Self { listeners, reactors, shared } = self;
         let (stopping, stopped) = watch::channel(false);
         let stopped = Stop(stopped);
         let mut connections = JoinSet::new();
@@ -160,7 +165,10 @@ impl PgServer {
                         if connections.len() >= 2 * shared.options.max_connections + SPARE_CONNECTIONS {
                             continue;
                         }
-                        connections.spawn(serve(socket, shared.clone(), stopped.clone(), is_full));
+                        let reactor = Reactor::least_busy(&reactors);
+                        if let Ok(socket) = reactor.adopt(socket) {
+                            connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), is_full));
+                        }
                     }
                     Err(error) => {
                         warn!(%error, "a connection could not be taken");

@@ -13,21 +13,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A script, of the simple protocol. Several statements are one transaction, unless they say otherwise.
-    pub(super) async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
+    /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; false if not.
+    pub(super) async fn known(&mut self, sql: &str) -> Result<bool, WireError> {
         self.end_implicit().await?;
-        let mut began = self.activity.begins(sql);
+        let began = self.activity.begins(sql);
         let Self { wire, session, cancel, .. } = &mut *self;
-        let known = match wire.attend(cancel, session.execute_known(sql)).await {
-            Ok(Some(result)) => Some(self.put_result(result).await),
-            Ok(None) => None,
-            Err(error) => Some(Err(error.into())),
+        let result = match wire.attend(cancel, session.execute_known(sql)).await {
+            Ok(Some(result)) => self.put_result(result).await,
+            Ok(None) => return Ok(false),
+            Err(error) => Err(error.into()),
         };
-        if let Some(result) = known {
-            let kind = StatementKind::of_text(sql);
-            self.note(kind, began, sql, &result);
-            return result;
-        }
+        self.note(StatementKind::of_text(sql), began, sql, &result);
+        result.map(|()| true)
+    }
+
+    /// Any other script. Several statements are one transaction, unless they say otherwise.
+    pub(super) async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
+        let mut began = self.activity.begins(sql);
         let statements = match parse(sql) {
             Ok(statements) => statements,
             Err(error) => {
@@ -180,6 +182,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             info!(milliseconds, rows = self.row_count, user, process, error, statement = text, "slow statement");
         }
     }
+}
+
+/// Whether a script is a single statement that begins or ends a transaction, without more.
+pub(super) fn is_control(sql: &str) -> bool {
+    let sql = sql.trim().trim_end_matches(';');
+    ["begin", "commit", "rollback", "end"].iter().any(|control| sql.eq_ignore_ascii_case(control))
 }
 
 /// Whether a statement changes rows. It is run as a whole, so that READ COMMITTED can begin it again at a conflict.

@@ -34,7 +34,7 @@ pub use rows::Rows;
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::row_locks::claims;
+use crate::parts::claims;
 use crate::session::{Session, StatementResult, parse};
 use crate::transactions::Mark;
 use datafusion::arrow::array::RecordBatch;

@@ -1,0 +1,376 @@
+"""Random queries, the same to two servers that speak PostgreSQL's protocol, and how their answers differ.
+
+Each line of standard input is {"postgres": DSN, "serac": DSN, "seed", "queries"}: three small tables with NULLs are made anew on both, with indexes on one
+of them, and then queried. Each answer is a line of JSON: {"same", "refused": errors 0A000, "undecided": one of them met an error in a value (class 22),
+"both": both refuse, "lenient": only PostgreSQL refuses, "differences": [{"query", "postgres", "serac"}]} or {"error": text}.
+
+Queries are made of the texts below. In these, {int} is an expression of that type, {int/num} one of either, and [a;b] one of the texts. Whatever leaves an
+order open, or hangs on the order in which floats are added, is not asked.
+"""
+
+import json
+import math
+import random
+import re
+import sys
+
+import psycopg
+
+COLUMNS = {
+    "a": "int", "b": "big", "s": "small", "n": "num", "f": "float", "t": "text", "c": "text", "d": "date", "ts": "ts", "z": "tz", "o": "bool",
+}
+SQL_TYPES = {
+    "int": "INTEGER", "small": "SMALLINT", "big": "BIGINT", "num": "NUMERIC(10,2)", "float": "DOUBLE PRECISION", "text": "TEXT", "date": "DATE",
+    "ts": "TIMESTAMP", "tz": "TIMESTAMPTZ", "bool": "BOOLEAN", "iv": "INTERVAL",
+}
+TABLES = {"t1": 60, "t2": 25, "t3": 7}
+# Types of columns, of results and of what is compared.
+TYPES = ["int", "small", "big", "num", "float", "text", "date", "ts", "tz", "bool"]
+NUMBERS = ["int", "small", "big", "num", "float"]
+
+CONSTANTS = {
+    "int": "[-7;-3;-2;-1;0;1;2;3;4;5;6;7;10;100;1000;2147483647;-2147483648]",
+    "small": "[-5;-2;-1;0;1;2;3;7;9]::SMALLINT",
+    "big": "[0;1;5;-2;7;3000000000;-3000000000]",
+    "num": "[0.00;1.50;-2.25;3.10;10.00;0.01;99.99;1.5;2.125]",
+    "float": "[0.5;1.0;-1.5;2.25;1e3;0.0]::DOUBLE PRECISION",
+    "text": "'[;a;b;ab;abc;Abc;x y;%;_;a_c;zz;10;-3;NULL; a ;aab;bba]'",
+    "date": "DATE '[2020-01-01;2020-02-29;2021-12-31;1999-06-15;2024-03-10;1970-01-01]'",
+    "ts": "TIMESTAMP '[2020-01-01 00:00:00;2020-02-29 12:30:15.5;2021-12-31 23:59:59.999999;1999-06-15 06:00:00;1969-12-31 23:00:00]'",
+    "tz": "TIMESTAMPTZ '[2020-01-01 00:00:00+00;2020-02-29 12:30:15.5+02;2021-12-31 23:59:59.999999-05;1999-06-15 06:00:00+00]'",
+    "bool": "[true;false]",
+    "iv": "INTERVAL '[1 day;2 hours;1 month;-3 days;1 year 2 months;00:30:00;1 day 12:00:00;0;-1 month 5 days]'",
+}
+
+EXPRESSIONS = {
+    "int": [
+        "({int} [+;-;*] {int/small})", "({int} [/;%] nullif({int}, 0))", "mod({int}, nullif({int}, 0))", "abs({int})", "(- {int})", "({int} [&;|;#] {int})",
+        "length({text})", "octet_length({text})", "ascii({text})", "strpos({text}, {text})", "position({text} IN {text})", "({date} - {date})",
+        "extract([year;month;day;dow;doy;quarter;week;isodow] FROM {date/ts})::INTEGER", "{small}::INTEGER", "{bool}::INTEGER",
+        "[round;trunc;sign]({num})::INTEGER", "div({num}, nullif({num}, 0))::INTEGER",
+    ],
+    "small": ["{int}::SMALLINT", "abs({small})", "(- {small})", "({small} [+;-] {small})"],
+    "big": ["({big} [+;-] {int/big/small})", "({big} * {small})", "({big} [/;%] nullif({big/int}, 0))", "{int}::BIGINT", "abs({big})"],
+    "num": [
+        "({num} [+;-;*] {num/int/small/big})", "({num} [/;%] nullif({num}, 0))", "round({num}, [-1;0;1;2])", "trunc({num}, 1)", "[abs;floor;ceil]({num})",
+        "{int}::NUMERIC(10,2)", "(- {num})", "extract(epoch FROM {iv})",
+    ],
+    "float": [
+        "({float} [+;-;*] {float/int/num/big})", "({float} / nullif({float}, 0))", "{int/num/big}::DOUBLE PRECISION", "[abs;floor;round]({float})",
+        "sqrt(abs({float}))", "power({float}, 2)",
+    ],
+    "text": [
+        "({text} || {text/int})", "[upper;lower;trim;reverse;initcap;md5]({text})", "substr({text}, [-1;0;1;2;3], [0;1;2;3])", "substring({text} FROM [1;2;3])",
+        "[left;right]({text}, [-2;-1;0;1;2;3])", "replace({text}, {text}, {text})", "ltrim({text}, 'a')", "btrim({text}, ' a')", "lpad({text}, [0;2;6], 'xy')",
+        "rpad({text}, [0;2;6])", "concat({text}, {int}, {text})", "concat_ws('-', {text}, {text})", "{int/date/bool/num/ts}::TEXT",
+        "split_part({text}, 'b', [1;2])", "translate({text}, 'ab', 'x')", "repeat({text}, [-1;0;2])", "regexp_replace({text}, '[[a-b]]+', 'R')",
+        "to_char({date}, 'YYYY-MM-DD')", "to_char({ts}, 'Mon DD HH24:MI')", "overlay({text} PLACING 'Q' FROM 2)", "chr([65;77;90])",
+    ],
+    "date": [
+        "({date} [+;-] [0;1;7;40])", "{ts}::DATE", "({date} + {iv})::DATE", "date_trunc('[month;year;week;quarter]', {ts})::DATE",
+        "make_date(2020, [1;6;12], [1;15;28])",
+    ],
+    "ts": [
+        "({ts} [+;-] {iv})", "({date} [+;-] {iv})", "date_trunc('[hour;day;month;minute;second;year;week]', {ts})", "{date}::TIMESTAMP",
+        "({tz} AT TIME ZONE 'UTC')",
+    ],
+    "tz": ["({tz} [+;-] {iv})", "date_trunc('[hour;day;month]', {tz})", "({ts} AT TIME ZONE 'UTC')"],
+    "iv": ["({ts} - {ts})", "({iv} + {iv})", "({iv} * [-2;-1;0;2;3])", "make_interval(days => [-3;0;40])", "(- {iv})"],
+    "bool": [
+        "({bool} [AND;OR] {bool})", "(NOT {bool})", "({bool} IS [;NOT ][TRUE;FALSE;UNKNOWN])", "({int/num/big} [=;<>;<;<=;>;>=] {int/small/num/float})",
+        "({text} [;NOT ][LIKE;ILIKE] '[a%;%b;%b%;_;a_c;%;;A%]')", "({text} ~ '^[[a-b]]')", "starts_with({text}, 'a')",
+        "(({int}, {text}) [=;<>;<;>=;>] ({int}, {text}))",
+    ],
+}
+# For any type, which stands for T.
+GENERIC = [
+    "coalesce({T}, {T})", "CASE WHEN {bool} THEN {T} ELSE {T} END", "CASE WHEN {bool} THEN {T} END", "CASE {int} WHEN 1 THEN {T} WHEN 2 THEN {T} ELSE {T} END",
+]
+COMPARABLE = ["nullif({T}, {T})", "[greatest;least]({T}, {T})"]
+# Conditions over values of any type, which stands for T; K is a constant of it.
+CONDITIONS = [
+    "({T} [=;<>;<;<=;>;>=] {T})", "({T} [;NOT ]BETWEEN {T} AND {T})", "({T} [;NOT ]IN (K, {T}, K))", "({T} IS [;NOT ]NULL)",
+    "({T} IS [;NOT ]DISTINCT FROM {T})",
+]
+AGGREGATES = {
+    "int": ["[min;max]({int})"], "small": ["[min;max]({small})"],
+    "big": ["count(*)", "count([;DISTINCT ]{int/text/date/bool})", "sum([;DISTINCT ]{int/small})", "max({big})"],
+    "num": ["[min;max]({num})", "sum([;DISTINCT ]{num})", "avg({num/int/big})", "sum({big})"],
+    "float": ["[min;max;sum;avg]({float})", "stddev({int})", "var_pop({float})"],
+    "text": ["[min;max]({text})"], "date": ["[min;max]({date})"], "ts": ["[min;max]({ts})"], "tz": ["[min;max]({tz})"], "bool": ["bool_[and;or]({bool})"],
+}
+JOINS = ["JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"]
+SET_OPERATIONS = ["UNION", "UNION ALL", "EXCEPT", "INTERSECT"]
+
+
+class Scope:
+    """Columns that an expression may name, as (name, type), and those of the query around."""
+
+    def __init__(self, columns, outer=None):
+        self.columns, self.outer = columns, outer
+
+    def plain(self):
+        return Scope(self.columns)
+
+
+class Generator:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.aliases = 0
+
+    def chance(self, share):
+        return self.random.random() < share
+
+    def alias(self):
+        self.aliases += 1
+        return f"q{self.aliases}"
+
+    def filled(self, template, scope, depth, of=None):
+        """The text with its choices made and its expressions put in. [[…]] are plain brackets."""
+        text = template.replace("{T}", f"{{{of}}}")
+        text = re.sub(r"(?<!\[)\[([^\[\]]*)\](?!\])", lambda found: self.random.choice(found[1].split(";")), text).replace("[[", "[").replace("]]", "]")
+        if of:
+            text = re.sub(r"\bK\b", lambda _: self.constant(of), text)
+        return re.sub(r"\{([\w/]+)\}", lambda found: self.expression(self.random.choice(found[1].split("/")), scope, depth), text)
+
+    def constant(self, of):
+        return self.filled(CONSTANTS[of], Scope([]), 0)
+
+    def column(self, of, scope):
+        """A column of the type, or none."""
+        if scope.outer and self.chance(0.25) and (found := self.column(of, scope.outer)):
+            return found
+        names = [name for name, its_type in scope.columns if its_type == of]
+        return self.random.choice(names) if names else None
+
+    def expression(self, of, scope, depth):
+        if depth <= 0 or self.chance(0.25):
+            if self.chance(0.8) and (column := self.column(of, scope)):
+                return column
+            return f"NULL::{SQL_TYPES[of]}" if self.chance(0.06) else self.constant(of)
+        if of != "bool" and depth >= 2 and of != "iv" and self.chance(0.03):
+            return f"({self.scalar(of, scope, depth)})"
+        if self.chance(0.12):
+            templates = GENERIC + (COMPARABLE if of not in ("iv", "bool") else [])
+            return self.filled(self.random.choice(templates), scope, depth - 1, of)
+        if of == "bool":
+            if depth >= 2 and self.chance(0.15):
+                return self.subquery_condition(scope, depth)
+            if self.chance(0.5):
+                return self.filled(self.random.choice(CONDITIONS), scope, depth - 1, self.random.choice(TYPES))
+        return self.filled(self.random.choice(EXPRESSIONS[of]), scope, depth - 1)
+
+    def where(self, scope, depth, share):
+        return f" WHERE {self.expression('bool', scope, depth)}" if self.chance(share) else ""
+
+    def subquery_condition(self, scope, depth):
+        kind = self.random.randrange(4)
+        source, inner = self.table(scope)
+        where = self.where(inner, depth - 2, 0.8)
+        negation = self.random.choice(["", "NOT "])
+        if kind == 0:
+            return f"({negation}EXISTS (SELECT 1 FROM {source}{where}))"
+        of = self.random.choice(["int", "text", "date", "num", "big"])
+        value = self.expression(of, scope, depth - 2)
+        if kind == 1:
+            return f"({value} {negation}IN (SELECT {self.expression(of, inner, depth - 2)} FROM {source}{where}))"
+        if kind == 2:
+            comparison = self.filled("[=;<;>;<>;>=] [ANY;ALL]", scope, 0)
+            return f"({value} {comparison} (SELECT {self.expression(of, inner.plain(), depth - 2)} FROM {source}{where}))"
+        return f"({value} {self.random.choice('=<>')} ({self.scalar(of, scope, depth)}))"
+
+    def scalar(self, of, scope, depth):
+        """A query of one value."""
+        source, inner = self.table(scope)
+        where = self.where(inner, depth - 2, 0.8)
+        if self.chance(0.7):
+            return f"SELECT {self.aggregate(of, inner.plain(), depth - 2)} FROM {source}{where}"
+        return f"SELECT {self.expression(of, inner, depth - 2)} FROM {source}{where} ORDER BY {inner.columns[0][0]} LIMIT 1"
+
+    def aggregate(self, of, scope, depth):
+        condition = f" FILTER (WHERE {self.expression('bool', scope, depth - 1)})" if self.chance(0.12) else ""
+        return self.filled(self.random.choice(AGGREGATES[of]), scope, depth - 1) + condition
+
+    def table(self, outer=None):
+        alias = self.alias()
+        columns = [(f"{alias}.id", "int")] + [(f"{alias}.{name}", of) for name, of in COLUMNS.items()]
+        return f"{self.random.choice(list(TABLES))} AS {alias}", Scope(columns, outer)
+
+    def item(self, depth):
+        if depth >= 2 and self.chance(0.25):
+            query, types = self.query(depth - 1)
+            alias = self.alias()
+            return f"({query}) AS {alias}", Scope([(f"{alias}.c{i}", of) for i, of in enumerate(types)])
+        return self.table()
+
+    def source(self, depth):
+        """FROM, its columns, and those that say which row it is, if there are some."""
+        text, scope = self.item(depth)
+        columns, keys = list(scope.columns), [[name for name, _ in scope.columns if name.endswith(".id")]]
+        for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])):
+            more, added = self.item(depth)
+            join = self.random.choice(JOINS)
+            left, both = Scope(columns), Scope(columns + added.columns)
+            keys.append([name for name, _ in added.columns if name.endswith(".id")])
+            condition = ""
+            if join != "CROSS JOIN":
+                of = self.random.choice(["int", "int", "small", "text", "date", "bool", "num"])
+                pair = self.column(of, left), self.column(of, added)
+                condition = f" ON {pair[0]} = {pair[1]}" if all(pair) else " ON 1 = 1" if join == "FULL JOIN" else " ON true"
+                if join != "FULL JOIN" and self.chance(0.4):
+                    condition += f" AND {self.expression('bool', both, min(depth - 1, 2))}"
+            text, columns = f"{text} {join} {more}{condition}", both.columns
+        return text, Scope(columns), [key for item in keys for key in item] if all(keys) else []
+
+    def query(self, depth):
+        types = [self.random.choice(TYPES) for _ in range(self.random.randint(1, 4))]
+        if depth >= 2 and self.chance(0.1):
+            return f"{self.select(depth - 1, types)} {self.random.choice(SET_OPERATIONS)} {self.select(depth - 1, types)}", types
+        return self.select(depth, types), types
+
+    def select(self, depth, types):
+        source, scope, key = self.source(depth)
+        where = self.where(scope, depth, 0.7)
+        if self.chance(0.35):
+            return self.grouped(source, scope, where, depth, types)
+        values = [self.expression(of, scope, depth - 1) for of in types]
+        if key and self.chance(0.15):
+            at = self.random.randrange(len(types))
+            values[at] = self.window(types[at], scope, key)
+        distinct = "DISTINCT " if self.chance(0.15) else ""
+        shown = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
+        query = f"SELECT {distinct}{shown} FROM {source}{where}"
+        if self.chance(0.15):
+            order = ", ".join(f"{i + 1}{self.random.choice(['', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'])}" for i in range(len(types)))
+            offset = f" OFFSET {self.random.randint(0, 3)}" if self.chance(0.3) else ""
+            query = f"SELECT * FROM ({query} ORDER BY {order} LIMIT {self.random.randint(0, 6)}{offset}) AS {self.alias()}"
+        return query
+
+    def grouped(self, source, scope, where, depth, types):
+        wanted, values, groups = self.random.randint(0, 2), [], []
+        for of in types:
+            group = self.expression(of, scope, 1) if self.chance(0.3) else self.column(of, scope)
+            # What names no column would be a column's place, or a constant.
+            if len(groups) < wanted and group and re.search(r"q\d+\.", group):
+                groups.append(group)
+                values.append(group)
+            else:
+                values.append(self.aggregate(of, scope, depth - 1))
+        shown = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
+        by = f" GROUP BY {', '.join(groups)}" if groups else ""
+        having = f" HAVING {self.aggregate('big', scope, 1)} {self.random.choice(['>', '<', '>='])} {self.random.randint(0, 5)}"
+        return f"SELECT {shown} FROM {source}{where}{by}{having if groups and self.chance(0.3) else ''}"
+
+    def window(self, of, scope, key):
+        part = self.column(self.random.choice(["int", "small", "bool", "text"]), scope)
+        part = f"PARTITION BY {part} " if part and self.chance(0.7) else ""
+        order = f"{part}ORDER BY {', '.join(key)}"
+        number = self.column("int", scope)
+        if of == "big":
+            return self.random.choice([
+                f"row_number() OVER ({order})", f"count(*) OVER ({part})", f"rank() OVER ({part}ORDER BY {number})", f"dense_rank() OVER ({part}ORDER BY {number} DESC)",
+                f"sum({number}) OVER ({order} ROWS BETWEEN {self.random.randint(0, 2)} PRECEDING AND {self.random.randint(0, 2)} FOLLOWING)",
+            ])
+        value = self.expression(of, scope, 1)
+        return self.random.choice([
+            f"lag({value}) OVER ({order})", f"lead({value}, 2) OVER ({order})", f"first_value({value}) OVER ({order})",
+            f"last_value({value}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+            f"max({value}) OVER ({order})" if of != "bool" else f"bool_or({value}) OVER ({order})",
+        ])
+
+    def cell(self, of):
+        return "NULL" if self.chance(0.12) else str(self.random.randint(-3, 8)) if of in ("int", "small") else self.constant(of)
+
+    def tables(self):
+        """Statements that make the tables."""
+        definition = ", ".join(["id INTEGER PRIMARY KEY"] + [f"{name} {'VARCHAR(12)' if name == 'c' else SQL_TYPES[of]}" for name, of in COLUMNS.items()])
+        for name, count in TABLES.items():
+            rows = (", ".join([str(i + 1)] + [self.cell(of) for of in COLUMNS.values()]) for i in range(count))
+            yield f"DROP TABLE IF EXISTS {name}"
+            yield f"CREATE TABLE {name} ({definition})"
+            yield f"INSERT INTO {name} VALUES {', '.join(f'({row})' for row in rows)}"
+
+    def settings(self):
+        """Statements for SeracDB alone: indexes, frozen blocks, figures about the columns."""
+        for table in TABLES:
+            for column in COLUMNS:
+                if method := self.random.choice(["", "", "", "btree", "bitmap"]):
+                    yield f"CREATE INDEX ON {table} USING {method} ({column})"
+        if self.chance(0.4):
+            yield "FREEZE TABLE t1"
+        if self.chance(0.5):
+            yield "ANALYZE"
+
+
+def value_of(text):
+    """A value as it is compared: numbers by what they are."""
+    if text is None:
+        return (0, "")
+    return (1, float(text)) if re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text) else (2, text)
+
+
+def is_same(left, right):
+    return left == right or left[0] == right[0] == 1 and math.isclose(left[1], right[1], rel_tol=1e-6, abs_tol=2e-6)
+
+
+def are_same(left, right):
+    return len(left) == len(right) and all(is_same(*values) for rows in zip(left, right) for values in zip(*rows))
+
+
+def answer_of(connection, query):
+    """Its rows in an order of their own, or its SQLSTATE and message."""
+    try:
+        cursor = psycopg.ClientCursor(connection)
+        cursor.execute(query)
+        result = cursor.pgresult
+        cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
+        rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
+        return sorted(rows, key=lambda row: [(kind, round(value, 3) if kind == 1 else value) for kind, value in row]), None
+    except psycopg.Error as error:
+        return None, (error.sqlstate or "", str(error).splitlines()[0])
+
+
+def compared(request):
+    generator = Generator(request["seed"])
+    postgres, serac = (psycopg.connect(request[server], autocommit=True) for server in ("postgres", "serac"))
+    with postgres, serac:
+        tables = list(generator.tables())
+        for statement in tables:
+            postgres.execute(statement)
+        for statement in tables + list(generator.settings()):
+            serac.execute(statement)
+        for connection in (postgres, serac):
+            connection.execute("SET TIME ZONE 'UTC'")
+            connection.execute("SET statement_timeout = '20s'")
+        counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
+        for _ in range(request["queries"]):
+            generator.aliases = 0
+            query, _ = generator.query(generator.random.choice([1, 2, 2, 3]))
+            (theirs, their_error), (ours, our_error) = answer_of(postgres, query), answer_of(serac, query)
+            states = [error[0] for error in (their_error, our_error) if error]
+            if their_error and our_error:
+                counts["both"] += 1
+            elif our_error and our_error[0] == "0A000":
+                counts["refused"] += 1
+            elif any(state.startswith("22") for state in states):
+                counts["undecided"] += 1
+            elif their_error:
+                counts["lenient"] += 1
+            elif ours is not None and are_same(theirs, ours):
+                counts["same"] += 1
+            else:
+                shown = lambda rows, others, error: error or {"rows": len(rows), "only here": [row for row in rows if row not in (others or [])][:3]}
+                difference = {"query": query, "postgres": shown(theirs, ours, their_error), "serac": shown(ours, theirs, our_error)}
+                differences.append({name: text if name == "query" else str(text) for name, text in difference.items()})
+            if serac.closed:
+                break
+        return counts | {"differences": differences}
+
+
+print(json.dumps({"ready": f"psycopg {psycopg.__version__}"}), flush=True)
+for line in sys.stdin:
+    try:
+        answer = compared(json.loads(line))
+    except Exception as error:  # reported to the other side, which decides
+        answer = {"error": str(error)}
+    print(json.dumps(answer), flush=True)
