@@ -361,6 +361,34 @@ impl Transaction {
         })
     }
 
+    /// ALTER TABLE … ALTER COLUMN … TYPE: puts `changed` in the place of a column; `convert` gives its values for a batch of old rows.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], what `convert` says, and what the new values violate.
+    pub fn change_column(
+        &mut self,
+        schema: &str,
+        name: &str,
+        column: &str,
+        changed: ColumnDefinition,
+        convert: impl Fn(&RecordBatch) -> Result<ArrayRef>,
+    ) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
+        let Some(at) = table.definition.column(column) else { return missing("column", column) };
+        let mut definition = table.definition.clone();
+        let nullable = changed.nullable;
+        definition.columns[at] = changed;
+        self.rewrite(&table, definition, |old| {
+            let mut columns = old.columns().to_vec();
+            columns[at] = convert(old)?;
+            match columns[at].null_count() {
+                1.. if !nullable => Err(EngineError::NotNull { table: name.into(), column: column.into() }),
+                _ => Ok(columns),
+            }
+        })
+    }
+
     /// ALTER TABLE … DROP COLUMN. Keys over the column go with it if `cascade` is on or they have no other column.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ impl SessionExpressions {
     }
 }
 
-fn into_engine(error: SqlError) -> EngineError {
+pub(crate) fn into_engine(error: SqlError) -> EngineError {
     EngineError::Expression { sqlstate: error.sqlstate, message: error.message }
 }
 

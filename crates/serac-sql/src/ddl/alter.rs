@@ -2,14 +2,16 @@
 
 use super::builder::{TableBuilder, freeze_format};
 use crate::error::{Result, SqlError};
+use crate::expressions::{evaluate, into_engine};
 use crate::session::{Session, fold, quote, resolve};
-use datafusion::arrow::array::AsArray;
+use crate::types::{assign, sql_type};
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, RenameTableNameKind, TableConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr, RenameTableNameKind, TableConstraint,
 };
 use serac_engine::EngineError;
-use serac_engine::definition::{CheckDefinition, TableDefinition};
+use serac_engine::definition::{CheckDefinition, ColumnDefinition, SqlType, TableDefinition};
 
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote(schema), quote(name))
@@ -170,7 +172,56 @@ impl Session {
             AlterColumnOperation::DropDefault => {
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = None)?;
             }
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                self.change_type(table, at, sql_type(data_type)?, using.as_ref()).await?;
+            }
             other => return Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
+        }
+        Ok(())
+    }
+
+    /// Gives a column another type. Its values become what `using` says, or what they are when they are assigned to it.
+    async fn change_type(
+        &mut self,
+        table: &TableDefinition,
+        at: usize,
+        sql_type: SqlType,
+        using: Option<&Expr>,
+    ) -> Result<()> {
+        let (schema, name) = (&table.schema, &table.name);
+        let column = &table.columns[at];
+        let changed = ColumnDefinition { sql_type, ..column.clone() };
+        let is_wider = sql_type.length.is_none_or(|most| column.sql_type.length.is_some_and(|length| length <= most));
+        if using.is_none() && sql_type.column_type == column.sql_type.column_type && is_wider && !sql_type.fixed_length
+        {
+            let redefined = self.txn_for(schema)?.alter_column(schema, name, &column.name, |c| c.sql_type = sql_type);
+            return Ok(redefined?);
+        }
+        let catalog = self.txn_for(schema)?.catalog().clone();
+        let is_referenced =
+            catalog.children_of(table).any(|(child, i)| child.definition.foreign_keys[i].parent_columns.contains(&at));
+        if is_referenced || table.foreign_keys.iter().any(|key| key.columns.contains(&at)) {
+            let message = format!("the type of column \"{}\", which a foreign key uses: drop that first", column.name);
+            return Err(SqlError::unsupported(message));
+        }
+        self.check_default(&changed).map_err(|_| {
+            let message = format!("default for column \"{}\" cannot be cast to type {sql_type}", column.name);
+            SqlError::new("42804", message)
+        })?;
+        let text = using.map_or_else(|| quote(&column.name), ToString::to_string);
+        self.txn_for(schema)?.lock_table(schema, name)?;
+        let state = self.state();
+        let convert = |old: &RecordBatch| {
+            let values = evaluate(&state, &text, old).and_then(|values| assign(&values, sql_type, &column.name));
+            values.map_err(into_engine)
+        };
+        // What cannot be meant is an error without rows, too.
+        convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
+        self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
+        self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
+        self.refresh_view();
+        for check in &table.checks {
+            self.holds_for_all(table, check).await?;
         }
         Ok(())
     }
@@ -219,14 +270,19 @@ impl Session {
         Ok(())
     }
 
-    async fn add_check(&mut self, table: &TableDefinition, check: CheckDefinition) -> Result<()> {
-        self.check_expression(table, &check.expression)?;
-        self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
+    async fn holds_for_all(&self, table: &TableDefinition, check: &CheckDefinition) -> Result<()> {
         if self.has_rows(table, &format!("NOT ({})", check.expression)).await? {
             let (name, table) = (&check.name, &table.name);
             let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
             return Err(SqlError::new("23514", message));
         }
+        Ok(())
+    }
+
+    async fn add_check(&mut self, table: &TableDefinition, check: CheckDefinition) -> Result<()> {
+        self.check_expression(table, &check.expression)?;
+        self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
+        self.holds_for_all(table, &check).await?;
         Ok(self.txn_for(&table.schema)?.add_check(&table.schema, &table.name, check)?)
     }
 }

@@ -1,12 +1,16 @@
 //! Arithmetic of integers that fails where its result does not fit, as SQL has it (22003): DataFusion's own wraps around, and `9223372036854775807 + 1` would
 //! be a negative number.
 //!
-//! Sums, differences and products of integers become functions under the names that the operators have in results.
+//! Sums, differences and products of integers become functions under the names that the operators have in results; so does the exclusive or, of which DataFusion
+//! takes `a # a` for 0, also where a is NULL.
 
 use super::rewrite_typed;
 use crate::error::SqlError;
 use crate::wire::wire_type;
-use datafusion::arrow::array::{ArrayRef, Datum};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, PrimitiveArray, downcast_integer, new_null_array,
+};
+use datafusion::arrow::compute::kernels::bitwise::{bitwise_xor, bitwise_xor_scalar};
 use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
@@ -20,6 +24,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
+use std::ops::BitXor;
 use std::sync::{Arc, LazyLock};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -28,8 +33,8 @@ struct Checked {
     signature: Signature,
 }
 
-static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 3]> = LazyLock::new(|| {
-    [Operator::Plus, Operator::Minus, Operator::Multiply].map(|operator| {
+static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
+    [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::BitwiseXor].map(|operator| {
         Arc::new(ScalarUDF::from(Checked { operator, signature: Signature::any(2, Volatility::Immutable) }))
     })
 });
@@ -39,6 +44,7 @@ impl ScalarUDFImpl for Checked {
         match self.operator {
             Operator::Plus => "int_plus",
             Operator::Minus => "int_minus",
+            Operator::BitwiseXor => "int_xor",
             _ => "int_times",
         }
     }
@@ -55,10 +61,40 @@ impl ScalarUDFImpl for Checked {
         let calculate: fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> = match self.operator {
             Operator::Plus => add,
             Operator::Minus => sub,
+            Operator::BitwiseXor => xor,
             _ => mul,
         };
         let result = apply(&args.args[0], &args.args[1], calculate);
         result.map_err(|_| SqlError::out_of_range(wire_type(args.return_type())).external())
+    }
+}
+
+fn xor(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    let ((left, left_is_one), (right, right_is_one)) = (left.get(), right.get());
+    macro_rules! typed {
+        ($t:ty) => {{
+            let (left, right) = (left.as_primitive::<$t>(), right.as_primitive::<$t>());
+            match (left_is_one, right_is_one) {
+                (true, false) => with_one::<$t>(right, left),
+                (false, true) => with_one::<$t>(left, right),
+                _ => bitwise_xor(left, right).map(|array| Arc::new(array) as ArrayRef),
+            }
+        }};
+    }
+    downcast_integer! {
+        left.data_type() => (typed),
+        other => Err(ArrowError::InvalidArgumentError(format!("{other} is no integer"))),
+    }
+}
+
+/// Each value with the one of an array that stands for a constant.
+fn with_one<T: ArrowPrimitiveType<Native: BitXor<Output = T::Native>>>(
+    array: &PrimitiveArray<T>,
+    one: &PrimitiveArray<T>,
+) -> Result<ArrayRef, ArrowError> {
+    match one.is_null(0) {
+        true => Ok(new_null_array(array.data_type(), array.len())),
+        false => Ok(Arc::new(bitwise_xor_scalar(array, one.value(0))?)),
     }
 }
 
@@ -68,8 +104,8 @@ pub fn operator_of(function: &ScalarUDF) -> Option<Operator> {
 }
 
 fn is_arithmetic(expr: &Expr) -> bool {
-    use Operator::{Minus, Multiply, Plus};
-    matches!(expr, Expr::Negative(_) | Expr::BinaryExpr(BinaryExpr { op: Plus | Minus | Multiply, .. }))
+    use Operator::{BitwiseXor, Minus, Multiply, Plus};
+    matches!(expr, Expr::Negative(_) | Expr::BinaryExpr(BinaryExpr { op: Plus | Minus | Multiply | BitwiseXor, .. }))
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
