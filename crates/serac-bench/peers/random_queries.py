@@ -325,7 +325,8 @@ def answer_of(connection, query):
         result = cursor.pgresult
         cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
         rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
-        return sorted(rows, key=lambda row: [(kind, round(value, 3) if kind == 1 else value) for kind, value in row]), None
+        # Numbers that differ in their last digits stand in one order on both sides.
+        return sorted(rows, key=lambda row: ([(kind, round(value, 3) if kind == 1 else value) for kind, value in row], row)), None
     except psycopg.Error as error:
         return None, (error.sqlstate or "", str(error).splitlines()[0])
 

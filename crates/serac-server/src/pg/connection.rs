@@ -113,6 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     where
         S: Send + 'static,
     {
+        let mut ends = self.activity.activity().ends();
         let ended = loop {
             let ran = reactor.run(async move {
                 let outcome = self.wait(&mut stop).await;
@@ -122,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let Some((connection, its_stop, outcome)) = ran.await else { return };
             (self, stop) = (connection, its_stop);
             let outcome = match outcome {
-                Ok(Outcome::Takes(work)) => self.work_off(Some(work), true).await,
+                Ok(Outcome::Takes(work)) => self.work_off(Some(work), true, &mut ends).await,
                 outcome => outcome,
             };
             match outcome {
@@ -144,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
         let mut ends = self.activity.activity().ends();
         loop {
-            match self.work_off(None, false).await? {
+            match self.work_off(None, false, &mut ends).await? {
                 Outcome::Waits => {}
                 outcome => return Ok(outcome),
             }
@@ -173,9 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Works off what is given, and all messages that have arrived, and sends the answers.
-    async fn work_off(&mut self, mut work: Option<Work>, is_elsewhere: bool) -> Result<Outcome, WireError> {
-        let activity = self.activity.activity().clone();
-        let mut ends = activity.ends();
+    async fn work_off(
+        &mut self,
+        mut work: Option<Work>,
+        is_elsewhere: bool,
+        ends: &mut watch::Receiver<bool>,
+    ) -> Result<Outcome, WireError> {
         loop {
             let next = match work.take() {
                 Some(work) if is_elsewhere => {
@@ -186,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 None => match self.wire.take()? {
                     Some((tag, body)) => self.handle(tag, &body).await?,
                     None => {
-                        self.send(&mut ends).await?;
+                        self.send(ends).await?;
                         return Ok(Outcome::Waits);
                     }
                 },
@@ -196,11 +200,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Next::Ends => return self.wire.flush().await.map(|()| Outcome::Ends),
                 Next::Takes(taken) => work = Some(taken),
             }
-            if activity.is_terminated() {
+            if self.activity.activity().is_terminated() {
                 return Err(terminated());
             }
             if self.wire.is_full() {
-                self.send(&mut ends).await?;
+                self.send(ends).await?;
             }
         }
     }
