@@ -293,7 +293,7 @@ impl Session {
                 self.describe_returning(&table, &alias, update.returning.as_deref()).await?
             }
             Statement::Delete(delete) => {
-                let target = target_of_delete(&delete)?;
+                let target = target_of_delete(delete)?;
                 let (table, alias) = self.target(target)?;
                 self.describe_condition(target, delete.selection.as_ref(), parameters).await;
                 self.describe_returning(&table, &alias, delete.returning.as_deref()).await?

@@ -209,8 +209,8 @@ pub(crate) fn has_changes(statement: &Statement) -> bool {
 
 /// Whether a statement is a query that changes and claims nothing.
 pub fn is_only_a_query(statement: &Statement) -> bool {
-    let found = || Finder::of(statement);
-    matches!(statement, Statement::Query(query) if query.locks.is_empty()) && !found().claims && !found().changes
+    let found = Finder::of(statement);
+    matches!(statement, Statement::Query(query) if query.locks.is_empty()) && !found.claims && !found.changes
 }
 
 /// Something that runs before the rest of its statement.
@@ -254,9 +254,14 @@ impl Taker {
     /// Takes all of a WITH up to its last change.
     fn take_with(&mut self, with: &mut With) -> Result<()> {
         let Some(last) = with.cte_tables.iter().rposition(|cte| is_change(&cte.query)) else { return Ok(()) };
+        // Those that give no rows, which nothing can ask for.
         let mut silent = HashSet::new();
         for i in 0..=last {
-            let first = |count: usize| With { cte_tables: with.cte_tables[..count].to_vec(), ..with.clone() };
+            let first = |count: usize| {
+                let mut first = With { cte_tables: with.cte_tables[..count].to_vec(), ..with.clone() };
+                first.cte_tables.retain(|cte| !silent.contains(&cte.alias.name));
+                first
+            };
             let query = if is_change(&with.cte_tables[i].query) {
                 let mut change = with.cte_tables[i].query.as_ref().clone();
                 put_before(&first(i), &mut change);
