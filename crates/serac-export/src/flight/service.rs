@@ -370,8 +370,10 @@ impl FlightService for Flights {
         response.metadata_mut().as_mut().extend(headers);
         Ok(response)
     }
-    async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        unsupported("PollFlightInfo")
+    /// What GetFlightInfo gives, at once: a statement runs when its ticket is shown, or has run by then.
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let info = self.get_flight_info(request).await?;
+        Ok(info.map(|info| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() }))
     }
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         let caller = caller(&request);

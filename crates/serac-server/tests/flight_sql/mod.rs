@@ -384,6 +384,23 @@ async fn frozen_blocks_are_lent_to_queries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_polls_for_a_flight_has_it_at_once() {
+    let served = Served::open().await;
+    let mut raw = FlightServiceClient::new(served.channel().await);
+    let query = CommandStatementQuery { query: "SELECT 41 + 1".into(), transaction_id: None };
+    let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+    let polled = raw.poll_flight_info(descriptor).await.unwrap().into_inner();
+    // No descriptor: there is nothing more to wait for.
+    assert_eq!((polled.flight_descriptor, polled.progress), (None, Some(1.0)));
+    let batches = rows(&mut served.client().await, polled.info.unwrap()).await;
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 42);
+    let wrong = CommandStatementQuery { query: "SELECT FROM nothing".into(), transaction_id: None };
+    let wrong = raw.poll_flight_info(FlightDescriptor::new_cmd(wrong.as_any().encode_to_vec())).await.unwrap_err();
+    assert!(wrong.message().contains("42P01"), "{wrong}");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_is_cancelled_by_its_flight() {
     let served = Served::open().await;
     let mut client = served.client().await;
