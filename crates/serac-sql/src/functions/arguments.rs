@@ -3,11 +3,12 @@
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::uuids::is_text;
-use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
-use datafusion::arrow::compute::kernels::cmp::eq;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
+use datafusion::logical_expr::{ColumnarValue, Operator};
+use datafusion::physical_expr_common::datum::apply_cmp;
 use std::sync::Arc;
 
 fn any(given: &[DataType]) -> Option<Types> {
@@ -39,8 +40,10 @@ fn null_if(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         Some(common) => Ok(cast(array, &common)?),
         None => Ok::<_, SqlError>(array.clone()),
     };
-    let are_equal = eq(&in_common(&args[0])?, &in_common(&args[1])?)?;
-    Ok(nullif(&args[0], &are_equal)?)
+    // As `=` does it, for which floats have one zero.
+    let [left, right] = [in_common(&args[0])?, in_common(&args[1])?].map(ColumnarValue::Array);
+    let are_equal = apply_cmp(Operator::Eq, &left, &right)?.into_array(args[0].len())?;
+    Ok(nullif(&args[0], are_equal.as_boolean())?)
 }
 
 fn null_if_types(given: &[DataType]) -> Option<Types> {
