@@ -26,7 +26,6 @@ SQL_TYPES = {
 TABLES = {"t1": 60, "t2": 25, "t3": 7}
 # Types of columns, of results and of what is compared.
 TYPES = ["int", "small", "big", "num", "float", "text", "date", "ts", "tz", "bool"]
-NUMBERS = ["int", "small", "big", "num", "float"]
 
 CONSTANTS = {
     "int": "[-7;-3;-2;-1;0;1;2;3;4;5;6;7;10;100;1000;2147483647;-2147483648]",

@@ -40,7 +40,8 @@ const KINDS: [(&str, &str); 5] = [
 /// Runs the comparison.
 pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), String> {
     let installation = Installation::find().ok_or("PostgreSQL 15 is not installed; scripts/peers installs it")?;
-    let folder = Folder::new("answers");
+    // Not in the project's: PostgreSQL has a user of its own, who may not be able to enter that.
+    let folder = Folder(std::env::temp_dir().join(format!("serac-answers-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).map_err(text)?;
     let cluster = Cluster::create(installation, &folder.0)?;
     let (ours, theirs) = (free_address()?, free_address()?);

@@ -292,7 +292,7 @@ fn cannot_listen(at: impl std::fmt::Display, error: &std::io::Error) -> String {
 }
 
 /// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file` makes the socket's path of what the setting says and of the address.
-async fn listeners(
+async fn listen(
     address: Option<SocketAddr>,
     scheme: &str,
     socket: Option<&Path>,
@@ -322,7 +322,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
         plan.storage.path.as_ref().map_or_else(|| "a database in memory".into(), |path| path.display().to_string());
     let readiness = Readiness::default();
     let mut lines = Vec::new();
-    let (listeners, places) = listeners(plan.pg, "postgresql", plan.pg_socket.as_deref(), |folder, address| {
+    let (listeners, places) = listen(plan.pg, "postgresql", plan.pg_socket.as_deref(), |folder, address| {
         folder.join(format!(".s.PGSQL.{}", address.map_or(PG_PORT, |address| address.port())))
     })
     .await?;
@@ -335,7 +335,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
     };
     let scheme = if plan.flight_options.tls.is_some() { "grpc+tls" } else { "grpc" };
     let (listeners, places) =
-        self::listeners(plan.flight, scheme, plan.flight_socket.as_deref(), |path, _| path.to_owned()).await?;
+        listen(plan.flight, scheme, plan.flight_socket.as_deref(), |path, _| path.to_owned()).await?;
     let flight = (!listeners.is_empty()).then(|| {
         info!(at = places, tls = plan.flight_options.tls.is_some(), "listening for Arrow Flight and Flight SQL");
         lines.push(format!("serving {name} over Arrow Flight at {places} (Ctrl-C ends it)"));

@@ -328,9 +328,14 @@ impl Transaction {
         let arrow = new.data.schema().arrow();
         for no in 0..table.data.block_count() {
             let Some(old) = self.rows_of_block(table, no)? else { continue };
+            let columns = convert(&old)?;
+            let mut given = new.definition.columns.iter().zip(&columns);
+            if let Some((column, _)) = given.find(|(column, array)| !column.nullable && array.null_count() > 0) {
+                return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
+            }
             let options = RecordBatchOptions::new().with_row_count(Some(old.num_rows()));
-            let batch = RecordBatch::try_new_with_options(arrow.clone(), convert(&old)?, &options)
-                .map_err(StorageError::from)?;
+            let batch =
+                RecordBatch::try_new_with_options(arrow.clone(), columns, &options).map_err(StorageError::from)?;
             self.insert_batch(&new, &batch)?;
         }
         Ok(())
@@ -377,15 +382,11 @@ impl Transaction {
         self.check_owner(schema, name)?;
         let Some(at) = table.definition.column(column) else { return missing("column", column) };
         let mut definition = table.definition.clone();
-        let nullable = changed.nullable;
         definition.columns[at] = changed;
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
             columns[at] = convert(old)?;
-            match columns[at].null_count() {
-                1.. if !nullable => Err(EngineError::NotNull { table: name.into(), column: column.into() }),
-                _ => Ok(columns),
-            }
+            Ok(columns)
         })
     }
 

@@ -44,7 +44,7 @@ impl Conflicts {
 impl Session {
     /// Whether a statement may be begun again when it meets a conflict.
     pub(crate) fn may_wait(&self, statement: &Statement) -> bool {
-        claims(statement) || self.waits_at_any_level || self.is_read_committed()
+        self.waits_at_any_level || self.is_read_committed() || claims(statement)
     }
     fn is_read_committed(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)

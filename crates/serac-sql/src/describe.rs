@@ -1,7 +1,7 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
 use crate::ddl::parse_expression;
-use crate::dml::{nullable_schema, target_of_delete};
+use crate::dml::{nullable_schema, target_of_delete, target_of_insert};
 use crate::error::{Result, SqlError};
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
@@ -10,8 +10,8 @@ use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableObject,
-    TableWithJoins, Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
+    Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableWithJoins,
+    Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
 use serac_engine::definition::SqlType;
@@ -255,10 +255,7 @@ impl Session {
                 None
             }
             Statement::Insert(insert) => {
-                let TableObject::TableName(name) = &insert.table else {
-                    return Err(SqlError::unsupported("INSERT into a function"));
-                };
-                let table = self.table(name)?;
+                let table = self.table(target_of_insert(insert)?)?;
                 let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
                 let named = |name: &_| column_of_name(&table, name);
                 let targets: Vec<usize> = match &insert.columns[..] {

@@ -16,9 +16,9 @@ use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, OnConflict, OnConflictAction,
-    OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update,
-    UpdateTableFromKind, Value,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, OnConflict,
+    OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
+    Update, UpdateTableFromKind, Value,
 };
 use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;
@@ -53,7 +53,7 @@ pub(crate) fn nullable_schema(table: &Table) -> Arc<Schema> {
 /// The assignments of SET, as column positions and expressions.
 pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
     let mut all = Vec::new();
-    let name = |name: &datafusion::sql::sqlparser::ast::ObjectName| -> Result<usize> {
+    let name = |name: &ObjectName| -> Result<usize> {
         let last = name.0.last().and_then(|part| part.as_ident());
         column_of(table, &last.map(fold).unwrap_or_default())
     };
@@ -159,10 +159,7 @@ impl Session {
     // ---- INSERT
 
     pub(crate) async fn insert(&mut self, insert: Insert) -> Result<StatementResult> {
-        let TableObject::TableName(name) = &insert.table else {
-            return Err(SqlError::unsupported("INSERT into a function"));
-        };
-        let table = self.table(name)?;
+        let table = self.table(target_of_insert(&insert)?)?;
         let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
         let mut targets = Vec::new();
         for column in &insert.columns {
@@ -504,6 +501,14 @@ impl Session {
             (Some(items), Some(before)) => self.returning("DELETE", &table, &alias, &items, vec![before]).await,
             _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),
         }
+    }
+}
+
+/// What an INSERT inserts into.
+pub(crate) fn target_of_insert(insert: &Insert) -> Result<&ObjectName> {
+    match &insert.table {
+        TableObject::TableName(name) => Ok(name),
+        _ => Err(SqlError::unsupported("INSERT into a function")),
     }
 }
 

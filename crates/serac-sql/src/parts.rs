@@ -6,6 +6,7 @@
 //! here (0A000), not another answer. What stands before a change in the same WITH is computed before it.
 
 use crate::catalog::Shared;
+use crate::dml::{target_of_delete, target_of_insert};
 use crate::error::{Result, SqlError};
 use crate::query::{Output, query_of};
 use crate::session::{Session, StatementResult, fold};
@@ -13,8 +14,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, TableObject, Visit, VisitMut,
-    Visitor, VisitorMut, With,
+    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor,
+    VisitorMut, With,
 };
 use futures::TryStreamExt;
 use serac_engine::Table;
@@ -106,7 +107,7 @@ impl VisitorMut for Bringer<'_> {
     }
 }
 
-fn alias_of(name: Ident) -> TableAlias {
+pub(crate) fn alias_of(name: Ident) -> TableAlias {
     TableAlias { explicit: true, name, columns: Vec::new(), at: None }
 }
 
@@ -166,17 +167,15 @@ fn bring(with: &With, change: &mut Statement) -> Result<()> {
 }
 
 /// Looks for what runs before the rest.
+#[derive(Default)]
 struct Finder {
-    depth: usize,
     claims: bool,
     changes: bool,
 }
 
 impl Finder {
-    /// What is inside a statement; of a query itself, its own locking clause does not count.
     fn of(statement: &Statement) -> Self {
-        let own = matches!(statement, Statement::Query(query) if !query.locks.is_empty());
-        let mut finder = Self { depth: usize::from(!own), claims: false, changes: false };
+        let mut finder = Self::default();
         let _ = statement.visit(&mut finder);
         finder
     }
@@ -186,20 +185,15 @@ impl Visitor for Finder {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.claims |= self.depth > 0 && !query.locks.is_empty();
+        self.claims |= !query.locks.is_empty();
         self.changes |= is_change(query);
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
         ControlFlow::Continue(())
     }
 }
 
 /// Whether a statement claims rows: it is a SELECT … FOR UPDATE, or has one inside.
 pub(crate) fn claims(statement: &Statement) -> bool {
-    matches!(statement, Statement::Query(query) if !query.locks.is_empty()) || Finder::of(statement).claims
+    Finder::of(statement).claims
 }
 
 /// Whether a statement has changes inside.
@@ -210,7 +204,7 @@ pub(crate) fn has_changes(statement: &Statement) -> bool {
 /// Whether a statement is a query that changes and claims nothing.
 pub fn is_only_a_query(statement: &Statement) -> bool {
     let found = Finder::of(statement);
-    matches!(statement, Statement::Query(query) if query.locks.is_empty()) && !found.claims && !found.changes
+    matches!(statement, Statement::Query(_)) && !found.claims && !found.changes
 }
 
 /// Something that runs before the rest of its statement.
@@ -379,41 +373,25 @@ impl Session {
     /// The table that a change changes; none for a query.
     fn target_of(&self, statement: &Statement) -> Result<Option<Arc<Table>>> {
         match statement {
-            Statement::Insert(insert) => match &insert.table {
-                TableObject::TableName(name) => self.table(name).map(Some),
-                _ => Err(SqlError::unsupported("INSERT into a function")),
-            },
+            Statement::Insert(insert) => self.table(target_of_insert(insert)?).map(Some),
             Statement::Update(update) => Ok(Some(self.target(&update.table)?.0)),
-            Statement::Delete(delete) => Ok(Some(self.target(crate::dml::target_of_delete(delete)?)?.0)),
+            Statement::Delete(delete) => Ok(Some(self.target(target_of_delete(delete)?)?.0)),
             Statement::Merge(_) => Err(SqlError::unsupported("MERGE in WITH")),
             _ => Ok(None),
         }
     }
 
     /// The names of a table and of all whose rows may change with it, as their foreign keys say.
-    fn touched_with(&self, table: &Table) -> HashSet<TableName> {
-        let name = |schema: &str, name: &str| (schema.to_owned(), name.to_owned());
-        let mut touched = HashSet::from([name(&table.definition.schema, table.name())]);
+    fn touched_with(&self, table: &Arc<Table>) -> HashSet<TableName> {
         let view = self.shared.view().expect("a statement is running");
-        loop {
-            let children: Vec<TableName> = view
-                .of(&table.definition.schema)
-                .0
-                .schemas
-                .values()
-                .flat_map(|schema| schema.tables.values())
-                .filter(|child| {
-                    let mut parents = child.definition.foreign_keys.iter();
-                    parents.any(|key| touched.contains(&name(&key.parent_schema, &key.parent_table)))
-                })
-                .map(|child| name(&child.definition.schema, child.name()))
-                .filter(|child| !touched.contains(child))
-                .collect();
-            if children.is_empty() {
-                return touched;
+        let catalog = view.of(&table.definition.schema).0;
+        let (mut touched, mut left) = (HashSet::new(), vec![table]);
+        while let Some(table) = left.pop() {
+            if touched.insert((table.definition.schema.clone(), table.name().to_owned())) {
+                left.extend(catalog.children_of(&table.definition).map(|(child, _)| child));
             }
-            touched.extend(children);
         }
+        touched
     }
 }
 

@@ -5,13 +5,14 @@
 
 use crate::dml::{RETURNING, TARGET, nullable_schema};
 use crate::error::{Result, SqlError};
+use crate::parts::alias_of;
 use crate::query::Output;
 use crate::scan::ROW_ID_COLUMN;
 use crate::session::{Session, quote};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, Query, SetExpr, Statement, TableAlias,
-    TableFactor, Value,
+    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, Query, SetExpr, Statement, TableFactor,
+    Value,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use serac_engine::roles::Privilege;
@@ -170,10 +171,9 @@ impl Session {
 
 /// The rows that were claimed, under the name of their table.
 fn claimed_rows(alias: &str) -> TableFactor {
-    let alias = TableAlias { explicit: true, name: Ident::with_quote('"', alias), columns: Vec::new(), at: None };
     TableFactor::Table {
         name: ObjectName::from(vec![Ident::new(RETURNING)]),
-        alias: Some(alias),
+        alias: Some(alias_of(Ident::with_quote('"', alias))),
         args: None,
         with_hints: Vec::new(),
         version: None,

@@ -496,7 +496,6 @@ impl Session {
         let tag = row_tag(&statement);
         let savepoint = self.start_statement()?;
         let mut limits = self.limits();
-        let claims = claims(&statement);
         let mut conflicts = Conflicts::default();
         let result = loop {
             let again = self.may_wait(&statement).then(|| statement.clone());
@@ -510,7 +509,7 @@ impl Session {
             };
             match (limits.keep(run).await, again) {
                 (Err(error), Some(again)) => {
-                    match self.make_way(error, claims, &savepoint, &mut conflicts, &mut limits).await {
+                    match self.make_way(error, claims(&again), &savepoint, &mut conflicts, &mut limits).await {
                         Ok(()) => statement = again,
                         Err(error) => break Err(error),
                     }

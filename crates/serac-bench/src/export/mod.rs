@@ -24,7 +24,7 @@ use arrow::compute::{cast, sum};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use bare::BareServer;
 use indicatif::{ProgressBar, ProgressStyle};
-use serac_engine::{ArrowScan, Database, DecimalForm, Table};
+use serac_engine::{ArrowScan, DecimalForm, Table};
 use serac_export::flight::{FlightOptions, FlightServer};
 use serac_server::{PgOptions, PgServer};
 use serac_sql::SqlDatabase;
@@ -115,7 +115,6 @@ type Receive = fn(&SchemaRef, &mut TcpStream) -> Result<(Vec<Vec<ArrayRef>>, usi
 
 struct Export {
     db: SqlDatabase,
-    database: Database,
     table: Arc<Table>,
     pyarrow: Peer,
     flight: SocketAddr,
@@ -126,7 +125,7 @@ struct Export {
 impl Export {
     fn scan(&self, decimals: DecimalForm) -> Result<ArrowScan, String> {
         let all: Vec<usize> = (0..self.table.definition.columns.len()).collect();
-        Ok(self.database.begin().scan_arrow(&self.table, &all, &[]).map_err(text)?.with_decimals(decimals))
+        Ok(self.db.database().begin().scan_arrow(&self.table, &all, &[]).map_err(text)?.with_decimals(decimals))
     }
 
     fn in_process(&self, decimals: DecimalForm) -> Result<Outcome, String> {
@@ -205,7 +204,7 @@ impl Export {
     fn thaw(&self, percent: u32) -> Result<f64, String> {
         let blocks = self.table.data.block_count();
         let thawed = |no: u64| no * u64::from(percent) / 100;
-        let mut txn = self.database.begin();
+        let mut txn = self.db.database().begin();
         for no in (0..blocks).filter(|&no| thawed(no.into()) < thawed(u64::from(no) + 1) && !self.is_hot(no)) {
             let rows = self.scan(DecimalForm::Decimal128)?.within(no..no + 1).next().ok_or("an empty block")?;
             let row = rows.map_err(text)?.slice(0, 1).project(&[3]).map_err(text)?;
@@ -214,7 +213,7 @@ impl Export {
         txn.commit().map_err(text)?;
         // Until no row has a version any more.
         for _ in 0..4 {
-            self.database.storage().run_gc();
+            self.db.database().storage().run_gc();
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok((0..blocks).filter(|&no| self.is_hot(no)).count() as f64 / f64::from(blocks) * 100.0)
@@ -241,13 +240,12 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
         Some(warehouses) => order_line(warehouses, options)?,
         None => lineitem(arguments.sf, options)?,
     };
-    let database = db.database().clone();
-    let (frozen, blocks) = database.storage().freeze_table(&table.data, Duration::from_secs(60));
+    let (frozen, blocks) = db.database().storage().freeze_table(&table.data, Duration::from_secs(60));
     if frozen < blocks {
         return Err(format!("{frozen} of {blocks} blocks froze"));
     }
     let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut export = Export { db, database, table, pyarrow, flight: unknown, bare: unknown, pg: unknown };
+    let mut export = Export { db, table, pyarrow, flight: unknown, bare: unknown, pg: unknown };
     let mut flights: Vec<(String, SchemaRef, Vec<RecordBatch>)> = Vec::new();
     for decimals in [DecimalForm::Decimal64, DecimalForm::Decimal128] {
         let scan = export.scan(decimals)?;
@@ -259,7 +257,7 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
         export.bare = BareServer::start(flights).map_err(text)?;
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let server =
-            FlightServer::bind(export.database.clone(), any_port, FlightOptions::default()).await.map_err(text)?;
+            FlightServer::bind(export.db.database().clone(), any_port, FlightOptions::default()).await.map_err(text)?;
         export.flight = server.local_address().map_err(text)?;
         tokio::spawn(server.run(std::future::pending()));
         let server = PgServer::bind(export.db.clone(), any_port, PgOptions::default()).await.map_err(text)?;

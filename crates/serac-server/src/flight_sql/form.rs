@@ -9,7 +9,7 @@ use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use http::HeaderMap;
 use http::header::USER_AGENT;
@@ -19,8 +19,6 @@ use tonic::Status;
 
 const STRINGS: &str = "serac-strings";
 const DECIMALS: &str = "serac-decimals";
-/// Digits that 64 bits hold.
-const SHORT_DIGITS: u8 = 18;
 
 /// What the client of a call wants.
 pub(super) fn wanted(headers: &HeaderMap) -> Form {
@@ -37,7 +35,7 @@ fn formed(form: Form, data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View if !form.views => DataType::Utf8,
         DataType::BinaryView if !form.views => DataType::Binary,
-        DataType::Decimal128(digits @ ..=SHORT_DIGITS, scale) if form.short_decimals => {
+        DataType::Decimal128(digits @ ..=DECIMAL64_MAX_PRECISION, scale) if form.short_decimals => {
             DataType::Decimal64(*digits, *scale)
         }
         DataType::List(field) => DataType::List(item(field)),
@@ -49,6 +47,9 @@ fn formed(form: Form, data_type: &DataType) -> DataType {
 
 /// The columns as the caller gets them.
 pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
+    if caller.form == Form::default() {
+        return schema;
+    }
     let field = |field: &Arc<Field>| {
         let data_type = formed(caller.form, field.data_type());
         field.as_ref().clone().with_data_type(data_type)

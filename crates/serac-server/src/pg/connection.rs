@@ -16,7 +16,7 @@ use serac_sql::activity::Registered;
 use serac_sql::{CancelHandle, Rows, Session, TransactionStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -74,8 +74,8 @@ enum Next {
 enum Work {
     /// A Parse message.
     Text(Bytes),
-    /// A Query message.
-    Script(Bytes),
+    /// A Query message, and when it began.
+    Script(Bytes, Instant),
     Description(Described),
     Execution(Execution),
 }
@@ -213,9 +213,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn work(&mut self, work: Work) -> Result<(), WireError> {
         let result = match work {
             Work::Text(body) => self.parse(&body),
-            Work::Script(body) => {
+            Work::Script(body, began) => {
                 let sql = Body(&body).string()?;
-                let result = self.simple(sql).await;
+                let result = self.simple(sql, began).await;
                 self.answer(result, sql)?;
                 return self.ready().await;
             }
@@ -245,9 +245,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let sql = Body(body).string()?;
                 // In a box, as all that is seldom or takes long: what a message's future holds is moved for each message.
                 let known = match Box::pin(self.known(sql)).await {
-                    Ok(false) if is_control(sql) => Box::pin(self.simple(sql)).await,
-                    Ok(false) => return Ok(Next::Takes(Work::Script(body.clone()))),
-                    known => known.map(|_| ()),
+                    Ok(None) => Ok(()),
+                    Ok(Some(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,
+                    Ok(Some(began)) => return Ok(Next::Takes(Work::Script(body.clone(), began))),
+                    Err(error) => Err(error),
                 };
                 self.answer(known, sql)?;
                 return self.ready().await.map(|()| Next::Goes);

@@ -13,23 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; false if not.
-    pub(super) async fn known(&mut self, sql: &str) -> Result<bool, WireError> {
+    /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; when it began if not.
+    pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
         self.end_implicit().await?;
         let began = self.activity.begins(sql);
         let Self { wire, session, cancel, .. } = &mut *self;
         let result = match wire.attend(cancel, session.execute_known(sql)).await {
             Ok(Some(result)) => self.put_result(result).await,
-            Ok(None) => return Ok(false),
+            Ok(None) => return Ok(Some(began)),
             Err(error) => Err(error.into()),
         };
         self.note(StatementKind::of_text(sql), began, sql, &result);
-        result.map(|()| true)
+        result.map(|()| None)
     }
 
     /// Any other script. Several statements are one transaction, unless they say otherwise.
-    pub(super) async fn simple(&mut self, sql: &str) -> Result<(), WireError> {
-        let mut began = self.activity.begins(sql);
+    pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
         let statements = match parse(sql) {
             Ok(statements) => statements,
             Err(error) => {

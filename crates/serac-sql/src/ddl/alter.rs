@@ -217,7 +217,7 @@ impl Session {
         };
         // What cannot be meant is an error without rows, too.
         convert(&RecordBatch::new_empty(table.storage_schema().arrow()))?;
-        self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
+        self.txn_for(schema)?.change_column(schema, name, &column.name, changed, convert)?;
         self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
         self.refresh_view();
         for check in &table.checks {
