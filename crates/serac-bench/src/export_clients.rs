@@ -5,7 +5,7 @@
 //! | psycopg | its PostgreSQL protocol, over loopback | over a Unix socket |
 //! | CSV by COPY, read by pandas | the same | the same |
 //! | connectorx | the same | the same |
-//! | ADBC over Flight SQL, columns as Arrow | over loopback, in three forms | |
+//! | ADBC over Flight SQL, columns as Arrow | over loopback, in four forms | |
 //! | a buffer of the client's own, columns as Arrow | an Arrow file, mapped | |
 //!
 //! Every answer is checked: the number of rows and the sum of the first column.
@@ -102,6 +102,7 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
         ("", json!({})),
         (", decimal64", json!({ "serac-decimals": "decimal64" })),
         (", decimal64 and utf8", json!({ "serac-decimals": "decimal64", "serac-strings": "utf8" })),
+        (", decimal64 and dictionaries", json!({ "serac-decimals": "decimal64", "serac-strings": "dictionary" })),
     ] {
         let uri = format!("grpc://{flight}");
         let request = json!({ "way": "ADBC", "table": "lineitem", "uri": uri, "headers": headers });

@@ -1,4 +1,6 @@
-//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over TCP on the loopback interface or over Unix sockets, on the same cores as pgbench.
+//! pgbench of PostgreSQL 15 against `serac serve --pg` and against PostgreSQL itself, in turn: both durable, both over Unix sockets or over TCP on the loopback interface, on the same cores as pgbench.
+//!
+//! What is not asked for otherwise is as pgbench has it by itself: a Unix socket, one thread for all clients.
 //!
 //! After the runs, what the transactions have moved must add up: the balances of accounts, tellers and branches and the deltas of the history have one sum.
 
@@ -24,9 +26,12 @@ pub struct PgbenchArguments {
     /// Clients.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 32])]
     clients: Vec<u32>,
-    /// Over Unix sockets, as PostgreSQL's clients connect by themselves, and not over TCP.
+    /// Threads of pgbench, at most as many as clients.
+    #[arg(long, default_value_t = 1)]
+    jobs: u32,
+    /// Over TCP, and not over Unix sockets.
     #[arg(long)]
-    unix: bool,
+    tcp: bool,
     /// The `serac` binary; by default the one beside this one.
     #[arg(long)]
     serac: Option<PathBuf>,
@@ -53,9 +58,10 @@ impl Subject<'_> {
         let mut command = self.cluster.client_at(program, &self.host, self.port);
         succeeded(program, command.args(arguments).output().map_err(text)?)
     }
-    fn run(&self, clients: u32, select_only: bool, seconds: u32) -> Result<Run, String> {
+    fn run(&self, clients: u32, jobs: u32, select_only: bool, seconds: u32) -> Result<Run, String> {
+        let jobs = jobs.clamp(1, clients);
         let (clients, jobs, seconds) =
-            (format!("--client={clients}"), format!("--jobs={}", clients.min(2)), format!("--time={seconds}"));
+            (format!("--client={clients}"), format!("--jobs={jobs}"), format!("--time={seconds}"));
         let mut arguments = vec!["--no-vacuum", "--protocol=prepared", &clients, &jobs, &seconds];
         if select_only {
             arguments.push("--select-only");
@@ -96,7 +102,7 @@ pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), Stri
     let _postgres = cluster.start_at(theirs, &["shared_buffers=1GB"])?;
     let _serac = Serac::start(arguments.serac.as_deref(), &folder.0.join("serac"), ours, cluster.sockets())?;
     let subjects = [ours, theirs].map(|address| {
-        let host = if arguments.unix { cluster.sockets().display().to_string() } else { address.ip().to_string() };
+        let host = if arguments.tcp { address.ip().to_string() } else { cluster.sockets().display().to_string() };
         Subject { cluster: &cluster, host, port: address.port() }
     });
     let scale = format!("--scale={}", arguments.scale);
@@ -108,7 +114,7 @@ pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), Stri
             let mut runs: [Vec<Run>; 2] = Default::default();
             for _ in 0..arguments.rounds.max(1) {
                 for (subject, runs) in subjects.iter().zip(&mut runs) {
-                    runs.push(subject.run(clients, select_only, arguments.seconds)?);
+                    runs.push(subject.run(clients, arguments.jobs, select_only, arguments.seconds)?);
                 }
             }
             let middle = |of: fn(&Run) -> f64| runs.each_ref().map(|runs| median(runs.iter().map(of).collect()));
@@ -129,9 +135,10 @@ pub fn run(arguments: &PgbenchArguments, report: &mut Report) -> Result<(), Stri
     }
     let sums = [subjects[0].sum()?, subjects[1].sum()?];
     report.note(format!(
-        "{}, over {}, scale {}, {} runs of {} s each; balances and deltas have one sum on each side ({} and {})",
+        "{}, over {}, {} threads of pgbench, scale {}, {} runs of {} s each; balances and deltas have one sum on each side ({} and {})",
         cluster.version(),
-        if arguments.unix { "Unix sockets" } else { "TCP" },
+        if arguments.tcp { "TCP" } else { "Unix sockets" },
+        arguments.jobs,
         arguments.scale,
         arguments.rounds,
         arguments.seconds,

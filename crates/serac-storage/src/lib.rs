@@ -13,6 +13,7 @@
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
 //! | [`compact`] | rows of cold blocks move together (§4.3) |
 //! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
+//! | `background` | threads that give way to those of clients |
 //! | [`gc`] | unlink, then free; deferred actions (§3.3) |
 //! | [`wal`] | redo records, group commit, log segments (§3.4) |
 //! | [`checkpoint`], [`data_file`] | Arrow files of blocks, written once and mapped; the manifest; recovery (§3.4) |
@@ -20,6 +21,7 @@
 #![warn(missing_docs)]
 
 pub mod append;
+mod background;
 pub mod block;
 mod block_memory;
 pub mod block_table;

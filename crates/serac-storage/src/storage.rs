@@ -11,6 +11,7 @@
 //! take the lock → map the manifest's files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
 //! order, to the same row ids → cut a torn tail → go on in a new segment.
 
+use crate::background;
 use crate::block::HotBlock;
 use crate::block_memory::block_memory_bytes;
 use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, Mapped, write_table};
@@ -345,10 +346,7 @@ impl Storage {
                     // One of them freezes too.
                     freezing: options.freeze_after.filter(|_| i == 0).map(|after| (after, tables.clone())),
                 };
-                std::thread::Builder::new()
-                    .name(format!("serac-gc-{i}"))
-                    .spawn(move || collector.run())
-                    .expect("a thread can be started")
+                background::spawn(format!("serac-gc-{i}"), move || collector.run()).expect("a thread can be started")
             })
             .collect();
         let mut sender = None;
@@ -365,8 +363,8 @@ impl Storage {
                 plan: options.compaction_plan(),
                 freeze_after,
             };
-            let thread = std::thread::Builder::new().name("serac-compaction".into());
-            threads.push(thread.spawn(move || compactor.run()).expect("a thread can be started"));
+            let thread = background::spawn("serac-compaction".into(), move || compactor.run());
+            threads.push(thread.expect("a thread can be started"));
             sender = Some(compacting);
         }
         Arc::new(Self {

@@ -19,13 +19,15 @@ use tonic::{Status, Streaming};
 pub struct Form {
     /// Texts and binary values as views; with offsets otherwise.
     pub views: bool,
+    /// Texts of few different values as dictionaries.
+    pub dictionaries: bool,
     /// Decimals of up to 18 digits in 64 bits; in 128 otherwise.
     pub short_decimals: bool,
 }
 
 impl Default for Form {
     fn default() -> Self {
-        Self { views: true, short_decimals: false }
+        Self { views: true, dictionaries: false, short_decimals: false }
     }
 }
 

@@ -1,16 +1,20 @@
 //! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
-//! copy; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
+//! copy; texts of few different values as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
 //!
-//! A client says what it wants with the headers `serac-strings: view` or `utf8` and `serac-decimals: decimal128` or `decimal64` (parameters of these names
-//! in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java gets offsets unless it says otherwise.
+//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (with views for other texts) and `serac-decimals: decimal128` or
+//! `decimal64` (parameters of these names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java
+//! gets offsets unless it says otherwise.
+//!
+//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a client that wants them: the stream does.
 
+use super::words::{ROWS, Words};
 use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Schema, SchemaRef};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use http::HeaderMap;
 use http::header::USER_AGENT;
 use serac_export::flight::{Batches, Caller, Form};
@@ -27,7 +31,8 @@ pub(super) fn wanted(headers: &HeaderMap) -> Form {
         Some(form) => form != "utf8",
         None => !value(USER_AGENT.as_str()).is_some_and(|agent| agent.contains("grpc-java")),
     };
-    Form { views, short_decimals: value(DECIMALS) == Some("decimal64") }
+    let dictionaries = value(STRINGS) == Some("dictionary");
+    Form { views, dictionaries, short_decimals: value(DECIMALS) == Some("decimal64") }
 }
 
 fn formed(form: Form, data_type: &DataType) -> DataType {
@@ -68,24 +73,57 @@ pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Statu
 }
 
 pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, Status> {
-    info.schema = schema_bytes(caller, info.schema)?;
+    // What has no rows to ask for will never say its schema otherwise.
+    if caller.form.dictionaries && !info.endpoint.is_empty() {
+        info.schema = Bytes::new();
+    } else {
+        info.schema = schema_bytes(caller, info.schema)?;
+    }
     Ok(info)
 }
 
 /// Rows as the caller gets them.
-pub(super) fn rows(caller: &Caller, (known, batches): (SchemaRef, Batches)) -> (SchemaRef, Batches) {
-    let wanted = schema(caller, known.clone());
+pub(super) async fn rows(
+    caller: &Caller,
+    (known, mut batches): (SchemaRef, Batches),
+) -> Result<(SchemaRef, Batches), Status> {
+    let mut wanted = schema(caller, known.clone());
+    let mut words: Vec<Option<Words>> = Vec::new();
+    if caller.form.dictionaries {
+        let Some(first) = batches.next().await.transpose()? else { return Ok((wanted, batches)) };
+        words = first.columns().iter().map(Words::of).collect();
+        let fields = wanted.fields().iter().zip(&words).map(|(field, words)| match words {
+            Some(_) => Arc::new(field.as_ref().clone().with_data_type(Words::data_type())),
+            None => field.clone(),
+        });
+        wanted = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), wanted.metadata().clone()));
+        batches = stream::iter([Ok(first)]).chain(batches).boxed();
+    }
     if wanted == known {
-        return (known, batches);
+        return Ok((known, batches));
     }
     let target = wanted.clone();
-    let convert = move |batch: Result<RecordBatch, Status>| {
-        let batch = batch?;
-        let columns =
-            batch.columns().iter().zip(target.fields()).map(|(column, field)| cast(column, field.data_type()));
+    let mut convert = move |batch: RecordBatch| {
+        let columns = batch.columns().iter().zip(target.fields()).enumerate();
+        let columns = columns.map(|(i, (column, field))| match words.get_mut(i) {
+            Some(Some(words)) => words.encode(column),
+            _ => cast(column, field.data_type()),
+        });
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(of_arrow)?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(target.clone(), columns, &options).map_err(of_arrow)
     };
-    (wanted, batches.map(convert).boxed())
+    let at_once = if caller.form.dictionaries { ROWS } else { usize::MAX };
+    let pieces = move |batch: Result<RecordBatch, Status>| {
+        let pieces: Vec<_> = match batch {
+            Ok(batch) => {
+                let starts = (0..batch.num_rows().max(1)).step_by(at_once);
+                let piece = |from: usize| batch.slice(from, at_once.min(batch.num_rows() - from));
+                starts.map(|from| convert(piece(from))).collect()
+            }
+            Err(status) => vec![Err(status)],
+        };
+        stream::iter(pieces)
+    };
+    Ok((wanted, batches.flat_map(pieces).boxed()))
 }

@@ -15,7 +15,7 @@
 //! | [`stream`] | results as they are read |
 //! | [`statement`] | statements, prepared or not |
 //! | [`transaction`] | transactions and savepoints |
-//! | [`form`] | texts for clients that do not know views |
+//! | [`form`], [`words`] | columns as the client wants them; dictionaries |
 //! | [`ingest`] | rows that come as batches |
 //! | [`metadata`], [`info`] | what there is |
 
@@ -30,6 +30,7 @@ mod shelf;
 mod statement;
 mod stream;
 mod transaction;
+mod words;
 
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;

@@ -123,7 +123,7 @@ impl Extension for FlightSql {
                 None => unsupported(&other),
             },
         };
-        Ok(form::rows(caller, rows?))
+        form::rows(caller, rows?).await
     }
 
     async fn put(&self, caller: &Caller, first: FlightData, rest: Streaming<FlightData>) -> Result<Bytes, Status> {

@@ -6,6 +6,7 @@
 use super::WireError;
 use super::extended::{Described, Execution, Portal, Prepared};
 use super::message::{Body, message};
+use super::names::Names;
 use super::reactor::Reactor;
 use super::report::put_error;
 use super::simple::is_control;
@@ -14,7 +15,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serac_sql::activity::Registered;
 use serac_sql::{CancelHandle, Rows, Session, TransactionStatus};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,8 +36,8 @@ pub(super) struct Connection<S> {
     pub(super) wire: Wire<S>,
     pub(super) session: Session,
     pub(super) cancel: CancelHandle,
-    pub(super) statements: HashMap<String, Arc<Mutex<Prepared>>>,
-    pub(super) portals: HashMap<String, Portal>,
+    pub(super) statements: Names<Arc<Mutex<Prepared>>>,
+    pub(super) portals: Names<Portal>,
     /// The rows of the point statement that has run last.
     pub(super) rows: Rows,
     /// After an error in the extended protocol, up to the next Sync.
@@ -97,8 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             wire,
             cancel: session.cancel_handle(),
             session,
-            statements: HashMap::new(),
-            portals: HashMap::new(),
+            statements: Names::default(),
+            portals: Names::default(),
             rows: Rows::default(),
             skipping: false,
             implicit: false,
@@ -143,7 +143,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Works off messages until the client goes, the server stops, somebody ends the connection, or something takes long.
     async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
-        let mut ends = self.activity.activity().ends();
+        let (mut ends, mut over) = (self.activity.activity().ends(), self.activity.activity().ends());
+        // These wait from one message to the next: to begin to wait costs more than to go on.
+        let over = over.wait_for(|ends| *ends);
+        let stopped = stop.stopped();
+        tokio::pin!(over, stopped);
         loop {
             match self.work_off(None, false, &mut ends).await? {
                 Outcome::Waits => {}
@@ -158,9 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             tokio::select! {
                 biased;
-                _ = ends.wait_for(|ends| *ends) => return Err(terminated()),
+                _ = &mut over => return Err(terminated()),
                 more = self.wire.fill() => if !more? { return Ok(Outcome::Ends) },
-                () = stop.stopped() => return Err(terminated()),
+                () = &mut stopped => return Err(terminated()),
                 () = idle => {
                     return Err(match self.session.transaction_status() {
                         TransactionStatus::Idle => {

@@ -139,13 +139,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let count = body.count(4)?;
         let oids = (0..count).map(|_| Ok(body.int32()? as u32)).collect::<Result<Vec<_>, WireError>>()?;
         body.end()?;
-        if !name.is_empty() && self.statements.contains_key(name) {
+        if !name.is_empty() && self.statements.get(name).is_some() {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let is_empty = serac_sql::parse(sql)?.is_empty();
         let statement = if is_empty { None } else { Some(self.session.prepare(sql)?) };
         let prepared = Prepared { statement, text: sql.into(), oids, description: None };
-        self.statements.insert(name.to_owned(), Arc::new(Mutex::new(prepared)));
+        self.statements.insert(name, Arc::new(Mutex::new(prepared)));
         bare(&mut self.wire.out, b'1');
         Ok(())
     }
@@ -162,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(protocol(format!("bind message has {given} parameter formats but {count} parameters")));
         }
         let start = message.as_ptr() as usize;
-        // The unnamed portal's memory is used again.
+        // A portal's memory is used again.
         let mut parameters = self.portals.remove(name).map(|portal| portal.parameters).unwrap_or_default();
         parameters.clear();
         for i in 0..count {
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let columns = self::formats(&mut body)?;
         body.end()?;
         let portal = Portal { statement, message: message.clone(), parameters, formats: columns, rest: None };
-        self.portals.insert(name.to_owned(), portal);
+        self.portals.insert(name, portal);
         bare(&mut self.wire.out, b'2');
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => return false,
         };
         if all {
-            self.statements.retain(|name, _| name.is_empty());
+            self.statements.retain_unnamed();
             return false;
         }
         let Statement::Deallocate { name, .. } = statement else { return false };
@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let described = match kind {
             b'S' => Described { statement: self.statement(name)?, formats: None },
             b'P' => {
-                if !self.portals.contains_key(name)
+                if self.portals.get(name).is_none()
                     && let Some(schema) = self.session.cursor_schema(name)
                 {
                     describe(&mut self.wire.out, &schema, &Formats::default());
@@ -305,11 +305,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
         let ended = if self.implicit { Box::pin(self.end_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
-            // Unnamed portals keep their memory.
-            self.portals.retain(|name, portal| {
+            // The unnamed portal keeps its memory.
+            self.portals.retain_unnamed();
+            if let Some(portal) = self.portals.get_mut("") {
                 portal.rest = None;
-                name.is_empty()
-            });
+            }
         }
         ended
     }
@@ -375,7 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {
                 // The client has begun the transaction itself, then.
                 let taken_over = kind == StatementKind::Begin && std::mem::take(&mut self.implicit);
-                if !self.portals[name].parameters.is_empty() {
+                if !self.portal(name)?.parameters.is_empty() {
                     return Ok(Begun::Other);
                 }
                 let controlled = {
@@ -554,7 +554,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.deallocate(statement.statement()) {
             return Ok(());
         }
-        let types = if self.portals[name].parameters.is_empty() {
+        let types = if self.portal(name)?.parameters.is_empty() {
             Vec::new()
         } else {
             self.description(prepared).await?.parameters.clone()

@@ -13,6 +13,7 @@
 //! | [`reactor`] | the threads where connections wait |
 //! | [`simple`] | scripts, and how results are sent |
 //! | [`extended`] | prepared statements and portals |
+//! | [`names`] | what a client has named |
 //! | [`rows`], [`report`] | results and errors as messages |
 //! | [`copy`] | COPY from and to the client |
 //! | [`account`] | which role a name is, and what it must show |
@@ -24,6 +25,7 @@ mod copy;
 mod extended;
 mod login;
 mod message;
+mod names;
 mod reactor;
 mod report;
 mod rows;

@@ -129,6 +129,45 @@ def forms():
             assert rows_of(connection, "SELECT count(*) FROM f JOIN g ON f.short = g.short AND f.long = g.long") == [(1,)]
 
 
+    dictionaries()
+
+
+def dictionaries():
+    """Texts of few different values as dictionaries, whatever comes later."""
+    options = {"adbc.flight.sql.rpc.call_header.serac-strings": "dictionary"}
+    words = pa.dictionary(pa.uint16(), pa.string())
+    with connect(**options) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE d (id BIGINT PRIMARY KEY, short TEXT, long TEXT, own TEXT, later TEXT)")
+        cursor.execute(
+            "INSERT INTO d SELECT i, CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'bc' END, 'the same text is long, but for ' || i % 5, "
+            "'row ' || i, CASE WHEN i < 150000 THEN 'early' ELSE 'late ' || i END FROM generate_series(0, 299999) AS g(i)"
+        )
+        cursor.execute("SELECT * FROM d ORDER BY id")
+        table = cursor.fetch_arrow_table()
+        assert [field.type for field in table.schema] == [pa.int64(), words, words, pa.string_view(), words], table.schema
+        want = {
+            "short": lambda i: ("a", "bc", None)[i % 3],
+            "long": lambda i: f"the same text is long, but for {i % 5}",
+            "own": lambda i: f"row {i}",
+            "later": lambda i: "early" if i < 150_000 else f"late {i}",
+        }
+        frame = table.to_pandas()
+        assert str(frame["short"].dtype) == str(frame["long"].dtype) == "category", frame.dtypes
+        for name, of in want.items():
+            expected = [of(i) for i in range(300_000)]
+            assert table[name].to_pylist() == expected, name
+            assert pl.from_arrow(table)[name].cast(pl.String).to_list() == expected, name
+        # Few rows, or none, are no dictionaries; other results are what they were.
+        cursor.execute("SELECT short FROM d WHERE id < 4 ORDER BY id")
+        assert cursor.fetchall() == [("a",), ("bc",), (None,), ("a",)]
+        cursor.execute("SELECT short FROM d WHERE id < 0")
+        assert cursor.fetchall() == []
+        cursor.execute("DELETE FROM d WHERE id = 3 RETURNING short")
+        assert cursor.fetchall() == [("a",)]
+        assert connection.adbc_get_table_schema("d").field("short").type == pa.string_view()
+        assert "d" in str(connection.adbc_get_objects(depth="tables").read_all())
+
+
 def types():
     values = {
         "BOOLEAN": pa.array([True, None, False]),

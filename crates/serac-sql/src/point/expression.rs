@@ -407,6 +407,10 @@ impl Assignment {
         {
             return Ok(Datum::Borrowed(value));
         }
+        if let (ColumnType::Timestamp { .. }, ColumnType::Timestamp { .. }) = (source, target) {
+            // With a zone or without: both count from 1970 in UTC.
+            return Ok(datum);
+        }
         // Roundings, parsing, and the errors of what does not fit.
         let array = array_of(&[OwnedValue::from(&datum.value())], source);
         owned(&assign(&array, self.sql_type, &self.name)?, target).map(Datum::Owned)

@@ -8,6 +8,7 @@
 //! *poisoned*: this process acknowledges nothing any more.
 
 use super::frame::{Frame, FrameKind, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame};
+use crate::background;
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, StorageFile};
 use crate::ids::Timestamp;
@@ -256,9 +257,7 @@ impl LogManager {
         }
         let thread = {
             let log = log.clone();
-            std::thread::Builder::new()
-                .name("serac-log".into())
-                .spawn(move || log.run())
+            background::spawn("serac-log".into(), move || log.run())
                 .map_err(|e| StorageError::io("cannot start the log thread", e))?
         };
         Ok((log, thread))

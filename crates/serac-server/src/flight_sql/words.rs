@@ -1,0 +1,182 @@
+//! Texts of few different values as dictionaries: what a client of many rows gets is then two bytes for each.
+//!
+//! Whether a column is one of those is seen from the first batch. The words of a result grow with its batches, so that a code means the same in all of them,
+//! unless there come to be too many; the words begin anew then.
+
+use datafusion::arrow::array::types::UInt16Type;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, StringArray, StringViewArray, UInt16Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::error::ArrowError;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rows that may be encoded at a time: so many codes there are.
+pub(super) const ROWS: usize = 1 << 16;
+/// Words that are kept for the next batch.
+const MOST_WORDS: usize = 1 << 12;
+/// A column of fewer rows than so many for each word is no dictionary.
+const ROWS_PER_WORD: usize = 32;
+/// Words that are found without the map.
+const SLOTS: usize = 256;
+
+/// The words of a column.
+#[derive(Debug)]
+pub(super) struct Words {
+    numbers: HashMap<Box<str>, u16>,
+    words: Vec<Box<str>>,
+    /// Recent words, by some bits of their views.
+    slots: Box<[Option<Slot>; SLOTS]>,
+    /// The words as the last batch had them.
+    array: Option<Arc<StringArray>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Of a short word, all of it; of a long one, its length and its first bytes.
+    view: u128,
+    code: u16,
+}
+
+/// Up to so many bytes stand in the view itself.
+const INLINE: u32 = 12;
+/// The part of a long word's view that says nothing about where it lies.
+const HEAD: u128 = u64::MAX as u128;
+
+impl Words {
+    fn new() -> Self {
+        Self { numbers: HashMap::new(), words: Vec::new(), slots: Box::new([None; SLOTS]), array: None }
+    }
+    /// For a column of texts that begins so; none if it has too many different ones.
+    pub(super) fn of(first: &ArrayRef) -> Option<Self> {
+        if !matches!(first.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+            return None;
+        }
+        let mut words = Self::new();
+        let rows = first.slice(0, first.len().min(ROWS));
+        words.encode(&rows).ok()?;
+        (words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
+    }
+    /// What a column becomes.
+    pub(super) fn data_type() -> DataType {
+        DataType::Dictionary(DataType::UInt16.into(), DataType::Utf8.into())
+    }
+
+    /// Up to [`ROWS`] texts as codes.
+    pub(super) fn encode(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let texts = cast(texts, &DataType::Utf8View)?;
+        let texts = texts.as_string_view();
+        if self.words.len() > MOST_WORDS {
+            *self = Self::new();
+        }
+        let known = self.words.len();
+        let codes = match self.codes(texts) {
+            Some(codes) => codes,
+            None => {
+                *self = Self::new();
+                self.codes(texts).ok_or(ArrowError::DictionaryKeyOverflowError)?
+            }
+        };
+        if self.words.len() > known {
+            self.array = None;
+        }
+        let words = self.array.get_or_insert_with(|| Arc::new(self.words.iter().map(Some).collect::<StringArray>()));
+        let codes = UInt16Array::try_new(codes.into(), texts.nulls().cloned())?;
+        Ok(Arc::new(DictionaryArray::<UInt16Type>::try_new(codes, words.clone())?))
+    }
+
+    /// The codes of texts, unless there are too many words for them.
+    fn codes(&mut self, texts: &StringViewArray) -> Option<Vec<u16>> {
+        match texts.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => (0..texts.len()).map(|row| self.code(texts, row)).collect(),
+            Some(nulls) => {
+                (0..texts.len()).map(|row| if nulls.is_valid(row) { self.code(texts, row) } else { Some(0) }).collect()
+            }
+        }
+    }
+    #[inline]
+    fn code(&mut self, texts: &StringViewArray, row: usize) -> Option<u16> {
+        let view = texts.views()[row];
+        let is_short = view as u32 <= INLINE;
+        let view = if is_short { view } else { view & HEAD };
+        let mixed = (view as u64 ^ (view >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let at = (mixed >> 56) as usize;
+        // A word has two places, so that two that fall together do not drive each other out.
+        for at in [at, at ^ 1] {
+            if let Some(slot) = &self.slots[at]
+                && slot.view == view
+                && (is_short || *self.words[slot.code as usize] == *texts.value(row))
+            {
+                return Some(slot.code);
+            }
+        }
+        let at = if self.slots[at].is_none() { at } else { at ^ 1 };
+        self.look_up(texts.value(row), view, at)
+    }
+    fn look_up(&mut self, word: &str, view: u128, at: usize) -> Option<u16> {
+        let code = match self.numbers.get(word) {
+            Some(code) => *code,
+            None => {
+                let code = u16::try_from(self.words.len()).ok()?;
+                self.numbers.insert(word.into(), code);
+                self.words.push(word.into());
+                code
+            }
+        };
+        self.slots[at] = Some(Slot { view, code });
+        Some(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(values: impl IntoIterator<Item = Option<String>>) -> ArrayRef {
+        Arc::new(values.into_iter().collect::<StringViewArray>())
+    }
+
+    #[test]
+    fn codes_mean_what_was_there() {
+        // Short and long words, long ones that begin alike, nulls.
+        let value = |row: usize| match row % 7 {
+            0 => None,
+            1 => Some(String::new()),
+            n => Some(format!("{}{}", if n > 4 { "a longer text than fits in " } else { "" }, row % 40)),
+        };
+        let first = texts((0..ROWS).map(value));
+        let mut words = Words::of(&first).expect("there are few");
+        for from in [0, 5, 1_000] {
+            let column = texts((from..from + 9_000).map(value));
+            let encoded = words.encode(&column).unwrap();
+            assert_eq!(encoded.data_type(), &Words::data_type());
+            assert_eq!(&cast(&encoded, &DataType::Utf8View).unwrap(), &column);
+        }
+    }
+
+    #[test]
+    fn many_different_texts_are_no_dictionary_and_stay_right() {
+        let column = texts((0..ROWS).map(|row| Some(format!("text number {row}"))));
+        assert!(Words::of(&column).is_none());
+        let mut words = Words::of(&texts((0..100).map(|_| Some("one".to_owned())))).expect("it is one word");
+        for _ in 0..3 {
+            let encoded = words.encode(&column).unwrap();
+            assert_eq!(&cast(&encoded, &DataType::Utf8View).unwrap(), &column);
+        }
+        let other = texts((0..ROWS).map(|row| Some(format!("another {row}"))));
+        assert_eq!(&cast(&words.encode(&other).unwrap(), &DataType::Utf8View).unwrap(), &other);
+    }
+
+    #[test]
+    fn nulls_need_no_words() {
+        let nothing = texts([None, None, None]);
+        let mut words = Words::of(&nothing).expect("there are none");
+        assert_eq!(&cast(&words.encode(&nothing).unwrap(), &DataType::Utf8View).unwrap(), &nothing);
+    }
+
+    #[test]
+    fn numbers_are_no_words() {
+        let numbers: ArrayRef = Arc::new(UInt16Array::from(vec![1; 100]));
+        assert!(Words::of(&numbers).is_none());
+    }
+}
