@@ -7,7 +7,9 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
-use serac_sql::{CancelHandle, Session, SqlDatabase, SqlError, StatementStream, TransactionStatus, reads_stdin};
+use serac_sql::{
+    CancelHandle, Notification, Session, SqlDatabase, SqlError, StatementStream, TransactionStatus, reads_stdin,
+};
 use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -156,6 +158,14 @@ impl Shell {
         write_to(&mut self.output, text);
     }
 
+    /// Shows what this session has been told in channels.
+    fn tell(&self) {
+        for Notification { process, channel, payload } in self.session.notifications().take() {
+            let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
+            eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
+        }
+    }
+
     async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
         let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
         for (i, statement) in serac_sql::parse(sql)?.into_iter().enumerate() {
@@ -195,6 +205,7 @@ impl Shell {
                 }
                 StatementStream::Command { .. } => {}
             }
+            self.tell();
             if self.timing {
                 let time = started.elapsed().as_secs_f64() * 1e3;
                 self.write(&format!("Time: {time:.3} ms\n"));

@@ -408,6 +408,34 @@ def queues():
         c.commit()
 
 
+def channels():
+    """LISTEN and NOTIFY: told while it waits, and at the end of a transaction of its own."""
+    with connect(autocommit=True) as c, connect() as d:
+        c.execute("LISTEN jobs")
+        d.execute("SELECT pg_notify(%s, %s)", ("jobs", "ünï 🧊"))
+        d.execute("NOTIFY jobs, 'two'")
+        assert list(c.notifies(timeout=0.2)) == []
+        d.commit()
+        got = list(c.notifies(timeout=20, stop_after=2))
+        assert [(n.channel, n.payload, n.pid) for n in got] == [("jobs", text, d.info.backend_pid) for text in ("ünï 🧊", "two")], got
+        heard = []
+        c.add_notify_handler(lambda notify: heard.append(notify.payload))
+        c.execute("BEGIN")
+        for text in ("three", "four"):
+            d.execute(sql.SQL("NOTIFY jobs, {}").format(sql.Literal(text)))
+            d.commit()
+        assert c.execute("SELECT 1").fetchone() == (1,) and heard == []
+        c.execute("COMMIT")
+        assert heard == ["three", "four"], heard
+        c.execute("NOTIFY jobs, 'own'")
+        assert heard == ["three", "four", "own"], heard
+        c.execute("UNLISTEN *")
+        d.execute("NOTIFY jobs")
+        d.commit()
+        assert list(c.notifies(timeout=0.2)) == [] and len(heard) == 3
+        raises(errors.InvalidParameterValue, lambda: d.execute("SELECT pg_notify('', 'x')"))
+
+
 def concurrency():
     """Several clients add up to what each of them did."""
     with connect(autocommit=True) as c:
@@ -507,7 +535,7 @@ def unix():
     assert "without encryption" in str(error), error
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, queues, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, queues, channels, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

@@ -1,5 +1,6 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
+use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::error::SqlError;
 use crate::identity::Identity;
@@ -134,6 +135,8 @@ pub(crate) struct Shared {
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
+    /// To what the session listens.
+    pub(crate) listener: Listener,
 }
 
 impl fmt::Debug for Shared {

@@ -4,6 +4,7 @@
 pub mod activity;
 mod backends;
 mod catalog;
+mod channels;
 mod conflicts;
 mod copy;
 mod cursors;
@@ -44,6 +45,7 @@ mod wanted;
 pub mod wire;
 mod work_memory;
 
+pub use channels::{Notification, Notifications};
 pub use copy::{CopyProgress, StreamedCopy, file_schema};
 pub use describe::Description;
 pub use error::{Result, SqlError};

@@ -6,6 +6,7 @@
 
 use crate::activity::Connections;
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
+use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
@@ -73,6 +74,7 @@ pub struct SqlDatabase {
     memory_limit: Option<usize>,
     defaults: SessionDefaults,
     connections: Connections,
+    channels: Channels,
 }
 
 impl SqlDatabase {
@@ -94,6 +96,7 @@ impl SqlDatabase {
             memory_limit: options.memory_limit,
             defaults: options.session,
             connections: Connections::default(),
+            channels: Channels::default(),
         })
     }
     /// The engine below.
@@ -344,6 +347,7 @@ impl Session {
             time: Default::default(),
             statement_time: Default::default(),
             cursors: Default::default(),
+            listener: Listener::new(&db.channels),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
@@ -676,8 +680,9 @@ impl Session {
             Statement::Fetch { name, direction, into, .. } => self.fetch(&name, &direction, into.is_some()),
             Statement::Close { cursor } => self.close_cursor(&cursor),
             Statement::Discard { object_type } => self.discard(object_type),
-            // Nobody listens.
-            Statement::UNLISTEN { .. } => Ok(StatementResult::command("UNLISTEN")),
+            Statement::LISTEN { channel } => self.listen(&channel),
+            Statement::UNLISTEN { channel } => Ok(self.unlisten(&channel)),
+            Statement::NOTIFY { channel, payload } => self.notify(&channel, payload.as_deref()),
             other => self.define(other).await,
         }
     }
@@ -695,6 +700,7 @@ impl Session {
                     return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
                 }
                 self.close_cursor(&CloseCursor::All)?;
+                self.shared.listener.unlisten_all();
                 self.prepared.clear();
                 self.shared.sequence_values.write().clear();
                 self.reset(&Reset::ALL)?;

@@ -7,6 +7,7 @@
 //! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::channels::Letters;
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
 use crate::notices::Severity;
@@ -30,6 +31,7 @@ const NO_TRANSACTION: &str = "there is no transaction in progress";
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     main: Savepoint,
+    letters: usize,
     temporary: Option<Box<Savepoint>>,
 }
 
@@ -126,16 +128,19 @@ pub(crate) struct Running {
     /// Whether SET LOCAL ROLE has, for this transaction alone.
     pub(crate) local_role: bool,
     savepoints: Vec<(String, Mark)>,
+    letters: Arc<Letters>,
     /// Whether cursors go with it.
     pub(crate) has_cursors: bool,
 }
 
 impl Running {
     pub(crate) fn mark(&mut self) -> Mark {
-        Mark { main: self.txn.savepoint(), temporary: self.temporary.as_mut().map(|txn| Box::new(txn.savepoint())) }
+        let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
+        Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
     }
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);
+        self.letters.truncate(mark.letters);
         match (&mut self.temporary, &mark.temporary) {
             (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
             // It began after the mark.
@@ -155,6 +160,7 @@ impl Running {
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
+        self.letters.truncate(0);
         self.shown.show(&self.txn);
         if let Some(temporary) = &mut self.temporary {
             temporary.restart();
@@ -184,6 +190,7 @@ impl Session {
         let (roles_set, local_role) = (None, false);
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
+        let letters = self.shared.listener.letters.clone();
         self.running = Some(Running {
             txn,
             shown,
@@ -196,6 +203,7 @@ impl Session {
             roles_set,
             local_role,
             savepoints,
+            letters,
             has_cursors: false,
         });
     }
@@ -228,6 +236,7 @@ impl Session {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
         let running = self.running.take()?;
+        running.letters.truncate(0);
         if running.has_cursors {
             self.shared.cursors.lock().end();
         }
@@ -304,10 +313,15 @@ impl Session {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
             _ => Vec::new(),
         };
+        let letters = self.shared.listener.letters.seal();
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {
             temporary.commit()?;
+        }
+        if !letters.is_empty() {
+            let process = self.shared.identity.get().map_or(0, |identity| identity.process);
+            self.shared.listener.post(process, letters, &ticket);
         }
         if !held.is_empty() {
             self.shared.cursors.lock().keep(held);

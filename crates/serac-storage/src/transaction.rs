@@ -525,7 +525,7 @@ impl Drop for Transaction {
 }
 
 /// The promise of a commit: redeemed when the log is durable.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CommitTicket {
     timestamp: Timestamp,
     log: Option<Arc<LogManager>>,

@@ -83,6 +83,9 @@ fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
     if seat.is_lone() {
         check_lone(statement)?;
     }
+    if let Statement::LISTEN { .. } = statement {
+        return Err(error("0A000", "LISTEN is not supported here: notifications come by PostgreSQL's protocol"));
+    }
     if let Statement::Copy { target, .. } = statement {
         use datafusion::sql::sqlparser::ast::CopyTarget;
         if matches!(target, CopyTarget::Stdin | CopyTarget::Stdout) {

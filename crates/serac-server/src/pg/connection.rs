@@ -8,13 +8,13 @@ use super::extended::{Described, Execution, Portal, Prepared};
 use super::message::{Body, message};
 use super::names::Names;
 use super::reactor::Reactor;
-use super::report::put_error;
+use super::report::{put_error, put_notification};
 use super::simple::is_control;
 use super::wire::Wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serac_sql::activity::Registered;
-use serac_sql::{CancelHandle, Rows, Session, TransactionStatus};
+use serac_sql::{CancelHandle, Notifications, Rows, Session, TransactionStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -44,6 +44,8 @@ pub(super) struct Connection<S> {
     skipping: bool,
     /// The open transaction was not begun by the client: it has sent statements without a Sync between them.
     pub(super) implicit: bool,
+    /// What other sessions tell this one.
+    notifications: Notifications,
     /// How others see it.
     pub(super) activity: Registered,
     /// Rows of the statement that has ended last.
@@ -96,6 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self {
             wire,
             cancel: session.cancel_handle(),
+            notifications: session.notifications(),
             session,
             statements: Names::default(),
             portals: Names::default(),
@@ -147,7 +150,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // These wait from one message to the next: to begin to wait costs more than to go on.
         let over = over.wait_for(|ends| *ends);
         let stopped = stop.stopped();
-        tokio::pin!(over, stopped);
+        let notifications = self.notifications.clone();
+        let arrived = notifications.arrived();
+        tokio::pin!(over, stopped, arrived);
         loop {
             match self.work_off(None, false, &mut ends).await? {
                 Outcome::Waits => {}
@@ -165,6 +170,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 _ = &mut over => return Err(terminated()),
                 more = self.wire.fill() => if !more? { return Ok(Outcome::Ends) },
                 () = &mut stopped => return Err(terminated()),
+                () = &mut arrived, if self.may_tell() => {
+                    arrived.set(notifications.arrived());
+                    self.tell();
+                }
                 () = idle => {
                     return Err(match self.session.transaction_status() {
                         TransactionStatus::Idle => {
@@ -174,6 +183,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     });
                 }
             }
+        }
+    }
+
+    /// Whether the client is told of notifications: outside of transactions.
+    fn may_tell(&self) -> bool {
+        self.notifications.listens() && self.session.transaction_status() == TransactionStatus::Idle
+    }
+    /// Writes the notifications that have arrived.
+    fn tell(&mut self) {
+        for notification in self.notifications.take() {
+            put_notification(&mut self.wire.out, &notification);
         }
     }
 
@@ -312,6 +332,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             TransactionStatus::Open => b'T',
             TransactionStatus::Failed => b'E',
         };
+        if self.may_tell() {
+            self.tell();
+        }
         message(&mut self.wire.out, b'Z', |out| out.push(status));
         Ok(())
     }

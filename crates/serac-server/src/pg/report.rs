@@ -1,8 +1,8 @@
 //! Errors and notices on their way to the client.
 
 use super::WireError;
-use super::message::report;
-use serac_sql::Notice;
+use super::message::{message, put_i32, put_string, report};
+use serac_sql::{Notice, Notification};
 
 /// Writes an error; its place in `sql` is counted in characters.
 pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
@@ -21,6 +21,15 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
 pub(super) fn put_notice(out: &mut Vec<u8>, notice: &Notice) {
     let severity = notice.severity.name();
     report(out, b'N', &[(b'S', severity), (b'V', severity), (b'C', notice.sqlstate), (b'M', &notice.message)]);
+}
+
+/// Writes what another session has told.
+pub(super) fn put_notification(out: &mut Vec<u8>, notification: &Notification) {
+    message(out, b'A', |out| {
+        put_i32(out, notification.process);
+        put_string(out, &notification.channel);
+        put_string(out, &notification.payload);
+    });
 }
 
 /// The number, from 1, of the character in a line and a column.

@@ -88,6 +88,7 @@ def statements():
             ("SET timezone = 'UTC'", "0A000"),
             ("CREATE TEMPORARY TABLE own (a INTEGER)", "0A000"),
             ("COPY t FROM STDIN", "0A000"),
+            ("LISTEN channel", "0A000"),
         ]:
             raises(adbc.Error, lambda: rows_of(connection, sql), sqlstate)
         raises(adbc.Error, lambda: rows_of(connection, "SELECT id FROM t WHERE id = ?", (1, 2)), "08P01")

@@ -150,6 +150,23 @@ async def cancellation(c):
     assert await c.fetchval("SELECT 2") == 2
 
 
+async def channels(c):
+    """Listeners, while the connection does nothing else and while it runs a query."""
+    heard = asyncio.Queue()
+    await c.add_listener("news", lambda _, pid, channel, payload: heard.put_nowait((pid, channel, payload)))
+    other = await connect()
+    await other.execute("NOTIFY news, 'first'")
+    assert await heard.get() == (other.get_server_pid(), "news", "first")
+    slow = asyncio.create_task(c.fetchval("SELECT length(pg_sleep(0.3)) + 3"))
+    await other.fetch("SELECT pg_notify('news', i::text) FROM generate_series(1, 3) AS g(i)")
+    assert await slow == 3
+    assert [(await heard.get())[2] for _ in range(3)] == ["1", "2", "3"]
+    await c.reset()
+    await other.execute("NOTIFY news, 'late'")
+    await other.close()
+    assert await c.fetchval("SELECT 4") == 4 and heard.empty()
+
+
 async def pool():
     """Several connections, which are reset when they are given back."""
     async with asyncpg.create_pool(host="127.0.0.1", port=PORT, user="ada", database="db", min_size=1, max_size=3) as p:
@@ -163,7 +180,7 @@ async def pool():
 
 async def main():
     c = await connect()
-    for check in [statements, parameters, introspection, transactions, copies, cancellation]:
+    for check in [statements, parameters, introspection, transactions, copies, cancellation, channels]:
         await asyncio.wait_for(check(c), 60)
         print(check.__name__, "ok")
     await c.close()

@@ -120,6 +120,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
     let of_session = times::functions(shared).into_iter().chain(sequences::functions(shared));
+    let of_session = of_session.chain(crate::channels::functions(shared));
     let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());
     defined.chain(of_session).chain(others).collect()
 }

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod bitmap_queries;
+mod channels;
 mod ddl_beside_writers;
 mod errors;
 mod frozen_scans;

@@ -1,0 +1,337 @@
+//! LISTEN, NOTIFY, UNLISTEN: what sessions tell each other, in channels that exist while somebody listens.
+//!
+//! What a transaction says and to what it listens counts when it commits, and is undone with it, also to a savepoint ([`Letters`]). Notifications reach the inboxes
+//! of those who listen once the commit is durable, in the order of commits, each text of a channel once for a transaction. Nothing is kept for who does not listen.
+
+use crate::catalog::Shared;
+use crate::error::{Result, SqlError};
+use crate::session::{Session, StatementResult, fold};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
+};
+use datafusion::sql::sqlparser::ast::Ident;
+use parking_lot::Mutex;
+use serac_storage::CommitTicket;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// Bytes of a channel's name, as PostgreSQL has it.
+const NAME_BYTES: usize = 63;
+/// Bytes of a notification's text, as PostgreSQL has it.
+const PAYLOAD_BYTES: usize = 7_999;
+/// Bytes that may wait for one who listens and does not read.
+const INBOX_BYTES: usize = 64 << 20;
+
+/// What one session has told those who listen to a channel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notification {
+    /// The number of the session that has told it.
+    pub process: i32,
+    /// The channel.
+    pub channel: Arc<str>,
+    /// The text, which may be empty.
+    pub payload: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    notifications: VecDeque<Notification>,
+    bytes: usize,
+}
+
+/// Where a session's notifications wait.
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    /// Whether it is in a channel, so that something may come.
+    listens: AtomicBool,
+    arrived: Notify,
+}
+
+impl Inbox {
+    fn put(&self, notification: Notification) {
+        let mut waiting = self.waiting.lock();
+        waiting.bytes += notification.payload.len();
+        waiting.notifications.push_back(notification);
+    }
+}
+
+/// The notifications of a session, for who shows them.
+#[derive(Clone, Debug)]
+pub struct Notifications(Arc<Inbox>);
+
+impl Notifications {
+    /// Whether the session listens to anything.
+    pub fn listens(&self) -> bool {
+        // Relaxed: the session's own commits change it, or somebody who asks again.
+        self.0.listens.load(Ordering::Relaxed)
+    }
+    /// What has arrived since somebody has asked last, in order.
+    pub fn take(&self) -> Vec<Notification> {
+        let mut waiting = self.0.waiting.lock();
+        waiting.bytes = 0;
+        waiting.notifications.drain(..).collect()
+    }
+    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter at a time.
+    pub async fn arrived(&self) {
+        self.0.arrived.notified().await;
+    }
+}
+
+/// The inboxes of those who listen to a channel.
+type Inboxes = Vec<Arc<Inbox>>;
+
+/// Who listens to what, in a database.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Channels(Arc<Mutex<HashMap<Arc<str>, Inboxes>>>);
+
+impl Channels {
+    /// Makes sure that everybody who listens to a channel has room for more.
+    fn check_room(&self, channel: &str) -> Result<()> {
+        let is_full = |inbox: &Arc<Inbox>| inbox.waiting.lock().bytes > INBOX_BYTES;
+        match self.0.lock().get(channel) {
+            Some(inboxes) if inboxes.iter().any(is_full) => {
+                let message = "too many notifications wait for a session that does not read them";
+                Err(SqlError::new("54000", message))
+            }
+            _ => Ok(()),
+        }
+    }
+    fn listen(&self, channel: Arc<str>, inbox: &Arc<Inbox>) {
+        let mut channels = self.0.lock();
+        let inboxes = channels.entry(channel).or_default();
+        if !inboxes.iter().any(|other| Arc::ptr_eq(other, inbox)) {
+            inboxes.push(inbox.clone());
+        }
+        inbox.listens.store(true, Ordering::Relaxed);
+    }
+    /// Takes an inbox out of a channel, or out of all.
+    fn unlisten(&self, channel: Option<&str>, inbox: &Arc<Inbox>) {
+        let mut channels = self.0.lock();
+        channels.retain(|name, inboxes| {
+            if channel.is_none_or(|channel| channel == &**name) {
+                inboxes.retain(|other| !Arc::ptr_eq(other, inbox));
+            }
+            !inboxes.is_empty()
+        });
+        let listens = channels.values().flatten().any(|other| Arc::ptr_eq(other, inbox));
+        inbox.listens.store(listens, Ordering::Relaxed);
+        if !listens {
+            *inbox.waiting.lock() = Waiting::default();
+        }
+    }
+    fn deliver(&self, process: i32, said: Vec<(Arc<str>, Arc<str>)>) {
+        let channels = self.0.lock();
+        let mut seen = HashSet::new();
+        for (channel, payload) in said {
+            let Some(inboxes) = channels.get(&channel) else { continue };
+            if seen.insert((channel.clone(), payload.clone())) {
+                let notification = Notification { process, channel, payload };
+                inboxes.iter().for_each(|inbox| inbox.put(notification.clone()));
+            }
+        }
+        let told: HashSet<&Arc<str>> = seen.iter().map(|(channel, _)| channel).collect();
+        told.into_iter().flat_map(|channel| &channels[channel]).for_each(|inbox| inbox.arrived.notify_one());
+    }
+}
+
+/// What a transaction does about channels when it commits.
+#[derive(Debug)]
+enum Letter {
+    Listen(Arc<str>),
+    /// To one channel, or to any.
+    Unlisten(Option<Arc<str>>),
+    Notify(Arc<str>, Arc<str>),
+}
+
+/// The letters of the running transaction, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Letters {
+    list: Mutex<Vec<Letter>>,
+    /// Their number. Relaxed: a session has one transaction, and runs one statement, at a time.
+    count: AtomicUsize,
+}
+
+impl Letters {
+    fn push(&self, letter: Letter) {
+        let mut list = self.list.lock();
+        list.push(letter);
+        self.count.store(list.len(), Ordering::Relaxed);
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+    /// Takes back all but the first so many.
+    pub(crate) fn truncate(&self, len: usize) {
+        if self.len() > len {
+            self.list.lock().truncate(len);
+            self.count.store(len, Ordering::Relaxed);
+        }
+    }
+    /// Takes them out of the transaction, which is about to commit.
+    pub(crate) fn seal(&self) -> Sealed {
+        if self.len() == 0 {
+            return Sealed(Vec::new());
+        }
+        self.count.store(0, Ordering::Relaxed);
+        Sealed(std::mem::take(&mut *self.list.lock()))
+    }
+}
+
+/// What a session has to do with channels. When it goes, it listens to none.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    channels: Channels,
+    inbox: Arc<Inbox>,
+    pub(crate) letters: Arc<Letters>,
+}
+
+impl Listener {
+    pub(crate) fn new(channels: &Channels) -> Self {
+        Self { channels: channels.clone(), inbox: Arc::default(), letters: Arc::default() }
+    }
+    fn say(&self, channel: &str, payload: &str) -> Result<()> {
+        check_name(channel)?;
+        if payload.len() > PAYLOAD_BYTES {
+            return Err(SqlError::new("22023", "payload string too long"));
+        }
+        self.channels.check_room(channel)?;
+        self.letters.push(Letter::Notify(channel.into(), payload.into()));
+        Ok(())
+    }
+    /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
+    pub(crate) fn post(&self, process: i32, Sealed(letters): Sealed, ticket: &CommitTicket) {
+        let mut said = Vec::new();
+        for letter in letters {
+            match letter {
+                Letter::Listen(channel) => self.channels.listen(channel, &self.inbox),
+                Letter::Unlisten(channel) => self.channels.unlisten(channel.as_deref(), &self.inbox),
+                Letter::Notify(channel, payload) => said.push((channel, payload)),
+            }
+        }
+        if !said.is_empty() {
+            let channels = self.channels.clone();
+            // Without a durable commit nothing has happened that somebody could be told of.
+            ticket.clone().on_durable(Box::new(move |durable| {
+                if durable.is_ok() {
+                    channels.deliver(process, said);
+                }
+            }));
+        }
+    }
+    pub(crate) fn unlisten_all(&self) {
+        if self.inbox.listens.load(Ordering::Relaxed) {
+            self.channels.unlisten(None, &self.inbox);
+        }
+    }
+}
+
+/// The letters of a transaction that are not its own any more.
+pub(crate) struct Sealed(Vec<Letter>);
+
+impl Sealed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.unlisten_all();
+    }
+}
+
+fn check_name(channel: &str) -> Result<()> {
+    match channel.len() {
+        0 => Err(SqlError::new("22023", "channel name cannot be empty")),
+        1..=NAME_BYTES => Ok(()),
+        _ => Err(SqlError::new("22023", "channel name too long")),
+    }
+}
+
+impl Session {
+    /// What other sessions tell this one.
+    pub fn notifications(&self) -> Notifications {
+        Notifications(self.shared.listener.inbox.clone())
+    }
+
+    pub(crate) fn listen(&self, channel: &Ident) -> Result<StatementResult> {
+        let channel = fold(channel);
+        check_name(&channel)?;
+        self.shared.listener.letters.push(Letter::Listen(channel.into()));
+        Ok(StatementResult::command("LISTEN"))
+    }
+    pub(crate) fn unlisten(&self, channel: &Ident) -> StatementResult {
+        let all = channel.value == "*" && channel.quote_style.is_none();
+        let channel = (!all).then(|| fold(channel).into());
+        self.shared.listener.letters.push(Letter::Unlisten(channel));
+        StatementResult::command("UNLISTEN")
+    }
+    pub(crate) fn notify(&self, channel: &Ident, payload: Option<&str>) -> Result<StatementResult> {
+        self.shared.listener.say(&fold(channel), payload.unwrap_or_default())?;
+        Ok(StatementResult::command("NOTIFY"))
+    }
+}
+
+/// pg_notify (channel, payload): as NOTIFY, for each row. It gives the empty text, as which nothing is shown.
+#[derive(Debug)]
+struct NotifyFunction {
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl PartialEq for NotifyFunction {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for NotifyFunction {}
+impl Hash for NotifyFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.signature.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for NotifyFunction {
+    fn name(&self) -> &str {
+        "pg_notify"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let text = |at: usize| cast(&args.args[at].to_array(rows)?, &DataType::Utf8).map_err(Into::into);
+        let [channels, payloads]: [datafusion::error::Result<ArrayRef>; 2] = [text(0), text(1)];
+        let (channels, payloads) = (channels?, payloads?);
+        let (channels, payloads) = (channels.as_string::<i32>(), payloads.as_string::<i32>());
+        for row in 0..rows {
+            // A channel of NULL is one without a name; a text of NULL is empty.
+            let channel = if channels.is_null(row) { "" } else { channels.value(row) };
+            let payload = if payloads.is_null(row) { "" } else { payloads.value(row) };
+            self.shared.listener.say(channel, payload).map_err(SqlError::external)?;
+        }
+        Ok(ColumnarValue::Array(Arc::new(StringArray::from(vec![""; rows]))))
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
+    let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8], Volatility::Volatile);
+    let usage = |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(0.0))));
+    [
+        ScalarUDF::from(NotifyFunction { signature, shared: shared.clone() }),
+        // There is no common queue that could fill up.
+        create_udf("pg_notification_queue_usage", vec![], DataType::Float64, Volatility::Volatile, Arc::new(usage)),
+    ]
+}
