@@ -48,10 +48,8 @@ pub(crate) fn groups_by_one_name(plan: &LogicalPlan) -> bool {
 /// The planner's names do not show casts: `sum(a)` and `sum(a::FLOAT)` would be one. So what is cast becomes an argument, the other one of which is the type.
 fn tell_cast_apart(expr: &mut Expr) {
     let Expr::Cast { expr: operand, data_type, .. } = expr else { return };
-    if !matches!(**operand, Expr::Value(_)) {
-        let name = Expr::value(Value::SingleQuotedString(data_type.to_string()));
-        **operand = call("told_apart", vec![(**operand).clone(), name]);
-    }
+    let name = Expr::value(Value::SingleQuotedString(data_type.to_string()));
+    **operand = call("told_apart", vec![(**operand).clone(), name]);
 }
 
 fn in_body(body: &mut SetExpr) {

@@ -17,7 +17,7 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
 use crate::optimizer::{
-    CheckedArithmetic, DateComparisons, Filters, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
+    CheckedArithmetic, DateComparisons, Filters, FloatCases, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::table_queries;
@@ -367,6 +367,7 @@ impl Session {
         analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(NullSafe));
+        analyzer.push(Arc::new(FloatCases));
         analyzer.push(Arc::new(Unnest::default()));
         analyzer.push(Arc::new(CheckedArithmetic));
         let state = SessionStateBuilder::new()

@@ -1,0 +1,40 @@
+//! `CASE x WHEN y …` of floats. Arrow's kernels compare them by their bits there, for which -0.0 and 0.0 differ; so it becomes `CASE WHEN x = y …`, unless `x` may be
+//! another value each time.
+
+use super::rewrite_typed;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+
+/// See the module. Comes after types are coerced.
+#[derive(Debug)]
+pub struct FloatCases;
+
+fn is_ours(expr: &Expr) -> bool {
+    matches!(expr, Expr::Case(Case { expr: Some(operand), .. }) if !operand.is_volatile())
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
+            if operand.get_type(schema)?.is_floating() =>
+        {
+            let condition = |value: Box<Expr>| Box::new(operand.as_ref().clone().eq(*value));
+            let when_then = when_then_expr.into_iter().map(|(value, then)| (condition(value), then)).collect();
+            Ok(Transformed::yes(Expr::Case(Case::new(None, when_then, else_expr))))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+impl AnalyzerRule for FloatCases {
+    fn name(&self) -> &str {
+        "float_cases"
+    }
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_typed(plan, is_ours, rewrite)
+    }
+}
