@@ -26,8 +26,10 @@ use tokio::sync::Notify;
 const NAME_BYTES: usize = 63;
 /// Bytes of a notification's text, as PostgreSQL has it.
 const PAYLOAD_BYTES: usize = 7_999;
-/// Bytes that may wait for one who listens and does not read.
-const INBOX_BYTES: usize = 64 << 20;
+/// Bytes that may wait for one who listens and does not read, and that a transaction may say.
+const WAITING_BYTES: usize = 64 << 20;
+/// What a text counts for besides its bytes.
+const OVERHEAD_BYTES: usize = 64;
 
 /// What one session has told those who listen to a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +60,7 @@ struct Inbox {
 impl Inbox {
     fn put(&self, notification: Notification) {
         let mut waiting = self.waiting.lock();
-        waiting.bytes += notification.payload.len();
+        waiting.bytes += notification.payload.len() + OVERHEAD_BYTES;
         waiting.notifications.push_back(notification);
     }
 }
@@ -95,12 +97,9 @@ pub(crate) struct Channels(Arc<Mutex<HashMap<Arc<str>, Inboxes>>>);
 impl Channels {
     /// Makes sure that everybody who listens to a channel has room for more.
     fn check_room(&self, channel: &str) -> Result<()> {
-        let is_full = |inbox: &Arc<Inbox>| inbox.waiting.lock().bytes > INBOX_BYTES;
+        let is_full = |inbox: &Arc<Inbox>| inbox.waiting.lock().bytes > WAITING_BYTES;
         match self.0.lock().get(channel) {
-            Some(inboxes) if inboxes.iter().any(is_full) => {
-                let message = "too many notifications wait for a session that does not read them";
-                Err(SqlError::new("54000", message))
-            }
+            Some(inboxes) if inboxes.iter().any(is_full) => Err(too_many("wait for a session that does not read them")),
             _ => Ok(()),
         }
     }
@@ -151,19 +150,30 @@ enum Letter {
     Notify(Arc<str>, Arc<str>),
 }
 
-/// The letters of the running transaction, in order.
+impl Letter {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Notify(_, payload) => payload.len() + OVERHEAD_BYTES,
+            Self::Listen(_) | Self::Unlisten(_) => OVERHEAD_BYTES,
+        }
+    }
+}
+
+/// The letters of the running transaction, in order, and their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Letters {
-    list: Mutex<Vec<Letter>>,
+    list: Mutex<(Vec<Letter>, usize)>,
     /// Their number. Relaxed: a session has one transaction, and runs one statement, at a time.
     count: AtomicUsize,
 }
 
 impl Letters {
-    fn push(&self, letter: Letter) {
-        let mut list = self.list.lock();
+    fn push(&self, letter: Letter) -> Result<()> {
+        let (list, bytes) = &mut *self.list.lock();
+        *bytes += letter.bytes();
         list.push(letter);
         self.count.store(list.len(), Ordering::Relaxed);
+        if *bytes > WAITING_BYTES { Err(too_many("in one transaction")) } else { Ok(()) }
     }
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -171,7 +181,8 @@ impl Letters {
     /// Takes back all but the first so many.
     pub(crate) fn truncate(&self, len: usize) {
         if self.len() > len {
-            self.list.lock().truncate(len);
+            let (list, bytes) = &mut *self.list.lock();
+            *bytes -= list.drain(len..).map(|letter| letter.bytes()).sum::<usize>();
             self.count.store(len, Ordering::Relaxed);
         }
     }
@@ -181,7 +192,7 @@ impl Letters {
             return Sealed(Vec::new());
         }
         self.count.store(0, Ordering::Relaxed);
-        Sealed(std::mem::take(&mut *self.list.lock()))
+        Sealed(std::mem::take(&mut *self.list.lock()).0)
     }
 }
 
@@ -203,8 +214,7 @@ impl Listener {
             return Err(SqlError::new("22023", "payload string too long"));
         }
         self.channels.check_room(channel)?;
-        self.letters.push(Letter::Notify(channel.into(), payload.into()));
-        Ok(())
+        self.letters.push(Letter::Notify(channel.into(), payload.into()))
     }
     /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
     pub(crate) fn post(&self, process: i32, Sealed(letters): Sealed, ticket: &CommitTicket) {
@@ -248,6 +258,10 @@ impl Drop for Listener {
     }
 }
 
+fn too_many(what: &str) -> SqlError {
+    SqlError::new("54000", format!("too many notifications {what}"))
+}
+
 fn check_name(channel: &str) -> Result<()> {
     match channel.len() {
         0 => Err(SqlError::new("22023", "channel name cannot be empty")),
@@ -265,14 +279,14 @@ impl Session {
     pub(crate) fn listen(&self, channel: &Ident) -> Result<StatementResult> {
         let channel = fold(channel);
         check_name(&channel)?;
-        self.shared.listener.letters.push(Letter::Listen(channel.into()));
+        self.shared.listener.letters.push(Letter::Listen(channel.into()))?;
         Ok(StatementResult::command("LISTEN"))
     }
-    pub(crate) fn unlisten(&self, channel: &Ident) -> StatementResult {
+    pub(crate) fn unlisten(&self, channel: &Ident) -> Result<StatementResult> {
         let all = channel.value == "*" && channel.quote_style.is_none();
         let channel = (!all).then(|| fold(channel).into());
-        self.shared.listener.letters.push(Letter::Unlisten(channel));
-        StatementResult::command("UNLISTEN")
+        self.shared.listener.letters.push(Letter::Unlisten(channel))?;
+        Ok(StatementResult::command("UNLISTEN"))
     }
     pub(crate) fn notify(&self, channel: &Ident, payload: Option<&str>) -> Result<StatementResult> {
         self.shared.listener.say(&fold(channel), payload.unwrap_or_default())?;

@@ -682,7 +682,7 @@ impl Session {
             Statement::Close { cursor } => self.close_cursor(&cursor),
             Statement::Discard { object_type } => self.discard(object_type),
             Statement::LISTEN { channel } => self.listen(&channel),
-            Statement::UNLISTEN { channel } => Ok(self.unlisten(&channel)),
+            Statement::UNLISTEN { channel } => self.unlisten(&channel),
             Statement::NOTIFY { channel, payload } => self.notify(&channel, payload.as_deref()),
             other => self.define(other).await,
         }

@@ -126,6 +126,12 @@ async fn names_and_texts_have_limits() {
     assert_eq!(for_b.take().len(), rounds * 2_000);
     ok(&mut a, "NOTIFY c").await;
     assert_eq!(told(&for_b), [one(1, "c", "")]);
+    // Nor may a transaction say more, of which nothing is said then.
+    ok(&mut a, "BEGIN; NOTIFY c; SAVEPOINT s").await;
+    let more = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 10000) AS g(i)";
+    assert_eq!(sqlstate(&mut a, more).await, Some("54000"));
+    ok(&mut a, "ROLLBACK TO s; NOTIFY c, 'short'; COMMIT").await;
+    assert_eq!(told(&for_b), [one(1, "c", ""), one(1, "c", "short")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
