@@ -41,6 +41,17 @@ pub(super) struct Wire<S> {
     pub(super) address: Option<SocketAddr>,
 }
 
+/// Writes what is not `sent` yet.
+async fn write_out<S: AsyncWrite + Unpin>(io: &mut S, out: &[u8], sent: &mut usize) -> io::Result<()> {
+    while *sent < out.len() {
+        match io.write(&out[*sent..]).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => *sent += count,
+        }
+    }
+    io.flush().await
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn new(io: S, address: Option<SocketAddr>) -> Self {
         let (input, out) = (BytesMut::new(), Vec::new());
@@ -87,28 +98,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.out.is_empty() {
             return Ok(());
         }
-        if let Some(activity) = &self.activity {
-            activity.waits(Wait::ClientWrite);
-        }
-        let result = self.write_out().await;
-        if let Some(activity) = &self.activity {
-            activity.sent(self.out.len());
-            activity.waits(Wait::Nothing);
+        let Self { io, out, sent, activity, .. } = self;
+        let result = {
+            let write = write_out(io, out, sent);
+            tokio::pin!(write);
+            match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+                Poll::Ready(result) => result,
+                Poll::Pending => {
+                    // The client does not read.
+                    if let Some(activity) = activity {
+                        activity.waits(Wait::ClientWrite);
+                    }
+                    let result = write.await;
+                    if let Some(activity) = activity {
+                        activity.waits(Wait::Nothing);
+                    }
+                    result
+                }
+            }
+        };
+        if let Some(activity) = activity {
+            activity.sent(out.len());
         }
         (self.sent, self.closed) = (0, self.closed || result.is_err());
         self.out.clear();
         // A large result shall not be kept in mind for ever.
         self.out.shrink_to(2 * SEND_BYTES);
         Ok(result?)
-    }
-    async fn write_out(&mut self) -> io::Result<()> {
-        while self.sent < self.out.len() {
-            match self.io.write(&self.out[self.sent..]).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => self.sent += count,
-            }
-        }
-        self.io.flush().await
     }
     /// Whether so much has been written that it is to be sent.
     pub(super) fn is_full(&self) -> bool {
