@@ -55,7 +55,7 @@ impl Words {
         let mut words = Self::new();
         let rows = first.slice(0, first.len().min(ROWS));
         words.encode(&rows).ok()?;
-        (words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
+        (!rows.is_empty() && words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
     }
     /// What a column becomes.
     pub(super) fn data_type() -> DataType {
@@ -169,6 +169,7 @@ mod tests {
 
     #[test]
     fn nulls_need_no_words() {
+        assert!(Words::of(&texts([])).is_none());
         let nothing = texts([None, None, None]);
         let mut words = Words::of(&nothing).expect("there are none");
         assert_eq!(&cast(&words.encode(&nothing).unwrap(), &DataType::Utf8View).unwrap(), &nothing);
