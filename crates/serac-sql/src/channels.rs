@@ -62,6 +62,8 @@ impl Inbox {
         let mut waiting = self.waiting.lock();
         waiting.bytes += notification.payload.len() + OVERHEAD_BYTES;
         waiting.notifications.push_back(notification);
+        drop(waiting);
+        self.arrived.notify_one();
     }
 }
 
@@ -136,14 +138,17 @@ impl Channels {
                 inboxes.iter().for_each(|inbox| inbox.put(notification.clone()));
             }
         }
-        let told: HashSet<&Arc<str>> = seen.iter().map(|(channel, _)| channel).collect();
-        told.into_iter().flat_map(|channel| &channels[channel]).for_each(|inbox| inbox.arrived.notify_one());
+    }
+    /// How full the inbox is that is fullest, from 0 to 1.
+    fn usage(&self) -> f64 {
+        let most = self.0.lock().values().flatten().map(|inbox| inbox.waiting.lock().bytes).max().unwrap_or(0);
+        (most as f64 / WAITING_BYTES as f64).min(1.0)
     }
 }
 
 /// What a transaction does about channels when it commits.
 #[derive(Debug)]
-enum Letter {
+pub(crate) enum Letter {
     Listen(Arc<str>),
     /// To one channel, or to any.
     Unlisten(Option<Arc<str>>),
@@ -187,12 +192,12 @@ impl Letters {
         }
     }
     /// Takes them out of the transaction, which is about to commit.
-    pub(crate) fn seal(&self) -> Sealed {
+    pub(crate) fn take(&self) -> Vec<Letter> {
         if self.len() == 0 {
-            return Sealed(Vec::new());
+            return Vec::new();
         }
         self.count.store(0, Ordering::Relaxed);
-        Sealed(std::mem::take(&mut *self.list.lock()).0)
+        std::mem::take(&mut *self.list.lock()).0
     }
 }
 
@@ -217,7 +222,7 @@ impl Listener {
         self.letters.push(Letter::Notify(channel.into(), payload.into()))
     }
     /// The transaction has committed: it counts from now on what it listens to, and what it has said once it is durable.
-    pub(crate) fn post(&self, process: i32, Sealed(letters): Sealed, ticket: &CommitTicket) {
+    pub(crate) fn post(&self, process: i32, letters: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
         for letter in letters {
             match letter {
@@ -240,15 +245,6 @@ impl Listener {
         if self.inbox.listens.load(Ordering::Relaxed) {
             self.channels.unlisten(None, &self.inbox);
         }
-    }
-}
-
-/// The letters of a transaction that are not its own any more.
-pub(crate) struct Sealed(Vec<Letter>);
-
-impl Sealed {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -342,10 +338,10 @@ impl ScalarUDFImpl for NotifyFunction {
 /// The functions of a session.
 pub(crate) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {
     let signature = Signature::exact(vec![DataType::Utf8, DataType::Utf8], Volatility::Volatile);
-    let usage = |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(0.0))));
+    let channels = shared.listener.channels.clone();
+    let usage = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(channels.usage()))));
     [
         ScalarUDF::from(NotifyFunction { signature, shared: shared.clone() }),
-        // There is no common queue that could fill up.
         create_udf("pg_notification_queue_usage", vec![], DataType::Float64, Volatility::Volatile, Arc::new(usage)),
     ]
 }

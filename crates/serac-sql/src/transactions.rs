@@ -313,7 +313,7 @@ impl Session {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
             _ => Vec::new(),
         };
-        let letters = self.shared.listener.letters.seal();
+        let letters = self.shared.listener.letters.take();
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {

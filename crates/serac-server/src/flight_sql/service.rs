@@ -94,7 +94,8 @@ impl Extension for FlightSql {
             other => {
                 let Some(batch) = self.metadata(caller, &other).await? else { return unsupported(&other) };
                 let (ticket, rows) = (descriptor.cmd.to_vec(), batch.num_rows() as i64);
-                flight_info(descriptor, Some(&batch.schema()), Some(ticket), rows)
+                // Flight SQL says what columns it has, whatever the caller wants of results.
+                return flight_info(descriptor, Some(&batch.schema()), Some(ticket), rows);
             }
         };
         form::info(caller, info?)
@@ -119,7 +120,7 @@ impl Extension for FlightSql {
                 self.prepared_rows(&query.prepared_statement_handle, None).await
             }
             other => match self.metadata(caller, &other).await? {
-                Some(batch) => Ok((batch.schema(), futures::stream::iter([Ok(batch)]).boxed())),
+                Some(batch) => return Ok((batch.schema(), futures::stream::iter([Ok(batch)]).boxed())),
                 None => unsupported(&other),
             },
         };

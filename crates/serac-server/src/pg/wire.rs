@@ -6,7 +6,7 @@ use super::report::put_notice;
 use bytes::{Buf, Bytes, BytesMut};
 use serac_sql::activity::{Activity, Wait};
 use serac_sql::{CancelHandle, Notices};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let result = {
             let write = write_out(io, out, sent);
             tokio::pin!(write);
-            match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+            match futures::poll!(write.as_mut()) {
                 Poll::Ready(result) => result,
                 Poll::Pending => {
                     // The client does not read.
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Runs a part of a statement, and cancels it if the client goes away meanwhile.
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
-        if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(part.as_mut().poll(context))).await {
+        if let Poll::Ready(result) = futures::poll!(part.as_mut()) {
             return result;
         }
         // It listens from now on; what came before is not lost.

@@ -166,7 +166,13 @@ def dictionaries():
         cursor.execute("DELETE FROM d WHERE id = 3 RETURNING short")
         assert cursor.fetchall() == [("a",)]
         assert connection.adbc_get_table_schema("d").field("short").type == pa.string_view()
-        assert "d" in str(connection.adbc_get_objects(depth="tables").read_all())
+        # What there is comes in Flight SQL's own columns, however many rows share a name.
+        for i in range(100):
+            rows_of_nothing(connection, f"CREATE TABLE of_many_{i} (id BIGINT)")
+        schemas = connection.adbc_get_objects(depth="tables", table_name_filter="of_many_%").read_all()["catalog_db_schemas"][0].as_py()
+        assert sum(len(schema["db_schema_tables"] or []) for schema in schemas) == 100
+        for i in range(100):
+            rows_of_nothing(connection, f"DROP TABLE of_many_{i}")
 
 
 def types():

@@ -19,6 +19,7 @@ fn is_ours(expr: &Expr) -> bool {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
+        expr if !is_ours(&expr) => Ok(Transformed::no(expr)),
         Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
             if operand.get_type(schema)?.is_floating() =>
         {

@@ -123,7 +123,9 @@ async fn names_and_texts_have_limits() {
         }
     };
     assert_eq!(refused, "54000");
+    ok(&mut a, "SELECT 1 / (pg_notification_queue_usage() = 1)::INT").await;
     assert_eq!(for_b.take().len(), rounds * 2_000);
+    ok(&mut a, "SELECT 1 / (pg_notification_queue_usage() = 0)::INT").await;
     ok(&mut a, "NOTIFY c").await;
     assert_eq!(told(&for_b), [one(1, "c", "")]);
     // Nor may a transaction say more, of which nothing is said then.
