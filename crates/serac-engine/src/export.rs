@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, ScanColumn, Snapshot};
+use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, ScanColumn, Snapshot, with_offsets};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -190,7 +190,10 @@ fn into_type(array: ArrayRef, field: &Field) -> std::result::Result<ArrayRef, Ar
     if array.data_type() == field.data_type() {
         return Ok(array);
     }
-    arrow_cast::cast(&array, field.data_type())
+    match field.data_type() {
+        DataType::Utf8 | DataType::Binary if let Some(array) = with_offsets(&array) => Ok(array),
+        other => arrow_cast::cast(&array, other),
+    }
 }
 
 impl Iterator for ArrowScan {

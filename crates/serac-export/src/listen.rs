@@ -2,6 +2,7 @@
 //!
 //! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind which a server answers is not. The file goes when its listener does.
 
+use socket2::SockRef;
 use std::fs;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -9,8 +10,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// A place where clients connect.
@@ -129,6 +130,31 @@ impl Socket {
     /// Whether what passes stays on this machine, in a socket that is a file.
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
+    }
+    /// Writes what more follows: the kernel may hold back the end of it until there is more, or until [`push`](Self::push).
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn poll_write_more(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        either!(self, socket => loop {
+            ready!(socket.poll_write_ready(context))?;
+            let send = || SockRef::from(socket).send_vectored_with_flags(slices, libc::MSG_MORE | libc::MSG_NOSIGNAL);
+            match socket.try_io(Interest::WRITABLE, send) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        })
+    }
+    /// Sends what the kernel holds back.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn push(&self) -> io::Result<()> {
+        match self {
+            // To set it again is what pushes.
+            Self::Tcp(socket) => socket.set_nodelay(true),
+            Self::Unix(_) => Ok(()),
+        }
     }
     /// The socket without the runtime that it was taken with, for [`Unbound::bind`] in another.
     ///

@@ -13,14 +13,19 @@ use crate::wanted::while_wanted;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement, TableObject};
 use futures::{StreamExt, TryStreamExt};
+use serac_engine::DecimalForm;
 use serac_engine::roles::Privilege;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -87,6 +92,20 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
 }
 
+/// The plan with decimals of up to 18 digits in 64 bits, if all that it does is to read columns of a table.
+fn with_short_decimals(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<SeracScanExec>() {
+        return Ok(Arc::new(scan.with_short_decimals()));
+    }
+    let only_columns = |projection: &ProjectionExec| projection.expr().iter().all(|column| column.expr.is::<Column>());
+    let passes = plan.is::<CooperativeExec>() || plan.downcast_ref::<ProjectionExec>().is_some_and(only_columns);
+    let child = plan.children().first().filter(|_| passes).map(|&child| child.clone());
+    match child {
+        Some(child) => Ok(replace_children_if_necessary(plan, vec![with_short_decimals(child)?])?),
+        None => Ok(plan),
+    }
+}
+
 pub(crate) fn query_of(sql: &str) -> Result<Query> {
     match parse(sql)?.pop() {
         Some(Statement::Query(query)) => Ok(*query),
@@ -144,8 +163,20 @@ impl Session {
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        self.rows_with(statement, DecimalForm::Decimal128).await
+    }
+    async fn rows_with(
+        &self,
+        statement: Statement,
+        decimals: DecimalForm,
+    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (frame, names) = self.shown_frame(statement).await?;
-        let rows = self.stream(frame).await?;
+        let context = Arc::new(frame.task_ctx());
+        let mut plan = frame.create_physical_plan().await?;
+        if decimals == DecimalForm::Decimal64 {
+            plan = with_short_decimals(plan)?;
+        }
+        let rows = self.run_physical(plan, context)?;
         let schema = with_types(&names, &rows.schema());
         Ok((schema.clone(), named(rows, schema)))
     }
@@ -190,7 +221,13 @@ impl Session {
     /// The rows of a data frame, as they come.
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         let context = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
+        self.run_physical(frame.create_physical_plan().await?, context)
+    }
+    fn run_physical(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         if is_short(&plan, context.session_config().target_partitions()) {
             return Ok(execute_stream(plan, context)?);
         }
@@ -220,7 +257,8 @@ impl Session {
     }
 
     pub(crate) async fn query(&mut self, statement: Statement) -> Result<Output> {
-        let (schema, stream) = self.rows(statement).await?;
+        let decimals = std::mem::take(&mut self.next_decimals);
+        let (schema, stream) = self.rows_with(statement, decimals).await?;
         Ok(Output::Rows { schema, stream })
     }
 

@@ -47,7 +47,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
 use serac_engine::roles::Login;
-use serac_engine::{DEFAULT_SCHEMA, Database, Expressions};
+use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -200,6 +200,8 @@ pub struct Session {
     pub(crate) defaults: SessionDefaults,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
+    /// How the next query gives short decimals that are columns of a table.
+    pub(crate) next_decimals: DecimalForm,
     /// How long a statement waits for a transaction in its way.
     pub(crate) lock_timeout: Option<Duration>,
     /// Whether it does so at all levels of isolation.
@@ -431,6 +433,7 @@ impl Session {
             work_memory,
             defaults: db.defaults,
             postgresql_names: false,
+            next_decimals: DecimalForm::default(),
             lock_timeout: None,
             waits_at_any_level: false,
             login: None,
@@ -450,6 +453,10 @@ impl Session {
         self.default_modes.isolation = Isolation::ReadCommitted;
         self.waits_at_any_level = true;
         self.postgresql_names = true;
+    }
+    /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18 digits in this form. Others come in 128 bits.
+    pub fn set_next_decimals(&mut self, form: DecimalForm) {
+        self.next_decimals = form;
     }
     /// Says, once, who the session is.
     pub fn identify(&mut self, identity: Identity) {

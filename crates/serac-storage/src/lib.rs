@@ -56,7 +56,7 @@ pub mod wal;
 pub use compact::selection::CompactionGroups;
 pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
-pub use frozen::{ColumnDictionary, FreezeFormat, Zone};
+pub use frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
 pub use ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 pub use row_buffer::RowBuffer;
 pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};

@@ -17,6 +17,7 @@
 //! | `token` | who may call |
 //! | `server` | connections, and the end |
 
+mod corked;
 mod extension;
 mod lease;
 mod message;

@@ -1,6 +1,7 @@
 //! Connections of a Flight server: HTTP/2, with or without TLS.
 
 use super::FlightOptions;
+use super::corked::Corked;
 use super::extension::Extension;
 use super::service::Flights;
 use crate::listen::{Listener, Socket};
@@ -111,7 +112,7 @@ impl FlightServer {
 async fn serve(socket: Socket, tls: Option<TlsAcceptor>, flights: Flights, stopped: watch::Receiver<bool>) {
     let Ok((socket, second)) = socket.twice() else { return };
     let has_stopped = match tls {
-        None => converse(socket, flights, stopped).await,
+        None => converse(Corked::new(socket), flights, stopped).await,
         Some(acceptor) => match tokio::time::timeout(TLS_TIMEOUT, acceptor.accept(socket)).await {
             Ok(Ok(socket)) => converse(socket, flights, stopped).await,
             // Without encryption the client cannot be told.

@@ -1,7 +1,7 @@
 //! Results in the form that the client wants: texts and binary values as Arrow's views or, for clients that do not know these, with offsets, which costs a
 //! copy; texts of few different values as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
 //!
-//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (with views for other texts) and `serac-decimals: decimal128` or
+//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary` (other texts with offsets) and `serac-decimals: decimal128` or
 //! `decimal64` (parameters of these names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from gRPC's library for Java
 //! gets offsets unless it says otherwise.
 //!
@@ -17,7 +17,9 @@ use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Sch
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use http::header::USER_AGENT;
+use serac_engine::DecimalForm;
 use serac_export::flight::{Batches, Caller, Form};
+use serac_storage::with_offsets;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -28,11 +30,16 @@ const DECIMALS: &str = "serac-decimals";
 pub(super) fn wanted(headers: &HeaderMap) -> Form {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let views = match value(STRINGS) {
-        Some(form) => form != "utf8",
+        Some(form) => form == "view",
         None => !value(USER_AGENT.as_str()).is_some_and(|agent| agent.contains("grpc-java")),
     };
     let dictionaries = value(STRINGS) == Some("dictionary");
     Form { views, dictionaries, short_decimals: value(DECIMALS) == Some("decimal64") }
+}
+
+/// How the caller wants decimals of up to 18 digits.
+pub(super) fn decimals(caller: &Caller) -> DecimalForm {
+    if caller.form.short_decimals { DecimalForm::Decimal64 } else { DecimalForm::Decimal128 }
 }
 
 fn formed(form: Form, data_type: &DataType) -> DataType {
@@ -107,7 +114,11 @@ pub(super) async fn rows(
         let columns = batch.columns().iter().zip(target.fields()).enumerate();
         let columns = columns.map(|(i, (column, field))| match words.get_mut(i) {
             Some(Some(words)) => words.encode(column),
-            _ => cast(column, field.data_type()),
+            _ if column.data_type() == field.data_type() => Ok(column.clone()),
+            _ => match field.data_type() {
+                DataType::Utf8 | DataType::Binary if let Some(column) = with_offsets(column) => Ok(column),
+                other => cast(column, other),
+            },
         });
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(of_arrow)?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

@@ -5,6 +5,7 @@
 //! in turns does not wait for itself.
 
 use super::{FlightSql, error, status_of};
+use serac_engine::DecimalForm;
 use serac_export::flight::Caller;
 use serac_sql::{CancelHandle, Identity, Session, SqlError, TransactionStatus};
 use std::future::Future;
@@ -66,7 +67,7 @@ impl Drop for Waiting<'_> {
 impl Seat {
     /// Waits until the session is free, and takes it.
     pub(super) async fn take(&self) -> Result<Taken, Status> {
-        let session = {
+        let mut session = {
             // SeqCst, as in `wanted`: either the count is seen there, or the wake-up is still to come.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
@@ -79,6 +80,8 @@ impl Seat {
             self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
             return Err(error("25P03", "the transaction has been rolled back: nothing was heard of it for too long"));
         }
+        // What a query did not take up is not for the next.
+        session.set_next_decimals(DecimalForm::default());
         Ok(session)
     }
     /// Waits until somebody waits for the session.

@@ -117,7 +117,7 @@ impl Extension for FlightSql {
         let rows = match command(ticket)? {
             Command::TicketStatementQuery(ticket) => self.ticket_rows(caller, &ticket.statement_handle).await,
             Command::CommandPreparedStatementQuery(query) => {
-                self.prepared_rows(&query.prepared_statement_handle, None).await
+                self.prepared_rows(caller, &query.prepared_statement_handle, None).await
             }
             other => match self.metadata(caller, &other).await? {
                 Some(batch) => return Ok((batch.schema(), futures::stream::iter([Ok(batch)]).boxed())),

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use prost::Message;
+use serac_engine::DecimalForm;
 use serac_export::flight::{Batches, Caller};
 use serac_sql::{Description, Prepared, SqlError, StatementResult, number_parameters, parse};
 use serac_storage::ColumnType;
@@ -319,10 +320,11 @@ impl FlightSql {
             let cancellable = Cancellable::new(&self.running, mark);
             let session = seat.take().await?;
             let work = Work::Statement(Box::new(statement));
-            return stream::rows(seat, session, work, self.options.stall, Some(cancellable)).await;
+            let decimals = form::decimals(caller);
+            return stream::rows(seat, session, work, decimals, self.options.stall, Some(cancellable)).await;
         }
         match command.unpack::<CommandPreparedStatementQuery>() {
-            Ok(Some(query)) => self.prepared_rows(&query.prepared_statement_handle, Some(mark)).await,
+            Ok(Some(query)) => self.prepared_rows(caller, &query.prepared_statement_handle, Some(mark)).await,
             _ => Err(unknown()),
         }
     }
@@ -334,7 +336,8 @@ impl FlightSql {
         let mut session = seat.take().await?;
         if is_query(&statement) {
             let work = Work::Statement(Box::new(statement));
-            return Ok(update_result(drain(stream::rows(seat, session, work, self.options.stall, None).await?).await?));
+            let rows = stream::rows(seat, session, work, DecimalForm::default(), self.options.stall, None).await?;
+            return Ok(update_result(drain(rows).await?));
         }
         let result = seat.attend(async move { session.execute_statement(statement).await }).await?;
         Ok(update_result(count(&result)))
@@ -406,6 +409,7 @@ impl FlightSql {
 
     pub(super) async fn prepared_rows(
         &self,
+        caller: &Caller,
         handle: &[u8],
         mark: Option<&[u8]>,
     ) -> Result<(SchemaRef, Batches), Status> {
@@ -422,7 +426,7 @@ impl FlightSql {
         let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark));
         let session = seat.take().await?;
         let work = Work::Prepared(statement.prepared.clone(), rows);
-        stream::rows(seat, session, work, self.options.stall, cancellable).await
+        stream::rows(seat, session, work, form::decimals(caller), self.options.stall, cancellable).await
     }
 
     /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
@@ -447,6 +451,6 @@ impl FlightSql {
     ) -> Result<(SchemaRef, Batches), Status> {
         let session = statement.seat.take().await?;
         let work = Work::Prepared(statement.prepared.clone(), rows);
-        stream::rows(statement.seat.clone(), session, work, self.options.stall, None).await
+        stream::rows(statement.seat.clone(), session, work, DecimalForm::default(), self.options.stall, None).await
     }
 }

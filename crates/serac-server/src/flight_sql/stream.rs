@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
+use serac_engine::DecimalForm;
 use serac_export::flight::Batches;
 use serac_sql::{Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
 use std::collections::{HashMap, VecDeque};
@@ -162,7 +163,10 @@ impl Outlet {
         part.await
     }
 
-    async fn run(&mut self, session: &mut Session, work: Work) -> Result<(), End> {
+    async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
+        // Of several rows of parameters, each could be planned in another way: the form of all must be the same.
+        let is_one = matches!(&work, Work::Statement(_)) || matches!(&work, Work::Prepared(_, rows) if rows.len() == 1);
+        session.set_next_decimals(if is_one { decimals } else { DecimalForm::default() });
         match work {
             Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
                 StatementStream::Rows(rows) => self.send_rows(rows).await,
@@ -193,6 +197,7 @@ pub(super) async fn rows(
     seat: Arc<Seat>,
     mut session: Taken,
     work: Work,
+    decimals: DecimalForm,
     stall: Duration,
     cancellable: Option<Cancellable>,
 ) -> Result<(SchemaRef, Batches), Status> {
@@ -211,7 +216,7 @@ pub(super) async fn rows(
             }
         };
         let mut result = {
-            let run = outlet.run(&mut session, work);
+            let run = outlet.run(&mut session, work, decimals);
             tokio::pin!(run);
             tokio::select! {
                 // First: what has not begun cannot be cancelled.

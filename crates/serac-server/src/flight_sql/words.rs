@@ -5,6 +5,7 @@
 
 use datafusion::arrow::array::types::UInt16Type;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, StringArray, StringViewArray, UInt16Array};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
@@ -25,18 +26,24 @@ const SLOTS: usize = 256;
 pub(super) struct Words {
     numbers: HashMap<Box<str>, u16>,
     words: Vec<Box<str>>,
-    /// Recent words, by some bits of their views.
-    slots: Box<[Option<Slot>; SLOTS]>,
+    /// Recent words, by some bits of their views: of a short word, all of it; of a long one, its length and its first bytes.
+    slots: Box<[u128; SLOTS]>,
+    /// Their codes.
+    codes: Box<[u16; SLOTS]>,
     /// The words as the last batch had them.
     array: Option<Arc<StringArray>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// Of a short word, all of it; of a long one, its length and its first bytes.
-    view: u128,
-    code: u16,
+/// What of a view is compared, and the slot that a word has.
+#[inline]
+fn place(view: u128) -> (u128, usize) {
+    let key = if view as u32 <= INLINE { view } else { view & HEAD };
+    let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (key, (mixed >> 56) as usize)
 }
+
+/// No text is so long.
+const EMPTY: u128 = u128::MAX;
 
 /// Up to so many bytes stand in the view itself.
 const INLINE: u32 = 12;
@@ -45,7 +52,13 @@ const HEAD: u128 = u64::MAX as u128;
 
 impl Words {
     fn new() -> Self {
-        Self { numbers: HashMap::new(), words: Vec::new(), slots: Box::new([None; SLOTS]), array: None }
+        Self {
+            numbers: HashMap::new(),
+            words: Vec::new(),
+            slots: Box::new([EMPTY; SLOTS]),
+            codes: Box::new([0; SLOTS]),
+            array: None,
+        }
     }
     /// For a column of texts that begins so; none if it has too many different ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
@@ -87,33 +100,50 @@ impl Words {
 
     /// The codes of texts, unless there are too many words for them.
     fn codes(&mut self, texts: &StringViewArray) -> Option<Vec<u16>> {
-        match texts.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => (0..texts.len()).map(|row| self.code(texts, row)).collect(),
-            Some(nulls) => {
-                (0..texts.len()).map(|row| if nulls.is_valid(row) { self.code(texts, row) } else { Some(0) }).collect()
-            }
+        let views = texts.views();
+        let nulls = texts.nulls().filter(|nulls| nulls.null_count() > 0);
+        let mut codes = vec![0; views.len()];
+        let mut row = self.known_codes(texts, nulls, 0, &mut codes);
+        while row < views.len() {
+            let (key, at) = place(views[row]);
+            codes[row] = self.look_up(texts.value(row), key, at)?;
+            row = self.known_codes(texts, nulls, row + 1, &mut codes);
         }
+        Some(codes)
     }
-    #[inline]
-    fn code(&mut self, texts: &StringViewArray, row: usize) -> Option<u16> {
-        let view = texts.views()[row];
-        let is_short = view as u32 <= INLINE;
-        let view = if is_short { view } else { view & HEAD };
-        let mixed = (view as u64 ^ (view >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let at = (mixed >> 56) as usize;
-        // A word has two places, so that two that fall together do not drive each other out.
-        for at in [at, at ^ 1] {
-            if let Some(slot) = &self.slots[at]
-                && slot.view == view
-                && (is_short || *self.words[slot.code as usize] == *texts.value(row))
-            {
-                return Some(slot.code);
+    /// Sets codes from a row on, up to the first word that does not stand in its slot: that row.
+    fn known_codes(
+        &self,
+        texts: &StringViewArray,
+        nulls: Option<&NullBuffer>,
+        from: usize,
+        codes: &mut [u16],
+    ) -> usize {
+        let (slots, slot_codes) = (&*self.slots, &*self.codes);
+        let rows = texts.views().iter().zip(codes).enumerate().skip(from);
+        for (row, (view, code)) in rows {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
             }
+            let (key, at) = place(*view);
+            let is_word = || *view as u32 <= INLINE || self.is_word(slot_codes[at], texts.value(row));
+            if slots[at] != key || !is_word() {
+                return row;
+            }
+            *code = slot_codes[at];
         }
-        let at = if self.slots[at].is_none() { at } else { at ^ 1 };
-        self.look_up(texts.value(row), view, at)
+        texts.len()
     }
-    fn look_up(&mut self, word: &str, view: u128, at: usize) -> Option<u16> {
+    fn is_word(&self, code: u16, text: &str) -> bool {
+        *self.words[usize::from(code)] == *text
+    }
+    /// A word has two places, so that two that fall together do not drive each other out.
+    #[inline(never)]
+    fn look_up(&mut self, word: &str, key: u128, at: usize) -> Option<u16> {
+        let second = at ^ 1;
+        if self.slots[second] == key && self.is_word(self.codes[second], word) {
+            return Some(self.codes[second]);
+        }
         let code = match self.numbers.get(word) {
             Some(code) => *code,
             None => {
@@ -123,7 +153,8 @@ impl Words {
                 code
             }
         };
-        self.slots[at] = Some(Slot { view, code });
+        let at = if self.slots[at] == EMPTY { at } else { second };
+        (self.slots[at], self.codes[at]) = (key, code);
         Some(code)
     }
 }

@@ -16,7 +16,7 @@ use super::segments::BlockQueue;
 use blocks::filter_block;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::BatchCoalescer;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -37,7 +37,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_storage::{BlockNo, Snapshot};
+use serac_storage::{BlockNo, ColumnForm, ColumnType, Snapshot};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -67,6 +67,8 @@ pub struct SeracScanExec {
     /// The rows that have keys of joins, once they are known and where indexes have looked them up.
     joined: Arc<OnceLock<KeyRows>>,
     limit: Option<usize>,
+    /// Whether decimals of up to 18 digits are given in the 64 bits in which they are stored.
+    short_decimals: bool,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
     blocks: Arc<OnceLock<BlockQueue>>,
@@ -106,6 +108,7 @@ impl SeracScanExec {
             key_filters: Vec::new(),
             joined: Arc::default(),
             limit,
+            short_decimals: false,
             blocks: Arc::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -173,6 +176,26 @@ impl SeracScanExec {
         let partitions = self.properties.partitioning.partition_count();
         let properties = projected(&self.full_schema, &projection, partitions)?;
         Ok(Self { projection, properties, ..self.clone() })
+    }
+    /// The scan that gives decimals of up to 18 digits as Arrow's Decimal64, which is how they are stored.
+    pub(crate) fn with_short_decimals(&self) -> Self {
+        let schema = self.schema();
+        let fields = schema.fields().iter().zip(&self.projection).map(|(field, &column)| match field.data_type() {
+            &DataType::Decimal128(digits, scale) if self.form_of(column, true) == ColumnForm::Stored => {
+                Arc::new(field.as_ref().clone().with_data_type(DataType::Decimal64(digits, scale)))
+            }
+            _ => field.clone(),
+        });
+        let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone());
+        let properties = properties(schema.into(), self.partitions(), EmissionType::Incremental);
+        Self { short_decimals: true, properties, ..self.clone() }
+    }
+    /// The form in which an output column is read.
+    fn form_of(&self, column: usize, short_decimals: bool) -> ColumnForm {
+        match self.table.data.schema().columns[column].column_type {
+            ColumnType::Decimal { precision: ..=18, .. } if short_decimals => ColumnForm::Stored,
+            _ => ColumnForm::Arrow,
+        }
     }
     /// The table's column behind an output column; none for the row id.
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {

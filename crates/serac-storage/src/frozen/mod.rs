@@ -36,7 +36,7 @@ pub use format::FreezeFormat;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-pub use strings::ColumnDictionary;
+pub use strings::{ColumnDictionary, with_offsets};
 
 /// The smallest and the largest value of a column in a block: integers, dates, times and scaled decimals as 64-bit integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -143,6 +143,30 @@ impl ColumnDictionary {
     }
 }
 
+/// Texts or binary values in views as the same with offsets (Utf8, Binary): none if these are no views, or too long for offsets of 32 bits.
+pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
+    let of = |views: &ScalarBuffer<View>, heap: &[Buffer], column_type| {
+        let holds = array.nulls().map(|nulls| nulls.inner());
+        let heap = heap.iter().map(|buffer| buffer.as_slice()).collect();
+        let strings = Viewed { views: views.inner().as_slice().as_chunks().0, heap, holds }.to_strings()?;
+        Some(strings.array(column_type, array.len(), array.nulls().cloned()))
+    };
+    match array.data_type() {
+        DataType::Utf8View => {
+            let array = array.as_string_view();
+            of(array.views(), array.data_buffers(), ColumnType::Utf8)
+        }
+        DataType::BinaryView => {
+            let array = array.as_binary_view();
+            of(array.views(), array.data_buffers(), ColumnType::Binary)
+        }
+        _ => None,
+    }
+}
+
+/// Bytes of the longest value that is copied with what comes after it.
+const SLACK: usize = 64;
+
 /// Values of variable length as views, with the heap that they name.
 pub(crate) struct Viewed<'a> {
     pub(crate) views: &'a [[u8; 16]],
@@ -178,15 +202,33 @@ impl<'a> Viewed<'a> {
         self.held().map(|i| self.len_of(i)).filter(|&len| len > INLINE_BYTES).sum()
     }
 
+    /// Appends a value. What comes after it in the heap may be copied, too, and is taken off again: a copy of a fixed length needs no call.
+    #[inline]
+    fn append(&self, i: usize, bytes: &mut Vec<u8>) {
+        let (view, len) = (View::from_le_bytes(self.views[i]), self.len_of(i));
+        let end = bytes.len() + len;
+        if len <= INLINE_BYTES {
+            bytes.extend_from_slice(&self.views[i][4..]);
+        } else {
+            let rest = &self.heap[(view >> 64) as u32 as usize][(view >> 96) as u32 as usize..];
+            match (rest.first_chunk::<{ SLACK / 2 }>(), rest.first_chunk::<SLACK>()) {
+                (Some(chunk), _) if len <= SLACK / 2 => bytes.extend_from_slice(chunk),
+                (_, Some(chunk)) if len <= SLACK => bytes.extend_from_slice(chunk),
+                _ => bytes.extend_from_slice(&rest[..len]),
+            }
+        }
+        bytes.truncate(end);
+    }
+
     /// The values back to back; none if they have more bytes than 32-bit offsets can name. Slots without a value get an empty one.
     pub(crate) fn to_strings(&self) -> Option<Strings> {
         let total = i32::try_from(self.held().map(|i| self.len_of(i)).sum::<usize>()).ok()?;
-        let mut bytes = Vec::with_capacity(total as usize);
+        let mut bytes = Vec::with_capacity(total as usize + SLACK);
         let mut offsets = Vec::with_capacity(self.views.len() + 1);
         offsets.push(0);
         for i in 0..self.views.len() {
             if self.holds(i) {
-                bytes.extend_from_slice(self.value(i));
+                self.append(i, &mut bytes);
             }
             offsets.push(bytes.len() as i32);
         }
@@ -240,5 +282,30 @@ impl<'a> Viewed<'a> {
         // SAFETY: the offsets start at zero and ascend.
         let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(offsets)) };
         Some(Dictionary::new(codes.into(), Strings { offsets, bytes: bytes.into() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all lengths around those of the chunks; the last of the long ones ends where its heap does.
+    #[test]
+    fn offsets_name_what_the_views_did() {
+        let value = |i: usize| {
+            let letter = char::from(b'a' + (i % 26) as u8);
+            (i % 11 != 3).then(|| letter.to_string().repeat(i * 7 % 140))
+        };
+        let texts = (0..500).map(value).collect::<StringViewArray>();
+        let bytes = Arc::new(texts.clone().to_binary_view()) as ArrayRef;
+        let expected = (0..500).map(value).collect::<StringArray>();
+        let texts = Arc::new(texts) as ArrayRef;
+        for (from, len) in [(0, 500), (0, 0), (7, 100), (499, 1)] {
+            let made = with_offsets(&texts.slice(from, len)).unwrap();
+            assert_eq!(made.as_string::<i32>(), &expected.slice(from, len));
+            let made = with_offsets(&bytes.slice(from, len)).unwrap();
+            assert_eq!(made.as_binary::<i32>(), &BinaryArray::from(expected.slice(from, len)));
+        }
+        assert!(with_offsets(&(Arc::new(expected) as ArrayRef)).is_none());
     }
 }

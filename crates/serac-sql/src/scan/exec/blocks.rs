@@ -217,8 +217,8 @@ impl BlockScan {
             if selection.is_empty() {
                 return Ok(None);
             }
-            let columns: Vec<(usize, ColumnForm)> =
-                scan.projection.iter().filter(|&&c| !scan.is_row_id(c)).map(|&c| (c, ColumnForm::Arrow)).collect();
+            let columns = scan.projection.iter().filter(|&&c| !scan.is_row_id(c));
+            let columns: Vec<_> = columns.map(|&c| (c, scan.form_of(c, scan.short_decimals))).collect();
             let mut arrays = load_missing(reader, &columns, &selection, loaded)?.into_iter();
             let columns = scan.projection.iter().map(|&c| match scan.is_row_id(c) {
                 true => Arc::new(reader.row_ids(&selection)) as ArrayRef,
