@@ -426,8 +426,8 @@ impl Session {
         columns: &[usize],
         frame: DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        let found = concat_batches(&schema, &self.collect(frame).await?)?;
+        let (schema, found) = self.collect_with_schema(frame).await?;
+        let found = concat_batches(&schema, &found)?;
         let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
         let definitions = columns.iter().map(|&c| &table.definition.columns[c]);
         let arrays: Vec<ArrayRef> = definitions

@@ -128,8 +128,7 @@ impl Session {
     pub(crate) async fn merge(&mut self, merge: Merge) -> Result<StatementResult> {
         let parts = self.merge_parts(&merge)?;
         let frame = self.frame_of(&format!("SELECT * FROM {}", merge.source)).await?;
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        let source = self.collect(frame).await?;
+        let (schema, source) = self.collect_with_schema(frame).await?;
         self.lend(SOURCE, Arc::new(MemTable::try_new(schema, vec![source])?));
 
         let mut changes = Changes::default();

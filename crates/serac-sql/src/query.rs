@@ -253,7 +253,13 @@ impl Session {
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
-        Ok(self.stream(frame).await?.try_collect().await?)
+        Ok(self.collect_with_schema(frame).await?.1)
+    }
+    /// All rows of a data frame and their columns: what the frame says of these is not coerced yet, as where the results of a CASE have different types.
+    pub(crate) async fn collect_with_schema(&self, frame: DataFrame) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let rows = self.stream(frame).await?;
+        let schema = rows.schema();
+        Ok((schema, rows.try_collect().await?))
     }
 
     pub(crate) async fn query(&mut self, statement: Statement) -> Result<Output> {

@@ -15,7 +15,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serac_sql::activity::Registered;
 use serac_sql::{CancelHandle, Notifications, Rows, Session, TransactionStatus};
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -50,6 +53,8 @@ pub(super) struct Connection<S> {
     pub(super) activity: Registered,
     /// Rows of the statement that has ended last.
     pub(super) row_count: u64,
+    /// The loop's count at its last turn.
+    turn: u64,
     /// Statements that take so long are logged.
     pub(super) slow: Option<Duration>,
 }
@@ -70,6 +75,28 @@ enum Next {
     Goes,
     Ends,
     Takes(Work),
+}
+
+/// Of so many connections that have something to do by turns, each lets the others go first before it sends.
+const MANY: u64 = 6;
+
+thread_local! {
+    /// How often connections of this thread's loop have had something to do.
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Lets the other connections of the loop that have something to do go first. What they have to send is then sent at once, and a client of several connections
+/// is woken once for it: to wake it for each costs more than a statement.
+async fn after_others() {
+    let mut has_waited = false;
+    poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// What may take long.
@@ -107,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             implicit: false,
             activity,
             row_count: 0,
+            turn: 0,
             slow,
         }
     }
@@ -214,6 +242,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 None => match self.wire.take()? {
                     Some((tag, body)) => self.handle(tag, &body).await?,
                     None => {
+                        if !is_elsewhere && !self.wire.out.is_empty() && self.is_one_of_many() {
+                            after_others().await;
+                        }
                         self.send(ends).await?;
                         return Ok(Outcome::Waits);
                     }
@@ -248,6 +279,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         self.skipping |= result.is_err();
         self.answer(result, "")
+    }
+
+    /// Takes a turn in the loop; whether many others have had one since the last.
+    fn is_one_of_many(&mut self) -> bool {
+        let turn = TURNS.get() + 1;
+        TURNS.set(turn);
+        turn.saturating_sub(std::mem::replace(&mut self.turn, turn)) >= MANY
     }
 
     /// Sends what has been written, unless somebody ends the connection.

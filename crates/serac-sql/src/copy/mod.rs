@@ -12,7 +12,6 @@ mod text;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
 use futures::StreamExt;
 use options::Options;
@@ -234,8 +233,8 @@ impl Session {
         options: &Options,
     ) -> Result<u64> {
         let frame = self.frame_of(query).await?;
-        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
         let mut batches = self.stream(frame).await?;
+        let schema = batches.schema();
         let output: Box<dyn Write + Send> = match file {
             Some(path) => {
                 let file = File::create(path).map_err(|e| io(path, e))?;

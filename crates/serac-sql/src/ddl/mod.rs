@@ -208,7 +208,8 @@ impl Session {
             None => None,
             Some(query) => {
                 let frame = self.frame(*query).await?;
-                for (i, field) in frame.schema().fields().iter().enumerate() {
+                let (columns, rows) = self.collect_with_schema(frame).await?;
+                for (i, field) in columns.fields().iter().enumerate() {
                     let sql_type = stored_type(field.data_type())?;
                     match builder.definition.columns.get_mut(i) {
                         Some(_) => {}
@@ -221,7 +222,7 @@ impl Session {
                         }),
                     }
                 }
-                Some(self.collect(frame).await?)
+                Some(rows)
             }
         };
         if let Some(by) = &create.cluster_by {

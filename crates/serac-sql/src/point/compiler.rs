@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
+use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
 use datafusion::prelude::Column;
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -110,6 +110,8 @@ impl<'s> Compiler<'s> {
                 let inside = RowExpr::And(Box::new([low, high]));
                 boolean(if between.negated { RowExpr::Not(Box::new(inside)) } else { inside })
             }
+            // One with an operand is Arrow's, which looks at the operand once.
+            Expr::Case(case) if case.expr.is_none() => self.case(case),
             Expr::Cast(to) => {
                 let operand = self.compile(&to.expr)?;
                 let target = column_type_of(to.field.data_type())?;
@@ -117,6 +119,25 @@ impl<'s> Compiler<'s> {
             }
             _ => None,
         }
+    }
+
+    fn case(&mut self, case: &Case) -> Option<Typed> {
+        let mut types = Vec::new();
+        let mut result = |compiler: &mut Self, expr: &Expr| {
+            let Typed { expr, column_type } = compiler.compile(expr)?;
+            types.push(column_type);
+            Some(expr)
+        };
+        let branches = case.when_then_expr.iter();
+        let branches = branches.map(|(when, then)| Some([self.condition(when)?, result(self, then)?]));
+        let branches = branches.collect::<Option<_>>()?;
+        let otherwise = match &case.else_expr {
+            Some(otherwise) => Some(Box::new(result(self, otherwise)?)),
+            None => None,
+        };
+        let column_type = *types.first()?;
+        let expr = RowExpr::Case { branches, otherwise };
+        types.iter().all(|t| *t == column_type).then_some(Typed { expr, column_type })
     }
 
     /// A conversion that cannot lose digits.

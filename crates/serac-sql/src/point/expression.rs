@@ -107,6 +107,11 @@ pub(super) enum RowExpr {
     Or(Box<[RowExpr; 2]>),
     Not(Box<RowExpr>),
     IsNull(Box<RowExpr>),
+    /// The result behind the first condition that is true; otherwise the last, or NULL.
+    Case {
+        branches: Box<[[RowExpr; 2]]>,
+        otherwise: Option<Box<RowExpr>>,
+    },
     /// An integer or a decimal as another: multiplied, and checked against the target.
     Convert {
         operand: Box<RowExpr>,
@@ -270,6 +275,16 @@ impl RowExpr {
             },
             Self::Not(operand) => operand.truth(row)?.map_or(Value::Null, |truth| Value::Bool(!truth)),
             Self::IsNull(operand) => Value::Bool(operand.evaluate(row)?.value().is_null()),
+            Self::Case { branches, otherwise } => {
+                let mut result = otherwise.as_deref();
+                for [condition, then] in branches {
+                    if condition.truth(row)? == Some(true) {
+                        result = Some(then);
+                        break;
+                    }
+                }
+                return result.map_or(Ok(Borrowed(Value::Null)), |result| result.evaluate(row));
+            }
             Self::Convert { operand, factor, target } => {
                 let value = operand.evaluate(row)?;
                 match number(value.value()) {
@@ -304,6 +319,9 @@ impl RowExpr {
             | Self::And(operands)
             | Self::Or(operands) => operands.iter().all(Self::is_constant),
             Self::Not(operand) | Self::IsNull(operand) | Self::Convert { operand, .. } => operand.is_constant(),
+            Self::Case { branches, otherwise } => {
+                branches.as_flattened().iter().chain(otherwise.as_deref()).all(Self::is_constant)
+            }
             Self::Arrow(expr) => !expr.is_volatile && expr.inputs.iter().all(|(input, _)| input.is_constant()),
         }
     }

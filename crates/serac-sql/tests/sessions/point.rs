@@ -150,8 +150,15 @@ impl Statements {
             parts.push(compared(self, column));
         }
         if self.random.random_bool(0.2) {
-            let others =
-                ["d IS NOT NULL", "(c > 2 OR e IS NULL)", "NOT (c = 3)", "c + 1 > 2", "c * 2 <= a_or_c", "abs(c) < 3"];
+            let others = [
+                "d IS NOT NULL",
+                "(c > 2 OR e IS NULL)",
+                "NOT (c = 3)",
+                "c + 1 > 2",
+                "c * 2 <= a_or_c",
+                "abs(c) < 3",
+                "CASE WHEN c > 2 THEN d IS NULL ELSE e IS NULL END",
+            ];
             parts.push(others.choose(&mut self.random).unwrap().replace("a_or_c", "c + 4"));
         }
         parts.join(" AND ")
@@ -198,7 +205,17 @@ impl Statements {
                 (format!("INSERT INTO t ({columns}) VALUES {}{conflict}{returning}", rows.join(", ")), false)
             }
             4..=5 => {
-                let list = ["*", "a, b", "c + 1 AS x, d", "b, e, e", "c * 2 - 1, a"].choose(&mut self.random).unwrap();
+                let lists = [
+                    "*",
+                    "a, b",
+                    "c + 1 AS x, d",
+                    "b, e, e",
+                    "c * 2 - 1, a",
+                    "CASE WHEN c > 2 THEN c * 2 WHEN d IS NULL THEN c ELSE 0 END AS x, a",
+                    "CASE WHEN c < 4 THEN d END AS x, CASE c WHEN 1 THEN a WHEN 2 THEN NULL END AS y",
+                    "coalesce(d, e), nullif(c, 2)",
+                ];
+                let list = lists.choose(&mut self.random).unwrap();
                 (format!("SELECT {list} FROM t WHERE {condition}"), false)
             }
             6 => {
@@ -224,7 +241,16 @@ impl Statements {
             }
             8..=9 => {
                 let literal = self.literal(3);
-                let set = ["c = c + 1", "d = $d", "c = c * 2, d = $d", "a = $a", "c = $c, e = NULL", "b = $b"];
+                let set = [
+                    "c = c + 1",
+                    "d = $d",
+                    "c = c * 2, d = $d",
+                    "a = $a",
+                    "c = $c, e = NULL",
+                    "b = $b",
+                    "c = CASE WHEN c - 2 >= 1 THEN c - 2 ELSE c + 7 END",
+                    "c = CASE WHEN d IS NULL THEN $c WHEN c < 2 THEN c END, d = CASE WHEN c > 3 THEN $d ELSE d END",
+                ];
                 let set = set.choose(&mut self.random).unwrap().replace("$d", &literal);
                 let set =
                     set.replace("$a", &self.literal(0)).replace("$b", &self.literal(1)).replace("$c", &self.literal(2));
