@@ -9,7 +9,7 @@
 use crate::listen::Socket;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A write of so many bytes is part of a longer stream.
@@ -46,9 +46,10 @@ impl AsyncRead for Corked {
 
 impl AsyncWrite for Corked {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // A segment that does not say that more follows takes along what was held back.
+        let written = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
+        // What does not say that more follows takes along what was held back.
         self.rest = Rest::Sent;
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
+        Poll::Ready(written)
     }
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
@@ -56,8 +57,9 @@ impl AsyncWrite for Corked {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if slices.iter().map(|slice| slice.len()).sum::<usize>() < LARGE {
+            let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, slices));
             self.rest = Rest::Sent;
-            return Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
+            return Poll::Ready(written);
         }
         self.rest = Rest::Held;
         self.socket.poll_write_more(cx, slices)
@@ -81,5 +83,45 @@ impl AsyncWrite for Corked {
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::Listener;
+    use futures::task::noop_waker_ref;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn the_second_flush_without_a_frame_between_sends_the_rest() {
+        let listeners = [Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()];
+        let mut client = TcpStream::connect(Listener::address_of(&listeners).unwrap()).await.unwrap();
+        let mut corked = Corked::new(Listener::accept(&listeners).await.unwrap());
+        // The socket's readiness is known once it was asked for.
+        corked.write_all(b"head").await.unwrap();
+        let mut cx = Context::from_waker(noop_waker_ref());
+        let frame = vec![7; LARGE];
+        for _ in 0..2 {
+            let written = Pin::new(&mut corked).poll_write_vectored(&mut cx, &[IoSlice::new(&frame)]);
+            assert!(matches!(written, Poll::Ready(Ok(LARGE))), "{written:?}");
+            assert_eq!(corked.rest, Rest::Held);
+            assert!(matches!(Pin::new(&mut corked).poll_flush(&mut cx), Poll::Ready(Ok(()))));
+            assert_eq!(corked.rest, Rest::Asked);
+        }
+        assert!(matches!(Pin::new(&mut corked).poll_flush(&mut cx), Poll::Ready(Ok(()))));
+        assert_eq!(corked.rest, Rest::Sent);
+        let mut read = vec![0; 4 + 2 * LARGE];
+        client.read_exact(&mut read).await.unwrap();
+        assert_eq!((&read[..4], read[4..].iter().all(|byte| *byte == 7)), (&b"head"[..], true));
+        // What is small takes along what was held back.
+        let written = Pin::new(&mut corked).poll_write_vectored(&mut cx, &[IoSlice::new(&frame)]);
+        assert!(matches!(written, Poll::Ready(Ok(LARGE))), "{written:?}");
+        corked.write_all(b"end").await.unwrap();
+        assert_eq!(corked.rest, Rest::Sent);
+        client.read_exact(&mut read[..LARGE + 3]).await.unwrap();
+        assert_eq!(&read[LARGE..LARGE + 3], b"end");
     }
 }

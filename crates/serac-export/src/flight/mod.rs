@@ -15,6 +15,7 @@
 //! | `service` | the other calls |
 //! | `extension` | what is answered beside: Flight SQL |
 //! | `token` | who may call |
+//! | `corked` | frames of HTTP/2 that the kernel joins |
 //! | `server` | connections, and the end |
 
 mod corked;

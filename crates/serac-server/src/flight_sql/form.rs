@@ -30,7 +30,7 @@ const DECIMALS: &str = "serac-decimals";
 pub(super) fn wanted(headers: &HeaderMap) -> Form {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let views = match value(STRINGS) {
-        Some(form) => form == "view",
+        Some(form) => !matches!(form, "utf8" | "dictionary"),
         None => !value(USER_AGENT.as_str()).is_some_and(|agent| agent.contains("grpc-java")),
     };
     let dictionaries = value(STRINGS) == Some("dictionary");
