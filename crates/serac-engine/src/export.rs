@@ -179,20 +179,22 @@ impl ArrowScan {
             }
         }
         let arrays = reader.columns(&self.columns, &selection).map_err(external)?;
-        let arrays = arrays.into_iter().zip(self.schema.fields()).map(|(array, field)| into_type(array, field));
+        let arrays = arrays.iter().zip(self.schema.fields()).map(|(array, field)| into_form(array, field.data_type()));
         let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
         RecordBatch::try_new_with_options(self.schema.clone(), arrays.collect::<std::result::Result<_, _>>()?, &options)
             .map(Some)
     }
 }
 
-fn into_type(array: ArrayRef, field: &Field) -> std::result::Result<ArrayRef, ArrowError> {
-    if array.data_type() == field.data_type() {
-        return Ok(array);
-    }
-    match field.data_type() {
-        DataType::Utf8 | DataType::Binary if let Some(array) = with_offsets(&array) => Ok(array),
-        other => arrow_cast::cast(&array, other),
+/// A column in another of Arrow's types for the same values; as it is if that is its type.
+///
+/// # Errors
+/// What Arrow cannot convert.
+pub fn into_form(array: &ArrayRef, data_type: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    match data_type {
+        same if array.data_type() == same => Ok(array.clone()),
+        DataType::Utf8 | DataType::Binary if let Some(array) = with_offsets(array) => Ok(array),
+        other => arrow_cast::cast(array, other),
     }
 }
 

@@ -38,7 +38,7 @@ pub use cluster::sorted;
 pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};
-pub use export::{ArrowScan, DecimalForm, VarlenForm};
+pub use export::{ArrowScan, DecimalForm, VarlenForm, into_form};
 pub use expressions::Expressions;
 pub use procedure::{Procedure, Resolved, RetryPolicy};
 pub use read_set::ReadSet;

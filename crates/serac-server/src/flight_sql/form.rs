@@ -12,14 +12,12 @@ use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Schema, SchemaRef};
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use http::header::USER_AGENT;
-use serac_engine::DecimalForm;
+use serac_engine::{DecimalForm, into_form};
 use serac_export::flight::{Batches, Caller, Form};
-use serac_storage::with_offsets;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -114,11 +112,7 @@ pub(super) async fn rows(
         let columns = batch.columns().iter().zip(target.fields()).enumerate();
         let columns = columns.map(|(i, (column, field))| match words.get_mut(i) {
             Some(Some(words)) => words.encode(column),
-            _ if column.data_type() == field.data_type() => Ok(column.clone()),
-            _ => match field.data_type() {
-                DataType::Utf8 | DataType::Binary if let Some(column) = with_offsets(column) => Ok(column),
-                other => cast(column, other),
-            },
+            _ => into_form(column, field.data_type()),
         });
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(of_arrow)?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

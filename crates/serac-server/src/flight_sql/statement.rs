@@ -422,11 +422,8 @@ impl FlightSql {
             let schema = self.prepared_schema(handle)?;
             return Ok((schema, futures::stream::empty().boxed()));
         }
-        let seat = statement.seat.clone();
         let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark));
-        let session = seat.take().await?;
-        let work = Work::Prepared(statement.prepared.clone(), rows);
-        stream::rows(seat, session, work, form::decimals(caller), self.options.stall, cancellable).await
+        self.prepared_rows_of(&statement, rows, form::decimals(caller), cancellable).await
     }
 
     /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
@@ -438,7 +435,9 @@ impl FlightSql {
             if rows.is_empty() {
                 return Ok(update_result(0));
             }
-            return Ok(update_result(drain(self.prepared_rows_of(&statement, rows).await?).await?));
+            return Ok(update_result(
+                drain(self.prepared_rows_of(&statement, rows, DecimalForm::default(), None).await?).await?,
+            ));
         }
         let (_, changed) = statement.execute(rows).await?;
         Ok(update_result(changed))
@@ -448,9 +447,11 @@ impl FlightSql {
         &self,
         statement: &Arc<PreparedStatement>,
         rows: Vec<Vec<ScalarValue>>,
+        decimals: DecimalForm,
+        cancellable: Option<Cancellable>,
     ) -> Result<(SchemaRef, Batches), Status> {
         let session = statement.seat.take().await?;
         let work = Work::Prepared(statement.prepared.clone(), rows);
-        stream::rows(statement.seat.clone(), session, work, DecimalForm::default(), self.options.stall, None).await
+        stream::rows(statement.seat.clone(), session, work, decimals, self.options.stall, cancellable).await
     }
 }

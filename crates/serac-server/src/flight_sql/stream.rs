@@ -165,8 +165,8 @@ impl Outlet {
 
     async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
         // Of several rows of parameters, each could be planned in another way: the form of all must be the same.
-        let is_one = matches!(&work, Work::Statement(_)) || matches!(&work, Work::Prepared(_, rows) if rows.len() == 1);
-        session.set_next_decimals(if is_one { decimals } else { DecimalForm::default() });
+        let are_several = matches!(&work, Work::Prepared(_, rows) if rows.len() > 1);
+        session.set_next_decimals(if are_several { DecimalForm::default() } else { decimals });
         match work {
             Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
                 StatementStream::Rows(rows) => self.send_rows(rows).await,

@@ -88,15 +88,12 @@ thread_local! {
 /// Lets the other connections of the loop that have something to do go first. What they have to send is then sent at once, and a client of several connections
 /// is woken once for it: to wake it for each costs more than a statement.
 async fn after_others() {
-    let mut has_waited = false;
-    poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
-        true => Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
+    poll_fn(|context| {
+        context.waker().wake_by_ref();
+        Poll::Ready(())
     })
     .await;
+    futures::pending!();
 }
 
 /// What may take long.

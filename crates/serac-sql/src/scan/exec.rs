@@ -16,7 +16,7 @@ use super::segments::BlockQueue;
 use blocks::filter_block;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::BatchCoalescer;
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -37,7 +37,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_storage::{BlockNo, ColumnForm, ColumnType, Snapshot};
+use serac_storage::{BlockNo, Snapshot};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -67,8 +67,6 @@ pub struct SeracScanExec {
     /// The rows that have keys of joins, once they are known and where indexes have looked them up.
     joined: Arc<OnceLock<KeyRows>>,
     limit: Option<usize>,
-    /// Whether decimals of up to 18 digits are given in the 64 bits in which they are stored.
-    short_decimals: bool,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
     blocks: Arc<OnceLock<BlockQueue>>,
@@ -108,7 +106,6 @@ impl SeracScanExec {
             key_filters: Vec::new(),
             joined: Arc::default(),
             limit,
-            short_decimals: false,
             blocks: Arc::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -180,22 +177,15 @@ impl SeracScanExec {
     /// The scan that gives decimals of up to 18 digits as Arrow's Decimal64, which is how they are stored.
     pub(crate) fn with_short_decimals(&self) -> Self {
         let schema = self.schema();
-        let fields = schema.fields().iter().zip(&self.projection).map(|(field, &column)| match field.data_type() {
-            &DataType::Decimal128(digits, scale) if self.form_of(column, true) == ColumnForm::Stored => {
+        let fields = schema.fields().iter().map(|field| match *field.data_type() {
+            DataType::Decimal128(digits @ ..=DECIMAL64_MAX_PRECISION, scale) => {
                 Arc::new(field.as_ref().clone().with_data_type(DataType::Decimal64(digits, scale)))
             }
             _ => field.clone(),
         });
         let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone());
         let properties = properties(schema.into(), self.partitions(), EmissionType::Incremental);
-        Self { short_decimals: true, properties, ..self.clone() }
-    }
-    /// The form in which an output column is read.
-    fn form_of(&self, column: usize, short_decimals: bool) -> ColumnForm {
-        match self.table.data.schema().columns[column].column_type {
-            ColumnType::Decimal { precision: ..=18, .. } if short_decimals => ColumnForm::Stored,
-            _ => ColumnForm::Arrow,
-        }
+        Self { properties, ..self.clone() }
     }
     /// The table's column behind an output column; none for the row id.
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {

@@ -4,7 +4,7 @@ use super::super::conjunct::Conjunct;
 use super::SeracScanExec;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{Count, MetricBuilder};
@@ -217,8 +217,12 @@ impl BlockScan {
             if selection.is_empty() {
                 return Ok(None);
             }
-            let columns = scan.projection.iter().filter(|&&c| !scan.is_row_id(c));
-            let columns: Vec<_> = columns.map(|&c| (c, scan.form_of(c, scan.short_decimals))).collect();
+            let columns = scan.projection.iter().zip(schema.fields()).filter(|(c, _)| !scan.is_row_id(**c));
+            let columns = columns.map(|(&c, field)| match field.data_type() {
+                DataType::Decimal64(..) => (c, ColumnForm::Stored),
+                _ => (c, ColumnForm::Arrow),
+            });
+            let columns: Vec<_> = columns.collect();
             let mut arrays = load_missing(reader, &columns, &selection, loaded)?.into_iter();
             let columns = scan.projection.iter().map(|&c| match scan.is_row_id(c) {
                 true => Arc::new(reader.row_ids(&selection)) as ArrayRef,
