@@ -1,4 +1,4 @@
-//! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB, one terminal per database.
+//! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB.
 //!
 //! The transactions are those of clauses 2.4 to 2.8, a statement for each access, which may be a change that gives
 //! what it has changed; only Stock-Level is a join where the engine has a good one (SQLite, DuckDB), and
@@ -12,12 +12,13 @@ use arrow::datatypes::{DataType, Decimal128Type, Int32Type, TimestampMicrosecond
 use clap::Args;
 use rusqlite::types::{ToSqlOutput, Value as SqliteValue};
 use serac_engine::Database;
-use serac_sql::{Prepared, Rows, Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_sql::{Prepared, Rows, Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
 use serac_storage::{Durability, StorageOptions, Value};
 use serac_workload::tpcc::{
     CONDITIONS, Customer, DISTRICTS, INDEXES, ITEMS, Input, NewOrder, Payment, Population, TABLES, Terminal,
 };
 use serde_json::{Value as Json, json};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -25,6 +26,9 @@ pub struct TpccSqlArguments {
     /// Warehouses.
     #[arg(long, default_value_t = 1)]
     warehouses: i32,
+    /// Threads, each with a connection and warehouses of its own (or one that it shares, if there are too few). SQLite in memory and DuckDB get one.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
     /// Seconds per database.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
@@ -48,43 +52,94 @@ enum Parameter<'a> {
 use Parameter::{Int, Money, Text, Time, Whole};
 
 /// A value of a result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Cell {
     Null,
     Number(i64),
     Real(f64),
-    Text(String),
+    /// Bytes of the answer's texts.
+    Text(usize, usize),
 }
 
-impl Cell {
-    fn int(&self) -> i32 {
-        match self {
-            Self::Number(number) => *number as i32,
+/// What a statement gave. One is used again and again.
+#[derive(Default)]
+struct Answer {
+    columns: usize,
+    cells: Vec<Cell>,
+    texts: Vec<u8>,
+}
+
+impl Answer {
+    /// The first value, of an engine whose money is a number.
+    fn cents_of_numbers(&self) -> i64 {
+        match self.cells[0] {
+            Cell::Number(number) => number * 100,
+            Cell::Real(number) => (number * 100.0).round() as i64,
+            other => panic!("{other:?} is no money"),
+        }
+    }
+    fn clear(&mut self, columns: usize) {
+        self.columns = columns;
+        self.cells.clear();
+        self.texts.clear();
+    }
+    fn push(&mut self, cell: Cell) {
+        self.cells.push(cell);
+    }
+    fn push_text(&mut self, text: &[u8]) {
+        self.texts.extend_from_slice(text);
+        self.cells.push(Cell::Text(self.texts.len() - text.len(), self.texts.len()));
+    }
+    fn rows(&self) -> usize {
+        self.cells.len().checked_div(self.columns).unwrap_or(0)
+    }
+    fn int(&self, row: usize, column: usize) -> i32 {
+        match self.cells[row * self.columns + column] {
+            Cell::Number(number) => number as i32,
             other => panic!("{other:?} is no integer"),
         }
     }
-    fn text(&self) -> &str {
-        match self {
-            Self::Text(text) => text,
+    /// Of the first row.
+    fn text(&self, column: usize) -> &str {
+        match self.cells[column] {
+            Cell::Text(from, to) => std::str::from_utf8(&self.texts[from..to]).expect("databases give UTF-8"),
             other => panic!("{other:?} is no text"),
         }
     }
 }
 
+/// Why a statement failed.
+#[derive(Debug)]
+enum Failure {
+    /// Another transaction was first: roll back, and try again.
+    Conflict,
+    Other(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
 /// An engine with one connection.
-trait Engine {
+trait Engine: Send {
     fn prepare(&mut self, sql: &str) -> Result<(), String>;
     /// Runs the statement that was prepared as the `statement`-th.
-    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String>;
-    fn control(&mut self, sql: &str) -> Result<(), String>;
-    /// The number of cents in a value.
-    fn cents(&self, cell: &Cell) -> i64;
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure>;
+    fn control(&mut self, sql: &str) -> Result<(), Failure>;
+    /// The number of cents in the first value of an answer.
+    fn cents(&self, answer: &Answer) -> i64;
     /// Whether Stock-Level is a join.
     fn joins(&self) -> bool;
+    /// How a transaction begins.
+    fn begin(&self) -> &'static str {
+        "BEGIN"
+    }
 }
 
 /// The prepared statements, in the order of [`STATEMENTS`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Sql {
     WarehouseTax,
     NextOrder,
@@ -171,20 +226,41 @@ struct Client<'e> {
     engine: &'e mut dyn Engine,
     warehouse: i32,
     now: i64,
+    answer: Answer,
+    retries: u64,
 }
 
 impl Client<'_> {
-    fn run(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
-        self.engine.run(sql as usize, parameters)
+    fn run(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<(), Failure> {
+        self.engine.run(sql as usize, parameters, &mut self.answer)
     }
-    fn row(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<Vec<Cell>, String> {
-        self.run(sql, parameters)?.pop().ok_or_else(|| format!("no row: {}", STATEMENTS[sql as usize]))
+    fn row(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<&Answer, Failure> {
+        self.run(sql, parameters)?;
+        if self.answer.rows() == 0 {
+            return Err(Failure::Other(format!("no row for {sql:?}")));
+        }
+        Ok(&self.answer)
     }
 
-    /// Runs a transaction; false if it was rolled back, as one in a hundred New-Orders is to be.
+    /// Runs a transaction, again after conflicts; false if it was rolled back, as one in a hundred New-Orders is to be.
     fn transaction(&mut self, input: &Input) -> Result<bool, String> {
         self.now += 1;
-        self.engine.control("BEGIN")?;
+        loop {
+            match self.attempt(input) {
+                Ok(committed) => return Ok(committed),
+                Err(Failure::Other(text)) => return Err(text),
+                Err(Failure::Conflict) => {
+                    self.retries += 1;
+                    self.control("ROLLBACK")?;
+                }
+            }
+        }
+    }
+    fn control(&mut self, sql: &str) -> Result<(), String> {
+        self.engine.control(sql).map_err(|failure| format!("{sql}: {failure:?}"))
+    }
+    fn attempt(&mut self, input: &Input) -> Result<bool, Failure> {
+        self.control(self.engine.begin())?;
         let commit = match input {
             Input::NewOrder(order) => self.new_order(order)?,
             Input::Payment(payment) => self.payment(payment).map(|()| true)?,
@@ -196,97 +272,103 @@ impl Client<'_> {
         Ok(commit)
     }
 
-    fn new_order(&mut self, order: &NewOrder) -> Result<bool, String> {
+    fn new_order(&mut self, order: &NewOrder) -> Result<bool, Failure> {
         let (w, d) = (Int(self.warehouse), Int(order.district));
         self.row(Sql::WarehouseTax, &[w])?;
-        let id = Int(self.row(Sql::NextOrder, &[w, d])?[0].int() - 1);
+        let id = Int(self.row(Sql::NextOrder, &[w, d])?.int(0, 0) - 1);
         self.row(Sql::CustomerDiscount, &[w, d, Int(order.customer)])?;
         let local = order.lines.iter().all(|line| line.supply_warehouse == self.warehouse);
         let count = order.lines.len() as i32;
         let header = [id, d, w, Int(order.customer), Time(self.now), Int(count), Int(local.into())];
         self.run(Sql::InsertOrder, &header)?;
         self.run(Sql::InsertNewOrder, &[id, d, w])?;
+        let mut stock = Answer::default();
         for (number, line) in order.lines.iter().enumerate() {
-            let Some(item) = self.run(Sql::Item, &[Int(line.item)])?.pop() else { return Ok(false) };
+            self.run(Sql::Item, &[Int(line.item)])?;
+            if self.answer.rows() == 0 {
+                return Ok(false);
+            }
+            let amount = Money(self.engine.cents(&self.answer) * i64::from(line.quantity));
             let supply = Int(line.supply_warehouse);
             let remote = i32::from(line.supply_warehouse != self.warehouse);
             let taken = [Int(line.quantity), Whole(line.quantity.into()), Int(remote), supply, Int(line.item)];
-            let stock = self.engine.run(Sql::TakeStock as usize + order.district as usize - 1, &taken)?;
-            let amount = Money(self.engine.cents(&item[0]) * i64::from(line.quantity));
+            self.engine.run(Sql::TakeStock as usize + order.district as usize - 1, &taken, &mut stock)?;
             let number = Int(number as i32 + 1);
             let (item, quantity) = (Int(line.item), Int(line.quantity));
-            self.run(Sql::InsertLine, &[id, d, w, number, item, supply, quantity, amount, Text(stock[0][0].text())])?;
+            self.run(Sql::InsertLine, &[id, d, w, number, item, supply, quantity, amount, Text(stock.text(0))])?;
         }
         Ok(true)
     }
 
-    fn customer_number(&mut self, warehouse: i32, district: i32, customer: Customer) -> Result<i32, String> {
+    fn customer_number(&mut self, warehouse: i32, district: i32, customer: Customer) -> Result<i32, Failure> {
         match customer {
             Customer::Number(number) => Ok(number),
             Customer::LastName(name) => {
-                let found = self.run(Sql::CustomersByName, &[Int(warehouse), Int(district), Text(name)])?;
-                Ok(found[found.len().div_ceil(2) - 1][0].int())
+                let found = self.row(Sql::CustomersByName, &[Int(warehouse), Int(district), Text(name)])?;
+                Ok(found.int(found.rows().div_ceil(2) - 1, 0))
             }
         }
     }
 
-    fn payment(&mut self, payment: &Payment) -> Result<(), String> {
+    fn payment(&mut self, payment: &Payment) -> Result<(), Failure> {
         let (w, d, amount) = (Int(self.warehouse), Int(payment.district), Money(payment.amount));
-        let warehouse = self.row(Sql::PayWarehouse, &[amount, w])?;
-        let district = self.row(Sql::PayDistrict, &[amount, w, d])?;
-        let (cw, cd) = (payment.customer_warehouse, payment.customer_district);
+        let mut place = self.row(Sql::PayWarehouse, &[amount, w])?.text(0).to_owned();
+        place += "    ";
+        place += self.row(Sql::PayDistrict, &[amount, w, d])?.text(0);
+        let (cw, cd, warehouse) = (payment.customer_warehouse, payment.customer_district, self.warehouse);
         let number = self.customer_number(cw, cd, payment.customer)?;
         let customer = self.row(Sql::PayCustomer, &[amount, Int(cw), Int(cd), Int(number)])?;
-        if customer[10].text() == "BC" {
-            let old = customer[14].text();
+        if customer.text(10) == "BC" {
+            let old = customer.text(14);
             let mut data = format!(
                 "{number} {cd} {cw} {} {} {}.{:02} {old}",
                 payment.district,
-                self.warehouse,
+                warehouse,
                 payment.amount / 100,
                 payment.amount % 100
             );
             data.truncate(500);
             self.run(Sql::SetCustomerData, &[Text(&data), Int(cw), Int(cd), Int(number)])?;
         }
-        let data = format!("{}    {}", warehouse[0].text(), district[0].text());
-        let history = [Int(number), Int(cd), Int(cw), d, w, Time(self.now), amount, Text(&data)];
-        self.run(Sql::InsertHistory, &history).map(|_| ())
+        self.run(Sql::InsertHistory, &[Int(number), Int(cd), Int(cw), d, w, Time(self.now), amount, Text(&place)])
     }
 
-    fn order_status(&mut self, district: i32, customer: Customer) -> Result<(), String> {
+    fn order_status(&mut self, district: i32, customer: Customer) -> Result<(), Failure> {
         let (w, d) = (Int(self.warehouse), Int(district));
         let number = Int(self.customer_number(self.warehouse, district, customer)?);
         self.row(Sql::CustomerBalance, &[w, d, number])?;
-        let order = self.row(Sql::LastOrder, &[w, d, number])?[0].int();
-        self.run(Sql::Lines, &[w, d, Int(order)]).map(|_| ())
+        let order = self.row(Sql::LastOrder, &[w, d, number])?.int(0, 0);
+        self.run(Sql::Lines, &[w, d, Int(order)])
     }
 
-    fn delivery(&mut self, carrier: i32) -> Result<(), String> {
+    fn delivery(&mut self, carrier: i32) -> Result<(), Failure> {
         let w = Int(self.warehouse);
         for district in 1..=DISTRICTS {
             let d = Int(district);
-            let Some(oldest) = self.run(Sql::OldestNewOrder, &[w, d])?.pop() else { continue };
-            let order = Int(oldest[0].int());
+            self.run(Sql::OldestNewOrder, &[w, d])?;
+            if self.answer.rows() == 0 {
+                continue;
+            }
+            let order = Int(self.answer.int(0, 0));
             self.run(Sql::DeleteNewOrder, &[w, d, order])?;
-            let customer = Int(self.row(Sql::SetCarrier, &[Int(carrier), w, d, order])?[0].int());
+            let customer = Int(self.row(Sql::SetCarrier, &[Int(carrier), w, d, order])?.int(0, 0));
             self.run(Sql::DeliverLines, &[Time(self.now), w, d, order])?;
-            let sum = self.row(Sql::SumLines, &[w, d, order])?;
-            let sum = Money(self.engine.cents(&sum[0]));
+            self.row(Sql::SumLines, &[w, d, order])?;
+            let sum = Money(self.engine.cents(&self.answer));
             self.run(Sql::DeliverCustomer, &[sum, w, d, customer])?;
         }
         Ok(())
     }
 
-    fn stock_level(&mut self, district: i32, threshold: i32) -> Result<usize, String> {
+    fn stock_level(&mut self, district: i32, threshold: i32) -> Result<usize, Failure> {
         let (w, d) = (Int(self.warehouse), Int(district));
-        let next = self.row(Sql::NextOrderNumber, &[w, d])?[0].int();
+        let next = self.row(Sql::NextOrderNumber, &[w, d])?.int(0, 0);
         let (first, next) = (Int(next - 20), Int(next));
         if self.engine.joins() {
-            return Ok(self.row(Sql::StockLevel, &[w, d, first, next, Int(threshold)])?[0].int() as usize);
+            return Ok(self.row(Sql::StockLevel, &[w, d, first, next, Int(threshold)])?.int(0, 0) as usize);
         }
-        let mut items: Vec<i32> =
-            self.run(Sql::LineItems, &[w, d, first, next])?.iter().map(|line| line[0].int()).collect();
+        self.run(Sql::LineItems, &[w, d, first, next])?;
+        let mut items: Vec<i32> = (0..self.answer.rows()).map(|row| self.answer.int(row, 0)).collect();
         items.sort_unstable();
         items.dedup();
         let mut low = 0;
@@ -295,7 +377,7 @@ impl Client<'_> {
             let items = items.iter().chain(std::iter::repeat(&items[0])).take(ITEMS_AT_ONCE);
             let parameters: Vec<Parameter<'_>> =
                 [w, Int(threshold)].into_iter().chain(items.map(|&item| Int(item))).collect();
-            low += self.run(Sql::LowStock, &parameters)?[0][0].int() as usize;
+            low += self.row(Sql::LowStock, &parameters)?.int(0, 0) as usize;
         }
         Ok(low)
     }
@@ -319,33 +401,38 @@ impl Engine for Serac {
         self.statements.push(prepared);
         Ok(())
     }
-    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
-        let values = parameters.iter().map(|parameter| match *parameter {
-            Int(number) => Value::Int32(number),
-            Money(number) | Whole(number) | Time(number) => Value::Int64(number),
-            Text(text) => Value::Bytes(text.as_bytes()),
-        });
-        let values: Vec<Value<'_>> = values.collect();
-        let ran = self.session.run_prepared(&mut self.statements[statement], &values, &mut self.rows).map_err(text)?;
-        if ran.is_none() {
-            return Err(format!("statement {statement} has left the point path"));
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
+        let mut values = [Value::Null; ITEMS_AT_ONCE + 2];
+        for (value, parameter) in values.iter_mut().zip(parameters) {
+            *value = match *parameter {
+                Int(number) => Value::Int32(number),
+                Money(number) | Whole(number) | Time(number) => Value::Int64(number),
+                Text(text) => Value::Bytes(text.as_bytes()),
+            };
         }
-        let cell = |value: Value<'_>| match value {
-            Value::Null => Cell::Null,
-            Value::Int32(number) => Cell::Number(number.into()),
-            Value::Int64(number) => Cell::Number(number),
-            Value::Int128(number) => Cell::Number(number as i64),
-            Value::Bytes(bytes) => Cell::Text(String::from_utf8_lossy(bytes).into_owned()),
-            other => unreachable!("{other:?}"),
-        };
-        Ok((0..self.rows.len()).map(|row| self.rows.row(row).map(cell).collect()).collect())
+        let (prepared, values) = (&mut self.statements[statement], &values[..parameters.len()]);
+        if self.session.run_prepared(prepared, values, &mut self.rows).map_err(failure)?.is_none() {
+            return Err(Failure::Other(format!("statement {statement} has left the point path")));
+        }
+        answer.clear(self.rows.width());
+        for value in (0..self.rows.len()).flat_map(|row| self.rows.row(row)) {
+            match value {
+                Value::Null => answer.push(Cell::Null),
+                Value::Int32(number) => answer.push(Cell::Number(number.into())),
+                Value::Int64(number) => answer.push(Cell::Number(number)),
+                Value::Int128(number) => answer.push(Cell::Number(number as i64)),
+                Value::Bytes(bytes) => answer.push_text(bytes),
+                other => unreachable!("{other:?}"),
+            }
+        }
+        Ok(())
     }
-    fn control(&mut self, sql: &str) -> Result<(), String> {
-        self.runtime.block_on(self.session.execute(sql)).map(|_| ()).map_err(text)
+    fn control(&mut self, sql: &str) -> Result<(), Failure> {
+        self.runtime.block_on(self.session.execute(sql)).map(|_| ()).map_err(failure)
     }
-    fn cents(&self, cell: &Cell) -> i64 {
-        match cell {
-            Cell::Number(cents) => *cents,
+    fn cents(&self, answer: &Answer) -> i64 {
+        match answer.cells[0] {
+            Cell::Number(cents) => cents,
             other => panic!("{other:?} is no money"),
         }
     }
@@ -354,13 +441,17 @@ impl Engine for Serac {
     }
 }
 
-fn serac(options: StorageOptions, batches: &[(&str, RecordBatch)]) -> Result<(SqlDatabase, Serac), String> {
+fn failure(error: SqlError) -> Failure {
+    if error.sqlstate == "40001" { Failure::Conflict } else { Failure::Other(text(error)) }
+}
+
+/// A database with what the benchmark begins with.
+fn serac(options: StorageOptions, batches: &[(&str, RecordBatch)]) -> Result<SqlDatabase, String> {
     let database = Database::open_with(options).map_err(text)?;
     let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(text)?;
-    let mut session = Session::new(&db);
+    let mut engine = connect(&db)?;
     for table in TABLES {
-        runtime.block_on(session.execute(&table.create_sql())).map_err(text)?;
+        engine.control(&table.create_sql()).map_err(|failure| format!("{failure:?}"))?;
     }
     let mut txn = database.begin();
     for (table, batch) in batches {
@@ -369,9 +460,14 @@ fn serac(options: StorageOptions, batches: &[(&str, RecordBatch)]) -> Result<(Sq
     }
     txn.commit().map_err(text)?;
     for sql in INDEXES {
-        runtime.block_on(session.execute(sql)).map_err(text)?;
+        engine.control(sql).map_err(|failure| format!("{failure:?}"))?;
     }
-    Ok((db, Serac { session, runtime, statements: Vec::new(), rows: Rows::default() }))
+    Ok(db)
+}
+
+fn connect(db: &SqlDatabase) -> Result<Serac, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(text)?;
+    Ok(Serac { session: Session::new(db), runtime, statements: Vec::new(), rows: Rows::default() })
 }
 
 /// Checks the consistency conditions.
@@ -400,7 +496,7 @@ impl Engine for Sqlite {
         self.connection.set_prepared_statement_cache_capacity(100);
         Ok(())
     }
-    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
         let mut prepared = self.connection.prepare_cached(&self.statements[statement]).map_err(text)?;
         for (i, parameter) in parameters.iter().enumerate() {
             let value = match *parameter {
@@ -411,49 +507,50 @@ impl Engine for Sqlite {
             };
             prepared.raw_bind_parameter(i + 1, value).map_err(text)?;
         }
-        let columns = prepared.column_count();
+        answer.clear(prepared.column_count());
         let mut rows = prepared.raw_query();
-        let mut result = Vec::new();
         while let Some(row) = rows.next().map_err(text)? {
-            let cell = |i| {
-                Ok(match row.get_ref(i).map_err(text)? {
-                    rusqlite::types::ValueRef::Null => Cell::Null,
-                    rusqlite::types::ValueRef::Integer(number) => Cell::Number(number),
-                    rusqlite::types::ValueRef::Real(number) => Cell::Real(number),
-                    rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => {
-                        Cell::Text(String::from_utf8_lossy(bytes).into_owned())
+            for column in 0..answer.columns {
+                match row.get_ref(column).map_err(text)? {
+                    rusqlite::types::ValueRef::Null => answer.push(Cell::Null),
+                    rusqlite::types::ValueRef::Integer(number) => answer.push(Cell::Number(number)),
+                    rusqlite::types::ValueRef::Real(number) => answer.push(Cell::Real(number)),
+                    rusqlite::types::ValueRef::Text(text) | rusqlite::types::ValueRef::Blob(text) => {
+                        answer.push_text(text);
                     }
-                })
-            };
-            result.push((0..columns).map(cell).collect::<Result<_, String>>()?);
+                }
+            }
         }
-        Ok(result)
+        Ok(())
     }
-    fn control(&mut self, sql: &str) -> Result<(), String> {
-        self.connection.prepare_cached(sql).map_err(text)?.execute([]).map(|_| ()).map_err(text)
+    fn control(&mut self, sql: &str) -> Result<(), Failure> {
+        self.connection.prepare_cached(sql).map_err(text)?.execute([]).map_err(text)?;
+        Ok(())
     }
-    fn cents(&self, cell: &Cell) -> i64 {
-        match cell {
-            Cell::Number(number) => number * 100,
-            Cell::Real(number) => (number * 100.0).round() as i64,
-            other => panic!("{other:?} is no money"),
-        }
+    fn cents(&self, answer: &Answer) -> i64 {
+        answer.cents_of_numbers()
     }
     fn joins(&self) -> bool {
         true
     }
+    /// Takes the place of the one writer at once: a reader that becomes the writer could only fail.
+    fn begin(&self) -> &'static str {
+        "BEGIN IMMEDIATE"
+    }
 }
 
-fn sqlite(path: Option<&std::path::Path>, batches: &[(&str, RecordBatch)]) -> Result<Sqlite, String> {
-    let mut connection = match path {
-        None => rusqlite::Connection::open_in_memory().map_err(text)?,
-        Some(path) => {
-            let connection = rusqlite::Connection::open(path).map_err(text)?;
-            connection.pragma_update(None, "journal_mode", "WAL").map_err(text)?;
-            connection.pragma_update(None, "synchronous", "NORMAL").map_err(text)?;
-            connection
-        }
-    };
+fn sqlite_connection(path: Option<&Path>) -> Result<rusqlite::Connection, String> {
+    let Some(path) = path else { return rusqlite::Connection::open_in_memory().map_err(text) };
+    let connection = rusqlite::Connection::open(path).map_err(text)?;
+    connection.busy_timeout(Duration::from_secs(60)).map_err(text)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(text)?;
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(text)?;
+    Ok(connection)
+}
+
+/// A database with what the benchmark begins with.
+fn sqlite(path: Option<&Path>, batches: &[(&str, RecordBatch)]) -> Result<Sqlite, String> {
+    let mut connection = sqlite_connection(path)?;
     for table in TABLES {
         connection.execute_batch(&table.create_sql()).map_err(text)?;
     }
@@ -500,7 +597,7 @@ impl Engine for Duck {
     fn prepare(&mut self, sql: &str) -> Result<(), String> {
         self.peer.ask(&format!("prepare {sql}")).map(|_| ())
     }
-    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>]) -> Result<Vec<Vec<Cell>>, String> {
+    fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
         let parameters: Vec<Json> = parameters
             .iter()
             .map(|parameter| match *parameter {
@@ -511,28 +608,28 @@ impl Engine for Duck {
                 Time(micros) => json!({ "micros": micros }),
             })
             .collect();
-        let answer = self.peer.ask(&format!("run {statement} {}", Json::from(parameters)))?;
-        let cell = |value: &Json| match value {
-            Json::Null => Cell::Null,
-            Json::Number(number) => match number.as_i64() {
-                Some(number) => Cell::Number(number),
-                None => Cell::Real(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            Json::String(text) => Cell::Text(text.clone()),
-            other => Cell::Text(other.to_string()),
-        };
-        let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
-        Ok(rows.iter().map(|row| row.as_array().into_iter().flatten().map(cell).collect()).collect())
-    }
-    fn control(&mut self, sql: &str) -> Result<(), String> {
-        self.peer.ask(&format!("control {sql}")).map(|_| ())
-    }
-    fn cents(&self, cell: &Cell) -> i64 {
-        match cell {
-            Cell::Number(number) => number * 100,
-            Cell::Real(number) => (number * 100.0).round() as i64,
-            other => panic!("{other:?} is no money"),
+        let said = self.peer.ask(&format!("run {statement} {}", Json::from(parameters)))?;
+        let rows = said["rows"].as_array().map_or(&[][..], Vec::as_slice);
+        answer.clear(rows.first().and_then(Json::as_array).map_or(0, Vec::len));
+        for value in rows.iter().flat_map(|row| row.as_array().into_iter().flatten()) {
+            match value {
+                Json::Null => answer.push(Cell::Null),
+                Json::Number(number) => answer.push(match number.as_i64() {
+                    Some(number) => Cell::Number(number),
+                    None => Cell::Real(number.as_f64().unwrap_or(f64::NAN)),
+                }),
+                Json::String(text) => answer.push_text(text.as_bytes()),
+                other => answer.push_text(other.to_string().as_bytes()),
+            }
         }
+        Ok(())
+    }
+    fn control(&mut self, sql: &str) -> Result<(), Failure> {
+        self.peer.ask(&format!("control {sql}"))?;
+        Ok(())
+    }
+    fn cents(&self, answer: &Answer) -> i64 {
+        answer.cents_of_numbers()
     }
     fn joins(&self) -> bool {
         true
@@ -561,43 +658,78 @@ fn duckdb(folder: &Folder, batches: &[(&str, RecordBatch)]) -> Result<(Duck, Str
 // ---- the measurement
 
 struct Measured {
+    threads: usize,
     transactions: f64,
     new_orders: f64,
+    retries: u64,
     latency_p50: f64,
     latency_p99: f64,
 }
 
-fn measure(engine: &mut dyn Engine, warehouses: i32, seconds: f64) -> Result<Measured, String> {
-    prepare_all(engine)?;
-    let mut terminals: Vec<Terminal> = (1..=warehouses).map(|w| Terminal::new(w, warehouses, w as u64)).collect();
-    let (mut committed, mut new_orders, mut latencies) = (0, 0, Vec::new());
-    let time = Duration::from_secs_f64(seconds);
-    let mut now = 1_700_000_000_000_000;
-    let started = Instant::now();
-    while started.elapsed() < time {
-        let at = latencies.len() % terminals.len();
+/// What a thread did.
+#[derive(Default)]
+struct Worked {
+    committed: usize,
+    new_orders: usize,
+    retries: u64,
+    latencies: Vec<f64>,
+}
+
+/// Lets an engine be the terminals of some warehouses, one after the other, until `end`.
+fn work(engine: &mut dyn Engine, terminals: &mut [Terminal], end: Instant) -> Result<Worked, String> {
+    let mut worked = Worked::default();
+    let mut client = Client { engine, warehouse: 0, now: 1_700_000_000_000_000, answer: Answer::default(), retries: 0 };
+    let mut before = Instant::now();
+    while before < end {
+        let at = worked.latencies.len() % terminals.len();
         let input = terminals[at].next_input();
-        let mut client = Client { engine, warehouse: terminals[at].warehouse, now };
-        let before = Instant::now();
+        client.warehouse = terminals[at].warehouse;
         let done = client.transaction(&input)?;
-        latencies.push(before.elapsed().as_secs_f64() * 1e6);
-        now += 1;
-        committed += usize::from(done);
-        new_orders += usize::from(done && matches!(input, Input::NewOrder(_)));
+        let after = Instant::now();
+        worked.latencies.push((after - before).as_secs_f64() * 1e6);
+        worked.committed += usize::from(done);
+        worked.new_orders += usize::from(done && matches!(input, Input::NewOrder(_)));
+        before = after;
     }
-    let seconds = started.elapsed().as_secs_f64();
+    worked.retries = client.retries;
+    Ok(worked)
+}
+
+/// Each engine on a thread of its own.
+fn measure<E: Engine>(engines: &mut [E], warehouses: i32, seconds: f64) -> Result<Measured, String> {
+    engines.iter_mut().try_for_each(|engine| prepare_all(engine))?;
+    let threads = engines.len() as i32;
+    let mut terminals: Vec<Vec<Terminal>> = (0..threads)
+        .map(|thread| {
+            let own = (1..=warehouses).filter(|warehouse| (warehouse - 1) % threads == thread);
+            let own: Vec<i32> = if thread < warehouses { own.collect() } else { vec![thread % warehouses + 1] };
+            own.into_iter().map(|warehouse| Terminal::new(warehouse, warehouses, (warehouse + thread) as u64)).collect()
+        })
+        .collect();
+    let started = Instant::now();
+    let end = started + Duration::from_secs_f64(seconds);
+    let worked: Result<Vec<Worked>, String> = std::thread::scope(|scope| {
+        let pairs = engines.iter_mut().zip(&mut terminals);
+        let threads: Vec<_> =
+            pairs.map(|(engine, terminals)| scope.spawn(move || work(engine, terminals, end))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a terminal does not panic")).collect()
+    });
+    let (worked, seconds) = (worked?, started.elapsed().as_secs_f64());
+    let mut latencies: Vec<f64> = worked.iter().flat_map(|worked| &worked.latencies).copied().collect();
     latencies.sort_by(f64::total_cmp);
     let percentile = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
     Ok(Measured {
-        transactions: committed as f64 / seconds,
-        new_orders: new_orders as f64 / seconds,
+        threads: engines.len(),
+        transactions: worked.iter().map(|worked| worked.committed).sum::<usize>() as f64 / seconds,
+        new_orders: worked.iter().map(|worked| worked.new_orders).sum::<usize>() as f64 / seconds,
+        retries: worked.iter().map(|worked| worked.retries).sum(),
         latency_p50: percentile(0.5),
         latency_p99: percentile(0.99),
     })
 }
 
 pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), String> {
-    let (warehouses, seconds) = (arguments.warehouses, arguments.seconds);
+    let (warehouses, seconds, threads) = (arguments.warehouses, arguments.seconds, arguments.threads.max(1));
     let mut population = Population::new(1, 1_700_000_000_000_000);
     let mut batches = vec![("item", population.items())];
     (1..=warehouses).for_each(|warehouse| batches.extend(population.warehouse(warehouse)));
@@ -608,39 +740,48 @@ pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), Stri
     for (name, path) in modes {
         eprintln!("{name} …");
         let durability = if path.is_some() { Durability::Relaxed } else { Durability::Off };
-        let (db, mut engine) = serac(StorageOptions { path, durability, ..Default::default() }, &batches)?;
-        rows.push((name.into(), measure(&mut engine, warehouses, seconds)?));
-        check(&mut engine)?;
-        drop(engine);
+        let db = serac(StorageOptions { path, durability, ..Default::default() }, &batches)?;
+        let mut engines = (0..threads).map(|_| connect(&db)).collect::<Result<Vec<_>, _>>()?;
+        rows.push((name.into(), measure(&mut engines, warehouses, seconds)?));
+        check(&mut engines[0])?;
+        drop(engines);
         db.database().close().map_err(text)?;
     }
     if !arguments.alone {
         let path = folder.0.join("sqlite");
         for (name, path) in [("in memory", None), ("WAL, synchronous=NORMAL", Some(path.as_path()))] {
             eprintln!("SQLite, {name} …");
-            let mut engine = sqlite(path, &batches)?;
+            let mut engines = vec![sqlite(path, &batches)?];
+            while engines.len() < threads && path.is_some() {
+                engines.push(Sqlite { connection: sqlite_connection(path)?, statements: Vec::new() });
+            }
             let name = format!("SQLite {}, {name}", rusqlite::version());
-            rows.push((name, measure(&mut engine, warehouses, seconds)?));
+            rows.push((name, measure(&mut engines, warehouses, seconds)?));
         }
         eprintln!("DuckDB …");
         let (mut engine, version) = duckdb(&folder, &batches)?;
         let exchange = {
             let started = Instant::now();
-            (0..1_000).try_for_each(|_| engine.control(""))?;
+            (0..1_000).try_for_each(|_| engine.control("")).map_err(|failure| format!("{failure:?}"))?;
             started.elapsed().as_secs_f64() * 1e3
         };
-        rows.push((format!("DuckDB {version}, in memory, Python"), measure(&mut engine, warehouses, seconds)?));
+        let measured = measure(std::slice::from_mut(&mut engine), warehouses, seconds)?;
+        rows.push((format!("DuckDB {version}, in memory, Python"), measured));
         report.note(format!("of DuckDB's time, {exchange:.0} µs per statement are for the exchange with its process"));
     }
     for (name, measured) in rows {
         report.row(&[
             ("database", json!(name)),
+            ("threads", json!(measured.threads)),
             ("transactions/s", json!(measured.transactions)),
             ("New-Orders/s", json!(measured.new_orders)),
+            ("retries", json!(measured.retries)),
             ("p50 µs", json!(measured.latency_p50)),
             ("p99 µs", json!(measured.latency_p99)),
         ]);
     }
-    report.note(format!("{warehouses} warehouses of {ITEMS} items, one terminal at a time on one thread; conditions 1 to 12 hold on SeracDB at the end"));
+    report.note(format!(
+        "{warehouses} warehouses of {ITEMS} items, a connection per thread; conditions 1 to 12 hold on SeracDB at the end"
+    ));
     Ok(())
 }

@@ -144,13 +144,15 @@ impl Database {
         let sequence = catalog.sequence(schema, name)?;
         sequence.next(|reserved| self.0.log_reservation(sequence.definition.id, reserved))
     }
-    /// Makes a sequence go on after `value`. Not undone by a rollback.
+    /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a rollback.
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`].
-    pub fn set_value(&self, catalog: &Catalog, schema: &str, name: &str, value: i64) -> Result<()> {
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`].
+    pub fn set_value(&self, catalog: &Catalog, schema: &str, name: &str, value: i64, is_called: bool) -> Result<()> {
         let sequence = catalog.sequence(schema, name)?;
-        sequence.set(value, |reserved| self.0.log_reservation(sequence.definition.id, reserved));
+        sequence.definition.check_value(value)?;
+        let last = if is_called { value } else { value - sequence.definition.increment };
+        sequence.set(last, |reserved| self.0.log_reservation(sequence.definition.id, reserved));
         Ok(())
     }
 

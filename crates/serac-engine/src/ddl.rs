@@ -443,22 +443,50 @@ impl Transaction {
         Ok(())
     }
 
-    /// TRUNCATE.
+    /// TRUNCATE of tables, with `cascade` also of those whose foreign keys refer to them; gives the names of the latter. With `restart`, the sequences of their columns
+    /// begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] when another table references it.
-    pub fn truncate(&mut self, schema: &str, name: &str) -> Result<()> {
-        let table = self.catalog.table(schema, name)?.clone();
-        self.acting().check(&Object::relation(schema, name), Privilege::Truncate)?;
-        let child = self.catalog.children_of(&table.definition).find(|(c, _)| c.definition.id != table.definition.id);
-        if let Some((child, _)) = child {
-            return Err(EngineError::Dependent {
-                what: format!("rows of table \"{name}\""),
-                dependent: format!("a foreign key of table \"{}\"", child.name()),
-            });
+    /// [`EngineError::Dependent`] for a foreign key of a table that stays.
+    pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
+        let mut emptied: Vec<Arc<Table>> = Vec::new();
+        let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {
+            if emptied.iter().all(|other| other.definition.id != table.definition.id) {
+                emptied.push(table.clone());
+            }
+        };
+        for (schema, name) in tables {
+            put(&mut emptied, self.catalog.table(schema, name)?);
         }
-        let definition = table.definition.clone();
-        self.replace_data(&table, definition).map(|_| ())
+        let (named, mut at) = (emptied.len(), 0);
+        while let Some(table) = emptied.get(at).cloned() {
+            let definition = &table.definition;
+            self.acting().check(&Object::relation(&definition.schema, &definition.name), Privilege::Truncate)?;
+            for (child, _) in self.catalog.children_of(definition) {
+                put(&mut emptied, child);
+            }
+            if let Some(child) = emptied.get(named).filter(|_| !cascade) {
+                return Err(EngineError::Dependent {
+                    what: format!("rows of table \"{}\"", table.name()),
+                    dependent: format!("a foreign key of table \"{}\"", child.name()),
+                });
+            }
+            at += 1;
+        }
+        for table in &emptied {
+            self.replace_data(table, table.definition.clone())?;
+            let schema = &table.definition.schema;
+            let sequences = self.catalog.schema(schema)?.sequences.values().filter(|_| restart);
+            let of_table = |sequence: &&Arc<Sequence>| {
+                sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table.name())
+            };
+            let owned: Vec<SequenceDefinition> = sequences.filter(of_table).map(|s| s.definition.clone()).collect();
+            for definition in owned {
+                let start = definition.start;
+                self.put_sequence(schema, definition, Some(start))?;
+            }
+        }
+        Ok(emptied[named..].iter().map(|table| table.name().to_owned()).collect())
     }
 
     /// CREATE [OR REPLACE] VIEW.
@@ -505,9 +533,7 @@ impl Transaction {
         self.catalog.schema(schema)?;
         self.check_create(schema)?;
         self.catalog.schema(schema)?.check_free(&definition.name)?;
-        if definition.increment == 0 || definition.start < definition.min || definition.start > definition.max {
-            return Err(EngineError::InvalidDefinition(format!("sequence \"{}\" has no values", definition.name)));
-        }
+        definition.check()?;
         definition.id = self.next_id();
         let owner = self.role;
         self.change_catalog(|catalog| {
@@ -515,6 +541,34 @@ impl Transaction {
             let name = sequence.definition.name.clone();
             catalog.schema_mut(schema)?.sequences.insert(name.clone(), sequence);
             catalog.note_created(Object::relation(schema, &name), ObjectKind::Sequence, owner);
+            Ok(())
+        })
+    }
+    /// ALTER SEQUENCE: the sequence with a name has another definition from now on, and goes on with the value `restart` if there is one. Undone by a rollback.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], or what is wrong with the definition.
+    pub fn alter_sequence(&mut self, schema: &str, definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
+        self.catalog.sequence(schema, &definition.name)?;
+        self.check_owner(schema, &definition.name)?;
+        definition.check()?;
+        if let Some(value) = restart {
+            definition.check_value(value)?;
+        }
+        self.put_sequence(schema, definition, restart)
+    }
+    /// Puts a sequence in the place of the one with its name. One that begins again has an id of its own: what others reserve of the old one does not concern it.
+    fn put_sequence(&mut self, schema: &str, mut definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
+        if restart.is_some() {
+            definition.id = self.next_id();
+        }
+        self.change_catalog(|catalog| {
+            let known = catalog.sequence(schema, &definition.name)?;
+            let sequence = match restart {
+                Some(first) => Sequence::going_on_with(definition, first),
+                None => known.redefined(definition),
+            };
+            catalog.schema_mut(schema)?.sequences.insert(sequence.definition.name.clone(), Arc::new(sequence));
             Ok(())
         })
     }

@@ -1,5 +1,6 @@
 //! What the catalog says of tables, columns and constraints: plain data, as it is logged.
 
+use crate::error::{EngineError, Result};
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -268,4 +269,23 @@ pub struct SequenceDefinition {
     pub max: i64,
     /// The table and column that own it (SERIAL, IDENTITY): it goes with them.
     pub owner: Option<(String, String)>,
+}
+
+impl SequenceDefinition {
+    /// # Errors
+    /// [`EngineError::InvalidDefinition`] if there are no values.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.increment == 0 || self.start < self.min || self.start > self.max {
+            return Err(EngineError::InvalidDefinition(format!("sequence \"{}\" has no values", self.name)));
+        }
+        Ok(())
+    }
+    /// # Errors
+    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have, or before which there is no number.
+    pub(crate) fn check_value(&self, value: i64) -> Result<()> {
+        if (self.min..=self.max).contains(&value) && value.checked_sub(self.increment).is_some() {
+            return Ok(());
+        }
+        Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
+    }
 }

@@ -90,6 +90,18 @@ pub enum EngineError {
         /// "character varying(10)".
         sql_type: String,
     },
+    /// A value that a sequence does not have.
+    #[error("setval: value {value} is out of bounds for sequence \"{sequence}\" ({min}..{max})")]
+    OutOfBounds {
+        /// The sequence.
+        sequence: String,
+        /// What it is to have.
+        value: i64,
+        /// Its smallest value.
+        min: i64,
+        /// Its largest value.
+        max: i64,
+    },
     /// A sequence ran out.
     #[error("nextval: reached the end of sequence \"{0}\"")]
     SequenceExhausted(String),
@@ -173,6 +185,7 @@ impl EngineError {
             Self::Check { .. } => "23514",
             Self::TooLong { .. } => "22001",
             Self::SequenceExhausted(_) => "2200H",
+            Self::OutOfBounds { .. } => "22003",
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::InvalidDefinition(_) => "42P16",
             Self::InvalidCall(_) => "42883",

@@ -36,6 +36,11 @@ impl Sequence {
     pub(crate) fn recovered(definition: SequenceDefinition, reserved: Option<i64>) -> Self {
         Self { definition, position: Arc::new(Mutex::new(Position { last: reserved, reserved })) }
     }
+    /// One whose next value is `first`, which has been checked.
+    pub(crate) fn going_on_with(definition: SequenceDefinition, first: i64) -> Self {
+        let before = first.wrapping_sub(definition.increment);
+        Self::recovered(definition, Some(before))
+    }
     /// The same sequence under a changed definition.
     pub(crate) fn redefined(&self, definition: SequenceDefinition) -> Self {
         Self { definition, position: self.position.clone() }

@@ -126,7 +126,7 @@ fn define(db: &Database, rng: &mut StdRng) -> Result<()> {
         let table = table(&txn);
         let bitmaps = &table.definition.bitmaps;
         match rng.random_range(0..8) {
-            0 => txn.truncate("public", "t")?,
+            0 => drop(txn.truncate(&[("public".into(), "t".into())], false, false)?),
             1 => drop(change(&mut txn, &table, rng)),
             2 if !bitmaps.is_empty() => txn.drop_index("public", &bitmaps[0].name)?,
             3 => {

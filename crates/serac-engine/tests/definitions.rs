@@ -255,7 +255,7 @@ fn the_freeze_format_of_a_table_is_transactional_and_comes_back() {
     db.checkpoint().unwrap();
     let mut txn = db.begin();
     txn.set_freeze_format("public", "c", View).unwrap();
-    txn.truncate("public", "b").unwrap();
+    txn.truncate(&[("public".into(), "b".into())], false, false).unwrap();
     txn.commit().unwrap();
     db.close().unwrap();
     drop(db);

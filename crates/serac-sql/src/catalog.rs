@@ -1,15 +1,18 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
+use crate::advisory_locks::SessionLocks;
 use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::error::SqlError;
+use crate::functions::SequenceValues;
 use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::SeracTable;
-use crate::session::SqlDatabase;
+use crate::session::{SqlDatabase, resolve};
+use crate::settings::ChangedSettings;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::temporal_conversions::as_datetime;
@@ -19,7 +22,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
 use serac_engine::catalog::Schema;
@@ -28,7 +31,7 @@ use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
@@ -37,7 +40,7 @@ pub(crate) const CATALOG: &str = "serac";
 
 /// The schema of a session's own tables, which live in a database of the session's own.
 pub(crate) const TEMPORARY_SCHEMA: &str = "pg_temp";
-/// The schema that stands for unqualified names: temporary tables, then the default schema. No user sees it.
+/// The schema that stands for unqualified names: temporary tables, then the schemas of the setting `search_path`. No user sees it.
 pub(crate) const SEARCH_PATH: &str = "pg_search_path";
 
 /// What statements of a session see.
@@ -55,6 +58,8 @@ pub(crate) struct View {
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
     /// What the current user may do.
     pub(crate) access: Access,
+    /// The schemas in which unqualified names are looked up, in order: those of the setting that are there and that the user may use.
+    pub(crate) path: Arc<[String]>,
 }
 
 impl View {
@@ -83,10 +88,38 @@ impl View {
         self.of(name).0.schema(name).ok()
     }
     /// The schema that an unqualified name of a relation means.
-    pub(crate) fn schema_of(&self, relation: &str) -> &'static str {
+    pub(crate) fn schema_of(&self, relation: &str) -> &str {
         match self.schema(TEMPORARY_SCHEMA) {
-            Some(schema) if schema.tables.contains_key(relation) => TEMPORARY_SCHEMA,
-            _ => DEFAULT_SCHEMA,
+            Some(schema) if schema.tables.contains_key(relation) => return TEMPORARY_SCHEMA,
+            _ => {}
+        }
+        // Without any there is nothing to be found: no schema has this name.
+        let first = self.path.first().map_or("", String::as_str);
+        if self.path.len() < 2 {
+            return first;
+        }
+        let has_index = |schema: &Schema| {
+            schema.tables.values().any(|table| table.definition.index_names().any(|index| index == relation))
+        };
+        let has = |schema: &&String| {
+            self.catalog.kind_of(&Object::relation(schema, relation)).is_some()
+                || self.schema(schema).is_some_and(has_index)
+        };
+        self.path.iter().find(has).map_or(first, String::as_str)
+    }
+    /// Schema and name of the relation that a name means.
+    pub(crate) fn locate(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
+        let (schema, short) = resolve(name)?;
+        let schema = if name.0.len() == 1 { self.schema_of(&short).to_owned() } else { schema };
+        Ok((schema, short))
+    }
+    /// Schema and name of a relation that is to be made: unqualified, in the first schema of the path.
+    pub(crate) fn locate_new(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
+        let (schema, short) = resolve(name)?;
+        match (name.0.len(), self.path.first()) {
+            (1, Some(first)) => Ok((first.clone(), short)),
+            (1, None) => Err(SqlError::new("3F000", "no schema has been selected to create in")),
+            _ => Ok((schema, short)),
         }
     }
 }
@@ -127,14 +160,22 @@ pub(crate) struct Shared {
     pub(crate) sql: SqlDatabase,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
+    /// The setting `search_path`, in parts.
+    pub(crate) search_path: RwLock<Arc<[String]>>,
+    /// Changes with every setting that plans depend on.
+    pub(crate) settings: AtomicU64,
+    /// What the running transaction has set.
+    pub(crate) changed_settings: ChangedSettings,
     /// Values that this session got from sequences.
-    pub(crate) sequence_values: RwLock<HashMap<String, i64>>,
+    pub(crate) sequence_values: RwLock<SequenceValues>,
     /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
     pub(crate) time: AtomicI64,
     /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`.
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
+    /// Its advisory locks.
+    pub(crate) advisory_locks: Arc<SessionLocks>,
     /// To what the session listens.
     pub(crate) listener: Listener,
 }
@@ -275,7 +316,13 @@ impl SchemaProvider for TransactionSchema {
 /// A relation of the running statement.
 pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let in_path = schema == SEARCH_PATH;
-    let Some(view) = shared.view() else { return Ok(None) };
+    let Some(mut view) = shared.view() else { return Ok(None) };
+    // A view means what its names meant when it was made, which had other schemas written out.
+    let of_view = shared.planned_for.lock().is_some();
+    if in_path && of_view {
+        view.path = Arc::from([DEFAULT_SCHEMA.to_owned()]);
+    }
+    let view = view;
     if name == "pg_stat_activity" && (in_path || schema == CATALOG_SCHEMA) {
         return system_view(name, &view, &shared.sql);
     }

@@ -241,6 +241,15 @@ impl Listener {
             }));
         }
     }
+    /// The channels to which the session listens, by name.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let channels = self.channels.0.lock();
+        let listens = |inboxes: &Inboxes| inboxes.iter().any(|inbox| Arc::ptr_eq(inbox, &self.inbox));
+        let mut names: Vec<String> =
+            channels.iter().filter(|(_, inboxes)| listens(inboxes)).map(|(name, _)| name.to_string()).collect();
+        names.sort_unstable();
+        names
+    }
     pub(crate) fn unlisten_all(&self) {
         if self.inbox.listens.load(Ordering::Relaxed) {
             self.channels.unlisten(None, &self.inbox);

@@ -8,7 +8,6 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
-use serac_engine::DEFAULT_SCHEMA;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,9 +39,10 @@ enum Question {
     Process,
     InRecovery,
     UnlockAll,
+    Started,
 }
 
-const FUNCTIONS: [(&str, Question); 11] = [
+const FUNCTIONS: [(&str, Question); 12] = [
     ("current_user", Question::CurrentUser),
     ("current_role", Question::CurrentUser),
     ("session_user", Question::SessionUser),
@@ -54,6 +54,7 @@ const FUNCTIONS: [(&str, Question); 11] = [
     ("pg_backend_pid", Question::Process),
     ("pg_is_in_recovery", Question::InRecovery),
     ("pg_advisory_unlock_all", Question::UnlockAll),
+    ("pg_postmaster_start_time", Question::Started),
 ];
 
 #[derive(Debug)]
@@ -79,7 +80,8 @@ impl Hash for IdentityFunction {
 /// The functions of a session.
 pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
     let function = |(name, question)| {
-        let signature = Signature::nullary(Volatility::Stable);
+        let volatility = if question == Question::UnlockAll { Volatility::Volatile } else { Volatility::Stable };
+        let signature = Signature::nullary(volatility);
         ScalarUDF::from(IdentityFunction { name, question, signature, shared: shared.clone() })
     };
     FUNCTIONS.into_iter().map(function).chain([clock_timestamp()]).collect()
@@ -107,6 +109,7 @@ impl ScalarUDFImpl for IdentityFunction {
         Ok(match self.question {
             Question::Process => DataType::Int32,
             Question::InRecovery => DataType::Boolean,
+            Question::Started => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             _ => DataType::Utf8,
         })
     }
@@ -122,9 +125,14 @@ impl ScalarUDFImpl for IdentityFunction {
                 text(roles.name(role, &catalog.security))
             }
             Question::Database => text(identity.database),
-            Question::Schema => text(DEFAULT_SCHEMA.into()),
-            // There are no such locks, and nothing is what it returns.
-            Question::UnlockAll => text(String::new()),
+            Question::Schema => ScalarValue::Utf8(self.shared.view().and_then(|view| view.path.first().cloned())),
+            Question::UnlockAll => {
+                self.shared.advisory_locks.release_session();
+                text(String::new())
+            }
+            Question::Started => {
+                ScalarValue::TimestampMicrosecond(Some(micros(self.shared.sql.started)), Some("UTC".into()))
+            }
             Question::Version => {
                 let version = env!("CARGO_PKG_VERSION");
                 text(format!("PostgreSQL 15.0 (SeracDB {version}) on {}", std::env::consts::ARCH))

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod activity;
+mod advisory_locks;
 mod backends;
 mod catalog;
 mod channels;

@@ -4,7 +4,7 @@
 use crate::backends;
 use crate::catalog::View;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus};
+use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, resolve};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{CopyTarget, Function, ObjectName, Statement};
@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
-use serac_engine::roles::Object;
-use serac_engine::{Database, Table};
+use serac_engine::roles::{Access, Object};
+use serac_engine::{Database, EngineError, Table};
 use serac_index::cubit::Statistics;
 use serac_storage::block::Block;
 use serac_storage::{BlockNo, FreezeFormat};
@@ -83,6 +83,9 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
         return Ok(statement);
     }
     if let Some(statement) = crate::cursors::statement(parser)? {
+        return Ok(statement);
+    }
+    if let Some(statement) = crate::ddl::sequence_statement(parser)? {
         return Ok(statement);
     }
     if let Some(statement) = crate::ddl::cluster_statement(parser)? {
@@ -181,12 +184,23 @@ impl Session {
         let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(names)?;
         let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
         let table = |name| {
-            let table = find_table(self.database(), name)?;
+            let table = self.find_table(name, &access)?;
             access.check_usage(&table.definition.schema)?;
             access.check_owner(&object(&table))?;
             Ok(table)
         };
         names.iter().map(table).collect()
+    }
+
+    fn find_table(&self, name: &ObjectName, access: &Access) -> Result<Arc<Table>> {
+        let catalog = self.database().catalog();
+        let (schema, table) = resolve(name)?;
+        if name.0.len() > 1 {
+            return Ok(catalog.table(&schema, &table)?.clone());
+        }
+        let path = self.path(&catalog, access);
+        let found = path.iter().find_map(|schema| catalog.table(schema, &table).ok());
+        found.cloned().ok_or_else(|| EngineError::Missing { kind: "relation", name: table }.into())
     }
 
     async fn freeze(&mut self, database: Database, table: &str) -> Result<StatementResult> {
@@ -204,13 +218,6 @@ impl Session {
         };
         Ok(StatementResult::Command { tag, rows: frozen.into() })
     }
-}
-
-fn find_table(database: &Database, name: &ObjectName) -> Result<Arc<Table>> {
-    let mut parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(crate::session::fold).collect();
-    let table = parts.pop().ok_or_else(|| SqlError::new("42601", "the name of a table is wanted"))?;
-    let schema = parts.pop().unwrap_or_else(|| serac_engine::DEFAULT_SCHEMA.to_owned());
-    Ok(database.catalog().table(&schema, &table)?.clone())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

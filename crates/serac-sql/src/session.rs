@@ -5,6 +5,7 @@
 //! snapshot; an acknowledged commit is durable at the database's level, and so is everything a result shows.
 
 use crate::activity::Connections;
+use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
@@ -20,12 +21,13 @@ use crate::optimizer::{
     CheckedArithmetic, DateComparisons, Filters, FloatCases, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
-use crate::pg_catalog::table_queries;
+use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
+use crate::settings::usual_search_path;
 use crate::transactions::{Isolation, Mark, Modes, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::work_memory::WorkMemory;
@@ -46,12 +48,13 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
+use parking_lot::RwLock;
 use serac_engine::roles::Login;
 use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How SQL runs on a database.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +78,8 @@ pub struct SqlDatabase {
     defaults: SessionDefaults,
     connections: Connections,
     channels: Channels,
+    pub(crate) advisory_locks: AdvisoryLocks,
+    pub(crate) started: SystemTime,
 }
 
 impl SqlDatabase {
@@ -97,6 +102,8 @@ impl SqlDatabase {
             defaults: options.session,
             connections: Connections::default(),
             channels: Channels::default(),
+            advisory_locks: AdvisoryLocks::default(),
+            started: SystemTime::now(),
         })
     }
     /// The engine below.
@@ -189,8 +196,6 @@ pub struct Session {
     /// What evaluates defaults and checks for the engine.
     pub(crate) expressions: Arc<dyn Expressions>,
     pub(crate) default_modes: Modes,
-    /// Changes with every setting that plans depend on.
-    pub(crate) settings: u64,
     pub(crate) cancel: CancelHandle,
     pub(crate) notices: Notices,
     pub(crate) statement_timeout: Option<Duration>,
@@ -262,6 +267,11 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
+/// Tokens that the parser does not take, in the place of others.
+fn in_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    table_queries(row_locks(copy_switches(statement_words(tokens))))
+}
+
 /// Parses a script.
 ///
 /// # Errors
@@ -269,7 +279,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(table_queries(row_locks(copy_switches(tokens))));
+    let mut parser = Parser::new(&dialect).with_tokens_with_locations(in_known_words(tokens));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
@@ -281,6 +291,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
             return Ok(statements);
         }
         let mut statement = with_inside(parse_statement(&mut parser)?)?;
+        write_out_assignments(&mut statement);
         if qualified {
             let _ = visit_expressions_mut(&mut statement, |expr| {
                 if let Expr::Function(function) = expr
@@ -345,10 +356,14 @@ impl Session {
             planned_for: Default::default(),
             sql: db.clone(),
             client_settings: Default::default(),
+            search_path: RwLock::new(usual_search_path()),
+            settings: Default::default(),
+            changed_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),
             statement_time: Default::default(),
             cursors: Default::default(),
+            advisory_locks: Arc::new(SessionLocks::new(&db.advisory_locks)),
             listener: Listener::new(&db.channels),
         });
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
@@ -400,6 +415,11 @@ impl Session {
         ctx.register_udaf(every.with_aliases(["every"]));
         let split = datafusion::functions_nested::string::string_to_array_udf().as_ref().clone();
         ctx.register_udf(split.with_aliases(["string_to_table"]));
+        // All that are equal, where DataFusion's own change the first.
+        let remove = datafusion::functions_nested::remove::array_remove_all_udf().as_ref().clone();
+        ctx.register_udf(remove.with_aliases(["array_remove"]));
+        let replace = datafusion::functions_nested::replace::array_replace_all_udf().as_ref().clone();
+        ctx.register_udf(replace.with_aliases(["array_replace"]));
         crate::functions::aggregates().into_iter().for_each(|function| ctx.register_udaf(function));
         crate::functions::windows().into_iter().for_each(|function| ctx.register_udwf(function));
         for function in crate::pg_catalog::table_functions() {
@@ -411,7 +431,8 @@ impl Session {
             ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
         }
         let _ = shared.state.set(ctx.state_weak_ref());
-        for function in crate::backends::functions(&shared) {
+        for function in crate::backends::functions(&shared).into_iter().chain(crate::advisory_locks::functions(&shared))
+        {
             ctx.register_udf(function);
         }
         let mut session = Self {
@@ -423,7 +444,6 @@ impl Session {
             running: None,
             prepared: HashMap::new(),
             point: PointState::default(),
-            settings: 0,
             default_modes: Modes::default(),
             cancel: CancelHandle::default(),
             notices: Notices::default(),
@@ -700,8 +720,8 @@ impl Session {
         let tag = StatementResult::command(format!("DISCARD {what}"));
         match what {
             // Plans are made anew for other settings.
-            DiscardObject::PLANS => self.settings += 1,
-            DiscardObject::SEQUENCES => self.shared.sequence_values.write().clear(),
+            DiscardObject::PLANS => self.shared.note_setting(),
+            DiscardObject::SEQUENCES => *self.shared.sequence_values.write() = Default::default(),
             DiscardObject::TEMP => self.drop_temporary_tables()?,
             DiscardObject::ALL => {
                 if self.transaction_status() != TransactionStatus::Idle {
@@ -709,8 +729,9 @@ impl Session {
                 }
                 self.close_cursor(&CloseCursor::All)?;
                 self.shared.listener.unlisten_all();
+                self.shared.advisory_locks.release_session();
                 self.prepared.clear();
-                self.shared.sequence_values.write().clear();
+                *self.shared.sequence_values.write() = Default::default();
                 self.reset(&Reset::ALL)?;
                 self.reset_roles()?;
                 self.drop_temporary_tables()?;

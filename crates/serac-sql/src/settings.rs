@@ -2,10 +2,16 @@
 
 use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, TransactionStatus};
+use crate::notices::Severity;
+use crate::pg_catalog::quote_ident;
+use crate::session::{Session, StatementResult, TransactionStatus, quote};
 use crate::transactions::{Isolation, Modes};
-use datafusion::sql::sqlparser::ast::{Reset, Set, Statement};
-use std::sync::atomic::Ordering;
+use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement};
+use parking_lot::Mutex;
+use serac_engine::roles::Access;
+use serac_engine::{Catalog, DEFAULT_SCHEMA};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// A setting that clients of PostgreSQL make and ask for.
@@ -37,7 +43,7 @@ const CLIENT_SETTINGS: [ClientSetting; 14] = [
     noted("extra_float_digits", "1"),
     noted("check_function_bodies", "on"),
     noted("jit", "off"),
-    fixed("search_path", "public", &["public", "\"$user\", public", "public, pg_catalog", "pg_catalog, public", ""]),
+    noted("search_path", "public"),
 ];
 
 fn shown_time(time: Option<Duration>) -> String {
@@ -69,7 +75,8 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
 }
 
 /// What RESET ALL gives its usual value back.
-const RESETTABLE: [&str; 9] = [
+const RESETTABLE: [&str; 10] = [
+    "search_path",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "enable_point_path",
@@ -90,11 +97,127 @@ pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
     CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
 }
 
+/// The schemas of `search_path` unless that is set.
+pub(crate) fn usual_search_path() -> Arc<[String]> {
+    static USUAL: LazyLock<Arc<[String]>> = LazyLock::new(|| Arc::from([DEFAULT_SCHEMA.to_owned()]));
+    USUAL.clone()
+}
+
+/// The names in a list of schemas, as it is written.
+fn schemas_of(written: &str) -> Option<Vec<String>> {
+    let (mut names, mut name, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
+    for letter in written.chars().chain([',']) {
+        match letter {
+            '"' => {
+                // Two of them in quotes are one.
+                if was_quoted && !quoted {
+                    name.push('"');
+                }
+                (quoted, was_quoted) = (!quoted, true);
+            }
+            ',' if !quoted => {
+                let whole = if was_quoted { name.clone() } else { name.trim().to_lowercase() };
+                if !whole.is_empty() || was_quoted {
+                    names.push(whole);
+                } else if !written.trim().is_empty() {
+                    return None;
+                }
+                (name, was_quoted) = (String::new(), false);
+            }
+            _ if was_quoted && !quoted && letter.is_whitespace() => {}
+            _ if !quoted && name.is_empty() && letter.is_whitespace() => {}
+            _ => name.push(letter),
+        }
+    }
+    (!quoted).then_some(names)
+}
+
+/// A setting that a transaction has changed.
+#[derive(Debug)]
+struct Changed {
+    name: String,
+    before: String,
+    /// What it is after a commit; as before if SET LOCAL has changed it alone.
+    kept: Option<String>,
+}
+
+/// What the running transaction has set: a rollback takes all of it back, a commit what was set for the transaction alone.
+#[derive(Default)]
+pub(crate) struct ChangedSettings {
+    changed: Mutex<Vec<Changed>>,
+    any: AtomicBool,
+}
+
+impl ChangedSettings {
+    /// Notes that a setting had a value and has another one now.
+    fn note(&self, name: &str, before: String, now: &str, local: bool) {
+        let mut changed = self.changed.lock();
+        let kept = (!local).then(|| now.to_owned());
+        match changed.iter_mut().find(|changed| changed.name == name) {
+            // What was set for longer is there again after the transaction.
+            Some(_) if local => {}
+            Some(known) => known.kept = kept,
+            None => changed.push(Changed { name: name.to_owned(), before, kept }),
+        }
+        // Relaxed: the session's own statements read it.
+        self.any.store(true, Ordering::Relaxed);
+    }
+    /// What stays after a commit.
+    pub(crate) fn kept(&self) -> Vec<(String, String)> {
+        // Relaxed: as in `note`.
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let changed = self.changed.lock();
+        changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
+    }
+    fn take(&self) -> Vec<Changed> {
+        // Relaxed: as in `note`.
+        if self.any.swap(false, Ordering::Relaxed) { std::mem::take(&mut *self.changed.lock()) } else { Vec::new() }
+    }
+}
+
+impl Shared {
+    /// Makes plans that depend on settings be made anew.
+    pub(crate) fn note_setting(&self) {
+        // Relaxed: the session's own statements read it.
+        self.settings.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Another number after every setting that plans depend on.
+    pub(crate) fn settings(&self) -> u64 {
+        // Relaxed: as in `note_setting`.
+        self.settings.load(Ordering::Relaxed)
+    }
+    /// `set_config`: sets a setting of clients, in a transaction block or with `local` until the transaction ends if it does not commit.
+    pub(crate) fn set_config(&self, name: &str, value: &str, local: bool) -> Option<Result<()>> {
+        let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
+        let before = self.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned();
+        let set = set_for_client(self, name, value)?;
+        if set.is_ok() {
+            self.changed_settings.note(name, before, value, local);
+        }
+        Some(set)
+    }
+}
+
 /// Takes a setting that clients of PostgreSQL make; none if it is not one.
 pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
     let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
-    if value.eq_ignore_ascii_case("default") {
+    let is_default = value.eq_ignore_ascii_case("default");
+    if name == "search_path" {
+        let Some(path) = (if is_default { Some(Vec::new()) } else { schemas_of(value) }) else {
+            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
+        };
+        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
+        *shared.search_path.write() = if is_default { usual_search_path() } else { path.into() };
+        shared.note_setting();
+        if !is_default {
+            shared.client_settings.write().insert(known.name, shown);
+            return Some(Ok(()));
+        }
+    }
+    if is_default {
         shared.client_settings.write().remove(known.name);
     } else if known.accepts.is_empty() {
         shared.client_settings.write().insert(known.name, value.to_owned());
@@ -107,6 +230,33 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
 }
 
 impl Session {
+    /// The schemas in which unqualified names are looked up.
+    pub(crate) fn path(&self, catalog: &Catalog, access: &Access) -> Arc<[String]> {
+        let path = self.shared.search_path.read().clone();
+        if matches!(&path[..], [only] if only == DEFAULT_SCHEMA) {
+            return path;
+        }
+        let roles = self.shared.roles.read().clone();
+        let named = |name: &String| match name.as_str() {
+            "$user" => roles.name(roles.current, &catalog.security),
+            _ => name.clone(),
+        };
+        let usable = |name: &String| catalog.schemas.contains_key(name) && access.check_usage(name).is_ok();
+        path.iter().map(named).filter(usable).collect()
+    }
+    /// Takes back what the transaction has set.
+    pub(crate) fn unset(&mut self) {
+        for changed in self.shared.changed_settings.take() {
+            // It had been taken once.
+            let _ = self.set_parameter(&changed.name, &changed.before);
+        }
+    }
+    /// Sets again what a commit keeps.
+    pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
+        for (name, value) in kept {
+            let _ = self.set_parameter(&name, &value);
+        }
+    }
     fn modes(&self) -> Modes {
         self.running.as_ref().map_or(self.default_modes, |running| running.modes)
     }
@@ -213,10 +363,12 @@ impl Session {
     /// RESET of a setting, or of all but the name that the client has given itself.
     pub(crate) fn reset(&mut self, reset: &Reset) -> Result<StatementResult> {
         match reset {
-            Reset::ConfigurationParameter(name) => self.set_parameter(&name.to_string().to_lowercase(), "default")?,
+            Reset::ConfigurationParameter(name) => {
+                self.set_in_transaction(&name.to_string().to_lowercase(), "default", false)?;
+            }
             Reset::ALL => {
                 for name in RESETTABLE {
-                    self.set_parameter(name, "default")?;
+                    self.set_in_transaction(name, "default", false)?;
                 }
                 self.shared.client_settings.write().retain(|name, _| *name == "application_name");
             }
@@ -224,14 +376,38 @@ impl Session {
         Ok(StatementResult::command("RESET"))
     }
 
+    /// SET, which a rollback takes back, or SET LOCAL, for which a commit does, too.
+    fn set_in_transaction(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
+        if !self.running.as_ref().is_some_and(|running| running.explicit) {
+            if local {
+                self.say(Severity::Warning, "25P01", "SET LOCAL can only be used in transaction blocks");
+                return Ok(());
+            }
+            return self.set_parameter(name, value);
+        }
+        let before = self.setting(name);
+        self.set_parameter(name, value)?;
+        if let (Some(before), Some(now)) = (before, self.setting(name)) {
+            self.shared.changed_settings.note(name, before, &now, local);
+        }
+        Ok(())
+    }
+
     pub(crate) async fn set(&mut self, set: Set) -> Result<StatementResult> {
-        if let Set::SingleAssignment { variable, values, .. } = &set {
+        if let Set::SingleAssignment { scope, variable, values, .. } = &set {
             let name = variable.to_string().to_lowercase();
             if name.starts_with("datafusion.runtime.") {
                 self.access_now().check_superuser(&format!("set parameter \"{name}\""))?;
             } else if !name.starts_with("datafusion.") {
-                let values: Vec<String> = values.iter().map(|v| v.to_string().trim_matches('\'').to_owned()).collect();
-                self.set_parameter(&name, &values.join(", "))?;
+                let written = |value: &Expr| match value {
+                    // A text names one schema.
+                    Expr::Value(value) if name == "search_path" => {
+                        value.clone().into_string().map_or_else(|| value.to_string(), |text| quote(&text))
+                    }
+                    value => value.to_string().trim_matches('\'').to_owned(),
+                };
+                let values: Vec<String> = values.iter().map(written).collect();
+                self.set_in_transaction(&name, &values.join(", "), *scope == Some(ContextModifier::Local))?;
                 return Ok(StatementResult::command("SET"));
             }
         }
@@ -244,7 +420,7 @@ impl Session {
             set_for_client(&self.shared, "client_encoding", &charset_name.value).expect("a known setting")?;
             return Ok(StatementResult::command("SET"));
         }
-        self.settings += 1;
+        self.shared.note_setting();
         let plan = self.plan(Statement::Set(set)).await?;
         self.ctx.execute_logical_plan(plan).await?;
         Ok(StatementResult::command("SET"))

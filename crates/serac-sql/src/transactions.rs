@@ -14,7 +14,7 @@ use crate::notices::Severity;
 use crate::pg_catalog::LazyImage;
 use crate::point::Started;
 use crate::roles::SessionRoles;
-use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
+use crate::session::{Session, StatementResult, TransactionStatus, fold};
 use datafusion::sql::sqlparser::ast::{
     ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
@@ -228,7 +228,8 @@ impl Session {
             let reads = running.txn.reads().cloned();
             let access = running.txn.access(self.current_role());
             let temporary = running.temporary.as_ref().map(part);
-            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access }
+            let path = self.path(&catalog, &access);
+            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access, path }
         });
         *self.shared.view.write() = view;
     }
@@ -243,11 +244,13 @@ impl Session {
         if running.local_role || running.roles_set.is_some() {
             self.act_as(running.roles_before.clone());
         }
+        self.unset();
+        self.shared.advisory_locks.end_transaction();
         Some(running)
     }
     fn act_as(&mut self, roles: SessionRoles) {
         *self.shared.roles.write() = roles;
-        self.settings += 1;
+        self.shared.note_setting();
     }
     /// Makes sure of a transaction; the savepoint to which the statement's failure leads back, in one that BEGIN opened.
     pub(crate) fn open_statement(&mut self) -> Result<Option<Mark>> {
@@ -314,6 +317,9 @@ impl Session {
             _ => Vec::new(),
         };
         let letters = self.shared.listener.letters.take();
+        let kept = self.shared.changed_settings.kept();
+        // Until everybody can see what has been done.
+        let _locks = self.shared.advisory_locks.until_committed();
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
         if let Some(temporary) = running.temporary {
@@ -329,6 +335,7 @@ impl Session {
         if let Some(roles) = running.roles_set {
             self.act_as(roles);
         }
+        self.keep_settings(kept);
         Ok(Some(ticket))
     }
     /// Rolls back the open transaction, if there is one.
@@ -392,10 +399,11 @@ impl Session {
 
     /// Schema and name of the relation that a name means: unqualified, a temporary table goes before others.
     pub(crate) fn locate(&self, name: &ObjectName) -> Result<(String, String)> {
-        let (schema, short) = resolve(name)?;
-        let view = self.shared.view().expect("a statement is running");
-        let schema = if name.0.len() == 1 { view.schema_of(&short).to_owned() } else { schema };
-        Ok((schema, short))
+        self.shared.view().expect("a statement is running").locate(name)
+    }
+    /// Schema and name of the relation that a statement is to make.
+    pub(crate) fn locate_new(&self, name: &ObjectName) -> Result<(String, String)> {
+        self.shared.view().expect("a statement is running").locate_new(name)
     }
     pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;

@@ -278,7 +278,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
         }
         8 => {
             if let Some(notes) = scratch.iter().find(of_notes) {
-                txn.truncate(SCHEMA, notes.name())?;
+                txn.truncate(&[(SCHEMA.into(), notes.name().into())], false, false)?;
             }
         }
         9 => {

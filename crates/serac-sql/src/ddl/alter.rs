@@ -1,6 +1,6 @@
 //! ALTER TABLE.
 
-use super::builder::{TableBuilder, freeze_format};
+use super::builder::freeze_format;
 use crate::error::{Result, SqlError};
 use crate::expressions::{evaluate, into_engine};
 use crate::session::{Session, fold, quote, resolve};
@@ -129,7 +129,7 @@ impl Session {
             return Err(EngineError::Exists { kind: "column", name: fold(&column.name) }.into());
         }
         let known = Constraints::of(table);
-        let mut builder = TableBuilder::new(table.clone());
+        let mut builder = self.builder(table.clone());
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         for sequence in std::mem::take(&mut builder.sequences) {
@@ -239,7 +239,7 @@ impl Session {
     async fn add_constraint(&mut self, table: TableDefinition, constraint: &TableConstraint) -> Result<()> {
         let known = Constraints::of(&table);
         let schema = table.schema.clone();
-        let mut builder = TableBuilder::new(table);
+        let mut builder = self.builder(table);
         builder.constraint(constraint)?;
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         self.add_constraints(builder.definition, &known).await

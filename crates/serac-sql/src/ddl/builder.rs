@@ -1,8 +1,8 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
-use crate::catalog::TEMPORARY_SCHEMA;
+use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
-use crate::session::{fold, resolve};
+use crate::session::fold;
 use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, ConstraintReferenceMatchKind, DataType, DeferrableInitial, Expr, ForeignKeyConstraint,
@@ -29,6 +29,8 @@ pub(super) struct TableBuilder {
     pub(super) sequences: Vec<SequenceDefinition>,
     /// Foreign keys of `definition` whose parents are not looked up yet, and the columns they name.
     unresolved: Vec<(usize, Vec<String>)>,
+    /// What the statement sees.
+    view: View,
 }
 
 pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item = String>) -> Result<Vec<usize>> {
@@ -51,7 +53,7 @@ pub(super) fn index_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
         .collect()
 }
 
-fn integer(expr: &Expr) -> Result<i64> {
+pub(super) fn integer(expr: &Expr) -> Result<i64> {
     expr.to_string().replace(' ', "").parse().map_err(|_| SqlError::new("22P02", format!("{expr} is not an integer")))
 }
 
@@ -101,8 +103,8 @@ fn action(parsed: Option<ParsedAction>) -> ReferentialAction {
 }
 
 impl TableBuilder {
-    pub(super) fn new(definition: TableDefinition) -> Self {
-        Self { definition, sequences: Vec::new(), unresolved: Vec::new() }
+    pub(super) fn new(definition: TableDefinition, view: View) -> Self {
+        Self { definition, sequences: Vec::new(), unresolved: Vec::new(), view }
     }
 
     fn own_sequence(&mut self, at: usize, options: &[SequenceOptions]) -> Result<()> {
@@ -209,7 +211,7 @@ impl TableBuilder {
         let name = name.unwrap_or_else(|| {
             self.free_name(format!("{}_{}_fkey", self.definition.name, self.column_names(&columns)))
         });
-        let (mut parent_schema, parent_table) = resolve(&key.foreign_table)?;
+        let (mut parent_schema, parent_table) = self.view.locate(&key.foreign_table)?;
         let temporary = self.definition.schema == TEMPORARY_SCHEMA;
         if temporary && key.foreign_table.0.len() == 1 {
             parent_schema = TEMPORARY_SCHEMA.into();

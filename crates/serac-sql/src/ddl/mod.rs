@@ -4,24 +4,29 @@ mod alter;
 mod builder;
 mod cluster;
 mod comment;
+mod sequence;
 
 pub(crate) use builder::parse_expression;
 pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
+pub(crate) use sequence::statement as sequence_statement;
 
-use crate::catalog::TEMPORARY_SCHEMA;
+use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
+use crate::notices::Severity;
 use crate::session::{Session, StatementResult, fold, resolve};
-use crate::types::sql_type;
-use builder::{TableBuilder, columns_of, freeze_format, index_columns, sequence};
+use builder::{TableBuilder, columns_of, freeze_format, index_columns};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, ObjectName, ObjectType, OnCommit, OrderByOptions,
-    SchemaName, Statement, visit_relations,
+    CascadeOption, CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
+    ObjectType, OnCommit, OrderByOptions, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitMut,
+    VisitorMut, visit_relations,
 };
-use serac_engine::EngineError;
 use serac_engine::definition::{
     BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
 };
+use serac_engine::roles::Object;
+use serac_engine::{DEFAULT_SCHEMA, EngineError};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
@@ -55,6 +60,9 @@ impl Session {
         if let Some(result) = self.cluster(&statement)? {
             return Ok(result);
         }
+        if let Some(result) = self.alter_sequence(&statement)? {
+            return Ok(result);
+        }
         match statement {
             Statement::CreateSchema { schema_name, if_not_exists, .. } => {
                 let name = match &schema_name {
@@ -75,21 +83,7 @@ impl Session {
             Statement::CreateTable(create) => self.create_table(create).await,
             Statement::CreateView(view) => self.create_view(view).await,
             Statement::CreateIndex(index) => self.create_index(index),
-            Statement::CreateSequence { temporary: true, .. } => Err(SqlError::unsupported("a temporary sequence")),
-            Statement::CreateSequence { name, if_not_exists, data_type, sequence_options, .. } => {
-                let (schema, name) = resolve(&name)?;
-                if if_not_exists && self.txn()?.catalog().sequence(&schema, &name).is_ok() {
-                    self.say_exists("42P07", &format!("relation \"{name}\""));
-                } else {
-                    let column_type = match data_type {
-                        Some(data_type) => sql_type(&data_type)?.column_type,
-                        None => serac_storage::ColumnType::Int64,
-                    };
-                    let definition = sequence(name, &sequence_options, column_type)?;
-                    self.txn()?.create_sequence(&schema, definition)?;
-                }
-                done("CREATE SEQUENCE")
-            }
+            create @ Statement::CreateSequence { .. } => self.create_sequence(create),
             Statement::Drop { object_type, if_exists, names, cascade, .. } => {
                 for name in &names {
                     match self.drop_one(&object_type, name, cascade) {
@@ -106,14 +100,7 @@ impl Session {
             Statement::Comment { object_type, object_name, comment, if_exists: false } => {
                 self.comment(object_type, &object_name, comment)
             }
-            Statement::Truncate(truncate) => {
-                for target in &truncate.table_names {
-                    let (schema, name) = self.locate(&target.name)?;
-                    self.txn_for(&schema)?.truncate(&schema, &name)?;
-                    self.refresh_view();
-                }
-                done("TRUNCATE TABLE")
-            }
+            Statement::Truncate(truncate) => self.truncate(&truncate),
             Statement::AlterTable(alter) => {
                 let (schema, mut name) = self.locate(&alter.name)?;
                 if alter.if_exists && self.txn_for(&schema)?.catalog().table(&schema, &name).is_err() {
@@ -132,6 +119,27 @@ impl Session {
                 Err(SqlError::unsupported(first.join(" ")))
             }
         }
+    }
+
+    /// What makes a table's definition of what is said of it.
+    fn builder(&self, definition: TableDefinition) -> TableBuilder {
+        TableBuilder::new(definition, self.shared.view().expect("a statement is running"))
+    }
+
+    fn truncate(&mut self, truncate: &Truncate) -> Result<StatementResult> {
+        let named = truncate.table_names.iter().map(|target| self.locate(&target.name)).collect::<Result<Vec<_>>>()?;
+        let cascade = matches!(truncate.cascade, Some(CascadeOption::Cascade));
+        let restart = matches!(truncate.identity, Some(TruncateIdentityOption::Restart));
+        let (temporary, others): (Vec<_>, Vec<_>) =
+            named.into_iter().partition(|(schema, _)| schema == TEMPORARY_SCHEMA);
+        for tables in [temporary, others] {
+            let Some((schema, _)) = tables.first() else { continue };
+            for table in self.txn_for(schema)?.truncate(&tables, cascade, restart)? {
+                self.say(Severity::Notice, "00000", format!("truncate cascades to table \"{table}\""));
+            }
+        }
+        self.refresh_view();
+        done("TRUNCATE TABLE")
     }
 
     fn drop_one(&mut self, kind: &ObjectType, name: &ObjectName, cascade: bool) -> Result<()> {
@@ -183,6 +191,9 @@ impl Session {
             return Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS"));
         }
         let (mut schema, name) = resolve(&create.name)?;
+        if !create.temporary {
+            schema = self.locate_new(&create.name)?.0;
+        }
         if create.temporary {
             if create.name.0.len() > 1 && schema != TEMPORARY_SCHEMA {
                 return Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"));
@@ -193,7 +204,7 @@ impl Session {
             self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE TABLE");
         }
-        let mut builder = TableBuilder::new(TableDefinition::new(schema.clone(), name, Vec::new()));
+        let mut builder = self.builder(TableDefinition::new(schema.clone(), name, Vec::new()));
         if let CreateTableOptions::With(options) = &create.table_options {
             builder.definition.freeze_format = freeze_format(options)?.unwrap_or_default();
         }
@@ -268,11 +279,11 @@ impl Session {
         Ok(())
     }
 
-    async fn create_view(&mut self, view: CreateView) -> Result<StatementResult> {
+    async fn create_view(&mut self, mut view: CreateView) -> Result<StatementResult> {
         if view.materialized || view.temporary {
             return Err(SqlError::unsupported("a materialized or temporary view"));
         }
-        let (schema, name) = resolve(&view.name)?;
+        let (schema, name) = self.locate_new(&view.name)?;
         if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
             self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE VIEW");
@@ -290,6 +301,8 @@ impl Session {
         if columns.len() > frame.schema().fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
+        let seen = self.shared.view().expect("a statement is running");
+        let _ = view.query.visit(&mut SchemaWriter { seen: &seen, expressions: HashSet::new() });
         let definition = ViewDefinition { name, query: view.query.to_string(), columns };
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
         done("CREATE VIEW")
@@ -345,6 +358,33 @@ impl Session {
             result => result?,
         }
         done("CREATE INDEX")
+    }
+}
+
+/// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.
+struct SchemaWriter<'v> {
+    seen: &'v View,
+    /// Names of common table expressions.
+    expressions: HashSet<String>,
+}
+
+impl VisitorMut for SchemaWriter<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.expressions.extend(tables.map(|table| fold(&table.alias.name)));
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+        let [ObjectNamePart::Identifier(name)] = &relation.0[..] else { return ControlFlow::Continue(()) };
+        let name = fold(name);
+        let schema = self.seen.schema_of(&name);
+        let is_there = self.seen.catalog.kind_of(&Object::relation(schema, &name)).is_some();
+        if schema != DEFAULT_SCHEMA && is_there && !self.expressions.contains(&name) {
+            relation.0.insert(0, ObjectNamePart::Identifier(Ident::with_quote('"', schema)));
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -22,11 +22,16 @@ struct OrderedSet {
 }
 
 /// The aggregates of a session.
-pub(crate) fn functions() -> [AggregateUDF; 3] {
+pub(crate) fn functions() -> [AggregateUDF; 4] {
     let ordered_set = |takes_fraction| {
         AggregateUDF::from(OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) })
     };
-    [ordered_set(false), ordered_set(true), AggregateUDF::from(super::sum::Sum::default())]
+    [
+        ordered_set(false),
+        ordered_set(true),
+        AggregateUDF::from(super::sum::Sum::default()),
+        super::text_aggregate::function(),
+    ]
 }
 
 impl OrderedSet {

@@ -15,7 +15,7 @@ mod rounding;
 mod sequences;
 mod sleep;
 mod sum;
-
+mod text_aggregate;
 mod texts_as_times;
 mod time_zones;
 mod times;
@@ -27,6 +27,7 @@ pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
 pub(crate) use intervals::positional as positional_interval;
 pub(crate) use quotients::Quotients;
+pub(crate) use sequences::SequenceValues;
 pub(crate) use texts_as_times::read as read_times;
 
 use crate::catalog::Shared;

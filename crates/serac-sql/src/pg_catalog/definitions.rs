@@ -2,7 +2,6 @@
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::session::quote;
-use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::definition::{KeyDefinition, ReferentialAction};
 
 /// Words that must be quoted as names, because they would be read as something else.
@@ -16,7 +15,7 @@ pub(super) const RESERVED: &str = " all analyse analyze and any array as asc asy
     values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
 
 /// A name as it is written in SQL: quoted only where it must be.
-pub(super) fn quote_ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$')
         && !RESERVED.contains(&format!(" {name} "));
@@ -129,7 +128,7 @@ pub(super) fn owned_sequence(image: &Image, table: &Relation, column: &str) -> O
 }
 
 /// Schema and name in a text such as `public.orders` or `"Orders"`.
-pub(super) fn split_name(text: &str) -> (Option<String>, String) {
+pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
     let mut parts: Vec<String> = Vec::new();
     let (mut part, mut quoted) = (String::new(), false);
     let mut letters = text.trim().chars().peekable();
@@ -154,11 +153,6 @@ pub(super) fn relation_of<'i>(image: &'i Image, text: &str) -> Option<&'i Relati
         (None, name) => image.visible(&name),
         (Some(schema), name) => image.relation_named(&schema, &name),
     }
-}
-
-/// The schemas that unqualified names are looked up in.
-pub(super) fn search_path(implicit: bool) -> Vec<&'static str> {
-    if implicit { vec![super::CATALOG_SCHEMA, DEFAULT_SCHEMA] } else { vec![DEFAULT_SCHEMA] }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::functions::SETTINGS;
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::Rows;
 use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
+use crate::advisory_locks::Mode;
 use crate::backends;
 use crate::types::micros;
 use crate::wire::oid;
@@ -40,7 +41,18 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_authid" | "pg_roles" => roles(scope, rows),
         "pg_user" | "pg_shadow" => users(scope, rows),
         "pg_auth_members" => members(scope, rows),
-        "pg_locks" => locks(scope, rows),
+        "pg_stat_database" => activity(scope, rows),
+        "pg_stat_bgwriter" => {
+            let metrics = scope.shared.database.metrics();
+            rows.add([
+                ("checkpoints_timed", (metrics.checkpoints as i64).into()),
+                ("checkpoint_write_time", (metrics.checkpoint_time.as_secs_f32() * 1e3).into()),
+            ]);
+        }
+        "pg_locks" => {
+            locks(scope, rows);
+            advisory_locks(scope, rows);
+        }
         "pg_cursors" => cursors(scope, rows),
         "pg_settings" => settings(rows),
         "pg_description" | "pg_shdescription" => descriptions(scope, table == "pg_shdescription", rows),
@@ -104,6 +116,24 @@ fn locks(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
+/// Numbers that applications have locked.
+fn advisory_locks(scope: &Scope<'_>, rows: &mut Rows) {
+    for (key, hold) in scope.shared.sql.advisory_locks.held() {
+        let (high, low) = ((key.number >> 32) as u32, key.number as u32);
+        rows.add([
+            ("locktype", "advisory".into()),
+            ("database", database_oid(scope).into()),
+            ("classid", high.into()),
+            ("objid", low.into()),
+            ("objsubid", if key.of_two { 2 } else { 1 }.into()),
+            ("pid", hold.process.into()),
+            ("mode", if hold.mode == Mode::Shared { "ShareLock" } else { "ExclusiveLock" }.into()),
+            ("granted", true.into()),
+            ("fastpath", false.into()),
+        ]);
+    }
+}
+
 fn users(scope: &Scope<'_>, rows: &mut Rows) {
     for role in scope.access.security().roles().filter(|role| role.login) {
         rows.add([
@@ -113,6 +143,20 @@ fn users(scope: &Scope<'_>, rows: &mut Rows) {
             ("usesuper", role.superuser.into()),
         ]);
     }
+}
+
+/// What the connections have done together.
+fn activity(scope: &Scope<'_>, rows: &mut Rows) {
+    let connections = scope.shared.sql.connections();
+    let figures = connections.figures();
+    rows.add([
+        ("datid", database_oid(scope).into()),
+        ("datname", scope.database().into()),
+        ("numbackends", connections.rows().len().into()),
+        ("xact_commit", (figures.committed as i64).into()),
+        ("xact_rollback", (figures.aborted.values().sum::<u64>() as i64).into()),
+        ("sessions", (figures.connections as i64).into()),
+    ]);
 }
 
 fn members(scope: &Scope<'_>, rows: &mut Rows) {

@@ -1,6 +1,6 @@
 //! The functions that clients ask about the system with, row by row: their arguments are few and their rows are objects.
 
-use super::definitions::{self, quote_ident, relation_of, search_path, split_name};
+use super::definitions::{self, quote_ident, relation_of, split_name};
 use super::fixed::database_oid;
 use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
@@ -394,9 +394,14 @@ fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
         None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
     }
 }
+/// The schemas that unqualified names are looked up in.
+fn search_path(scope: &Scope<'_>, implicit: bool) -> Vec<String> {
+    let path = scope.shared.view().map(|view| view.path.to_vec()).unwrap_or_default();
+    implicit.then(|| super::CATALOG_SCHEMA.to_owned()).into_iter().chain(path).collect()
+}
 fn set_config(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let (Some(name), Some(value)) = (row.text(0), row.text(1)) else { return maybe(None) };
-    let known = crate::settings::set_for_client(scope.shared, &name.to_lowercase(), &value);
+    let known = scope.shared.set_config(&name.to_lowercase(), &value, row.is_true(2));
     known.ok_or_else(|| SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))??;
     text(value)
 }
@@ -482,7 +487,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         let temporary = scope.image.namespaces.iter().find(|n| n.name == crate::catalog::TEMPORARY_SCHEMA);
         Ok(ScalarValue::UInt32(Some(temporary.map_or(0, |namespace| namespace.oid))))
     }),
-    ("current_schemas", Gives::Texts, |_, row| texts(search_path(row.is_true(0)).into_iter().map(str::to_owned))),
+    ("current_schemas", Gives::Texts, |scope, row| texts(search_path(scope, row.is_true(0)))),
     ("obj_description", Gives::Text, |scope, row| {
         // Without a table's name, whatever has the number.
         let classes = match row.text(1).as_deref() {
@@ -538,6 +543,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         let view = scope.shared.view();
         Ok(ScalarValue::Int64(view.map(|view| view.snapshot.start().0 as i64)))
     }),
+    ("pg_listening_channels", Gives::Texts, |scope, _| texts(scope.shared.listener.names())),
     ("current_setting", Gives::Text, setting),
     ("set_config", Gives::Text, set_config),
     ("to_regclass", Gives::Oid, |scope, row| to_registered(scope, "regclass", row)),
@@ -647,7 +653,11 @@ impl Hash for SystemFunction {
 pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
     let function = |(name, gives, body): &(&'static str, Gives, Body)| {
         let arguments = vec![TypeSignature::VariadicAny, TypeSignature::Nullary];
-        let volatility = if *name == "set_config" { Volatility::Volatile } else { Volatility::Stable };
+        let volatility = if matches!(*name, "set_config" | "pg_listening_channels") {
+            Volatility::Volatile
+        } else {
+            Volatility::Stable
+        };
         let signature = Signature::one_of(arguments, volatility);
         ScalarUDF::from(SystemFunction { name, gives: *gives, body: *body, signature, shared: shared.clone() })
     };

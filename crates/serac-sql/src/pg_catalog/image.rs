@@ -129,11 +129,13 @@ pub(super) struct Image {
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
     used: HashSet<u32>,
+    /// The schemas of unqualified names.
+    path: Arc<[String]>,
 }
 
 impl Image {
     pub(super) fn of(view: &View) -> Self {
-        let mut image = Self::default();
+        let mut image = Self { path: view.path.clone(), ..Self::default() };
         for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
             image.used.insert(oid);
             image.namespaces.push(Namespace { oid, name: name.into() });
@@ -279,7 +281,9 @@ impl Image {
     }
     /// The relation that an unqualified name means.
     pub(super) fn visible(&self, name: &str) -> Option<&Relation> {
-        [TEMPORARY_SCHEMA, CATALOG_SCHEMA, DEFAULT_SCHEMA].iter().find_map(|schema| self.relation_named(schema, name))
+        let path = self.path.iter().map(String::as_str);
+        let mut schemas = [TEMPORARY_SCHEMA, CATALOG_SCHEMA].into_iter().chain(path);
+        schemas.find_map(|schema| self.relation_named(schema, name))
     }
     pub(super) fn is_visible(&self, relation: &Relation) -> bool {
         self.visible(&relation.name).is_some_and(|seen| seen.oid == relation.oid)

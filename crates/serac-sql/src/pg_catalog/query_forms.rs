@@ -1,14 +1,14 @@
-//! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
+//! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `LIKE ANY`, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
 
-use super::rewrite::{call, cast_to};
+use super::rewrite::{arguments_of, array_elements, call, cast_to, elements, literal, text};
 use crate::query::query_of;
 use crate::same_names::has_subquery;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr, UnaryOperator,
-    Value,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr,
+    UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// `FETCH FIRST n ROWS ONLY` as `LIMIT n`. WITH TIES stays, and is refused by the planner (0A000).
 pub(super) fn fetch(query: &mut Query) {
@@ -70,9 +70,107 @@ pub(super) fn operator(op: UnaryOperator, operand: &Expr) -> Option<Expr> {
     }
 }
 
+/// `1e3`, a decimal number as in PostgreSQL, without its exponent. One that is longer than decimal numbers are here is a double.
+pub(super) fn power_of_ten(written: &str) -> Option<Expr> {
+    /// Digits of a decimal number.
+    const MOST: i64 = 38;
+    let (number, exponent) = written.split_once(['e', 'E'])?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{fraction}");
+    // Where the point is, counted from the first digit.
+    let point = exponent.parse::<i64>().ok()?.checked_add(whole.len() as i64)?;
+    let count = digits.len() as i64;
+    if point.abs().max(count).max(count - point) > MOST {
+        return Some(cast_to(text(written), DataType::DoublePrecision));
+    }
+    Some(if point >= count {
+        let zeros = "0".repeat((point - count) as usize);
+        let precision = ExactNumberInfo::PrecisionAndScale(point.max(1) as u64, 0);
+        cast_to(text(format!("{digits}{zeros}")), DataType::Numeric(precision))
+    } else {
+        let zeros = "0".repeat((-point).max(0) as usize);
+        let (before, after) = digits.split_at(point.max(0) as usize);
+        let before = if before.is_empty() { "0" } else { before };
+        Expr::value(Value::Number(format!("{before}.{zeros}{after}"), false))
+    })
+}
+
+/// `x LIKE ANY (array)` and `x LIKE ALL (array)`, of an array that is written out: a comparison with each of its elements.
+pub(super) fn patterns(expr: &Expr) -> Option<Expr> {
+    let (Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. }) = expr else { return None };
+    let (op, array) = match &**pattern {
+        pattern if *any => (BinaryOperator::Or, pattern.clone()),
+        // Which the parser takes for a function.
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("all") => {
+            (BinaryOperator::And, arguments_of(function).pop()?)
+        }
+        _ => return None,
+    };
+    let patterns = match literal(&array) {
+        Some(written) => {
+            array_elements(written)?.into_iter().map(|e| e.map_or(Expr::value(Value::Null), text)).collect()
+        }
+        None => elements(&array)?,
+    };
+    let compared = patterns.into_iter().map(|element| {
+        let mut compared = expr.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut compared {
+            *any = false;
+            **pattern = element;
+        }
+        compared
+    });
+    let both = |left, right| Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) };
+    Some(Expr::Nested(Box::new(compared.reduce(both)?)))
+}
+
 /// `localtime`, a word that calls a function without parentheses.
 pub(super) fn localtime(name: &str, function: &Function) -> Option<Expr> {
     (name == "localtime" && function.args == FunctionArguments::None).then(|| call("current_time", Vec::new()))
+}
+
+/// Statements and clauses that the parser does not know, in words that it does. What they ask for beyond those is done anyway.
+///
+/// | written | becomes |
+/// |---|---|
+/// | `ABORT` | `ROLLBACK` |
+/// | `CREATE UNLOGGED TABLE` | `CREATE TABLE`: it is logged |
+/// | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
+/// | `trim(both FROM x)` | `trim(both x)` |
+pub(crate) fn statement_words(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_of_these = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) => {
+            ["abort", "unlogged", "concurrently", "trim"].iter().any(|w| word.value.eq_ignore_ascii_case(w))
+        }
+        _ => false,
+    };
+    if !tokens.iter().any(is_of_these) {
+        return tokens;
+    }
+    let word = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+        Token::LParen => "(".into(),
+        Token::SemiColon => ";".into(),
+        _ => String::new(),
+    };
+    let words: Vec<usize> = (0..tokens.len()).filter(|&i| !matches!(tokens[i].token, Token::Whitespace(_))).collect();
+    let mut before = [";".to_owned(), ";".to_owned(), ";".to_owned()];
+    for at in words {
+        let now = word(&tokens[at]);
+        match (before.each_ref().map(String::as_str), now.as_str()) {
+            ([.., ";"], "abort") => tokens[at].token = Token::make_keyword("ROLLBACK"),
+            ([_, _, "create"], "unlogged") | ([_, "drop", "index"], "concurrently") => {
+                tokens[at].token = Token::Whitespace(Whitespace::Space);
+            }
+            (["trim", "(", "both" | "leading" | "trailing"], "from") => {
+                tokens[at].token = Token::Whitespace(Whitespace::Space);
+            }
+            _ => {}
+        }
+        before.rotate_left(1);
+        before[2] = now;
+    }
+    tokens
 }
 
 /// `TABLE t`, where a query may begin, as `SELECT * FROM t`.

@@ -21,7 +21,7 @@ use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
-use super::{merged_columns, query_forms, row_values};
+use super::{merged_columns, query_forms, row_values, windows};
 use crate::result_names;
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
@@ -33,7 +33,8 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Functions that give several rows in PostgreSQL, and an array here.
-const SET_FUNCTIONS: [&str; 8] = [
+const SET_FUNCTIONS: [&str; 9] = [
+    "pg_listening_channels",
     "generate_subscripts",
     "_pg_expandarray",
     "pg_partition_ancestors",
@@ -83,7 +84,7 @@ pub(super) fn text(text: impl Into<String>) -> Expr {
     Expr::Value(ValueWithSpan::from(Value::SingleQuotedString(text.into())))
 }
 
-fn literal(expr: &Expr) -> Option<&str> {
+pub(super) fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
@@ -158,6 +159,7 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_forms::fetch(query);
+        windows::write_out(query);
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             result_names::write_out(&mut table.query);
         }
@@ -241,7 +243,7 @@ fn function_name(function: &Function) -> String {
         _ => String::new(),
     }
 }
-fn arguments_of(function: &Function) -> Vec<Expr> {
+pub(super) fn arguments_of(function: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &function.args else { return Vec::new() };
     expressions(&list.args)
 }
@@ -341,16 +343,33 @@ fn relation(factor: &mut TableFactor) {
 
 /// What stands in the place of an expression, if it is one of those above.
 fn replacement(expr: &Expr) -> Option<Expr> {
-    if let Some(compared) = row_values::replacement(expr) {
+    if let Some(compared) = row_values::replacement(expr).or_else(|| query_forms::patterns(expr)) {
         return Some(compared);
     }
     match expr {
         Expr::UnaryOp { op, expr } => query_forms::operator(*op, expr),
+        Expr::Value(value) => match &value.value {
+            Value::UnicodeStringLiteral(written) => Some(text(written)),
+            Value::Number(written, _) => query_forms::power_of_ten(written),
+            _ => None,
+        },
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } => {
+            literal(pattern)?;
+            // What the first parentheses match, or all of it.
+            let found = call("regexp_match", vec![(**expr).clone(), (**pattern).clone()]);
+            Some(call("pg_element", vec![found, Expr::value(Value::Number("1".into(), false))]))
+        }
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => cast(expr, data_type),
         Expr::Collate { expr, .. } => Some((**expr).clone()),
         Expr::BinaryOp { left, op: BinaryOperator::PGCustomBinaryOperator(parts), right } => {
             let op = operator(parts.last()?)?;
             Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() })
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
+            Some(call("array_has_any", vec![(**left).clone(), (**right).clone()]))
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
+            Some(call("starts_with", vec![(**left).clone(), (**right).clone()]))
         }
         Expr::BinaryOp { left, op, right } => {
             let column = match &**left {
@@ -417,7 +436,7 @@ fn replacement(expr: &Expr) -> Option<Expr> {
 }
 
 /// The elements of an array that is written out: for `= ANY` it is a list of IN, for which there are indexes.
-fn elements(array: &Expr) -> Option<Vec<Expr>> {
+pub(super) fn elements(array: &Expr) -> Option<Vec<Expr>> {
     match array {
         Expr::Array(array) if !array.elem.is_empty() => Some(array.elem.clone()),
         Expr::Nested(inner) => elements(inner),
@@ -771,6 +790,23 @@ mod tests {
             ("SELECT generate_subscripts(k, 1)", "SELECT unnest(generate_subscripts(k, 1))"),
             ("SELECT (information_schema._pg_expandarray(k)).n", "SELECT unnest(pg_positions(k))"),
             ("SELECT x::pg_catalog.int4", "SELECT CAST(x AS INT)"),
+            (
+                "SELECT 1e3, 1.25E1, 2.50e-2, 1e+99",
+                "SELECT CAST('1000' AS NUMERIC(4,0)), 12.5, 0.0250, CAST('1e+99' AS DOUBLE PRECISION)",
+            ),
+            ("SELECT a NOT LIKE ANY ('{x%,y}')", "SELECT (a NOT LIKE 'x%' OR a NOT LIKE 'y')"),
+            ("SELECT a ILIKE ALL (ARRAY[b, 'y'])", "SELECT (a ILIKE b AND a ILIKE 'y')"),
+            ("SELECT a LIKE ANY (ARRAY['x'])", "SELECT (a LIKE 'x')"),
+            ("SELECT substring(a FROM 'b')", "SELECT pg_element(regexp_match(a, 'b'), 1)"),
+            ("SELECT a && b", "SELECT array_has_any(a, b)"),
+            (
+                "SELECT sum(a) OVER (w ROWS 1 PRECEDING), sum(a) OVER v FROM t WINDOW w AS (ORDER BY b), v AS (w)",
+                "SELECT sum(a) OVER (ORDER BY b ROWS 1 PRECEDING), sum(a) OVER (ORDER BY b) FROM t",
+            ),
+            (
+                "SELECT 1 FROM t WINDOW w AS (ORDER BY b ROWS 1 PRECEDING) ORDER BY sum(a) OVER w, sum(a) OVER (w)",
+                "SELECT 1 FROM t ORDER BY sum(a) OVER (ORDER BY b ROWS 1 PRECEDING), sum(a) OVER w",
+            ),
         ] {
             assert_eq!(rewritten(written), becomes, "{written}");
         }

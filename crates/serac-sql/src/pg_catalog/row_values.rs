@@ -15,9 +15,9 @@ use crate::query::query_of;
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    UnaryOperator, Value,
+    AssignmentTarget, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Insert,
+    JoinConstraint, JoinOperator, OnConflict, OnConflictAction, OnInsert, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 
 /// The relation that a subquery's rows are in, and the start of its columns' names: names that nobody has.
@@ -54,6 +54,51 @@ fn row(expr: &Expr) -> Option<Vec<Expr>> {
         Some(Expr::Tuple(fields)) => Some(fields),
         _ => fields(expr).map(<[Expr]>::to_vec),
     }
+}
+
+/// `SET (a, b) = (SELECT x, y …)` and `= ROW(x, y)` as a row that is written out: each column has a subquery of its own.
+pub(crate) fn write_out_assignments(statement: &mut Statement) {
+    let assignments = match statement {
+        Statement::Update(update) => &mut update.assignments,
+        Statement::Insert(Insert {
+            on: Some(OnInsert::OnConflict(OnConflict { action: OnConflictAction::DoUpdate(update), .. })),
+            ..
+        }) => &mut update.assignments,
+        _ => return,
+    };
+    for assignment in assignments {
+        let AssignmentTarget::Tuple(columns) = &assignment.target else { continue };
+        let row = match &assignment.value {
+            Expr::Subquery(query) => columns_of(query).filter(|row| row.len() == columns.len()).map(Expr::Tuple),
+            value => row_call(value),
+        };
+        if let Some(row) = row {
+            assignment.value = row;
+        }
+    }
+}
+
+/// A subquery for each column of one whose columns are written out.
+fn columns_of(query: &Query) -> Option<Vec<Expr>> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    // A position means another column where there is only one.
+    let by_position = query.order_by.iter().any(|order| match &order.kind {
+        OrderByKind::Expressions(keys) => keys.iter().any(|key| matches!(key.expr, Expr::Value(_))),
+        OrderByKind::All(_) => true,
+    });
+    let is_expression =
+        |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if select.distinct.is_some() || by_position || !select.projection.iter().all(is_expression) {
+        return None;
+    }
+    let column = |item: &SelectItem| {
+        let mut query = query.clone();
+        if let SetExpr::Select(select) = &mut *query.body {
+            select.projection = vec![item.clone()];
+        }
+        Expr::Subquery(Box::new(query))
+    };
+    Some(select.projection.iter().map(column).collect())
 }
 
 fn nested(expr: Expr) -> Expr {

@@ -399,7 +399,7 @@ impl Session {
             catalog: running.txn.catalog().clone(),
             temporary: running.temporary.as_ref().map(|txn| txn.catalog().clone()),
             security: self.database().security_version(),
-            settings: self.settings,
+            settings: self.shared.settings(),
         };
         match &prepared.known {
             Known::Other(known) if known.is(&under) => return,
@@ -555,7 +555,7 @@ impl Session {
             catalog: self.database().catalog(),
             temporary: self.temporary_catalog(),
             security: self.database().security_version(),
-            settings: self.settings,
+            settings: self.shared.settings(),
         };
         self.running.is_none() && known.is(&now())
     }

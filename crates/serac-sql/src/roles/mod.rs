@@ -150,7 +150,7 @@ impl Session {
         let role = login.role();
         *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, alias };
         self.login = Some(login);
-        self.settings += 1;
+        self.shared.note_setting();
     }
 
     /// Whether the current user may do everything.

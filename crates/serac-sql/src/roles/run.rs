@@ -97,7 +97,7 @@ impl Session {
             None => {}
         }
         *self.shared.roles.write() = roles;
-        self.settings += 1;
+        self.shared.note_setting();
         Ok(())
     }
 

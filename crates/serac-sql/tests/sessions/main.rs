@@ -1,5 +1,6 @@
 //! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links DataFusion takes long to build.
 
+mod advisory_locks;
 mod aggregates;
 mod bitmap_queries;
 mod channels;

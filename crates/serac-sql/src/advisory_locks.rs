@@ -1,0 +1,363 @@
+//! Advisory locks: `pg_advisory_lock` and its family (PostgreSQL 15, section 13.3.5). A lock is a number, or two, that applications agree upon.
+//!
+//! A session may hold a lock several times over, for itself and for its transaction; an exclusive one excludes the other sessions, a shared one their exclusive ones.
+//! What a transaction holds goes once it has ended: after a commit, whoever gets the lock next sees what it has done. A savepoint that is rolled back to takes no
+//! lock with it. Who would wait for a session that waits for it gets an error (40P01); what sessions wait for besides, rows among it, is not looked at.
+
+use crate::catalog::Shared;
+use crate::error::SqlError;
+use async_trait::async_trait;
+use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, StringArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// What a lock is on: one number of 64 bits, or two of 32 bits, which are others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub(crate) number: i64,
+    pub(crate) of_two: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// So many times a session has a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    owner: u64,
+    /// The number of the session's connection.
+    pub(crate) process: i32,
+    pub(crate) mode: Mode,
+    of_transaction: bool,
+    count: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<Key, Vec<Hold>>,
+    /// What sessions wait for.
+    waiting: HashMap<u64, (Key, Mode)>,
+}
+
+impl State {
+    /// The sessions that are in the way of one that wants a lock.
+    fn in_the_way(&self, owner: u64, key: Key, mode: Mode) -> impl Iterator<Item = u64> {
+        let conflicts =
+            move |hold: &&Hold| hold.owner != owner && (mode == Mode::Exclusive || hold.mode == Mode::Exclusive);
+        self.held.get(&key).into_iter().flatten().filter(conflicts).map(|hold| hold.owner)
+    }
+    /// Whether a session that waits for a lock waits, through others, for itself.
+    fn is_deadlock(&self, owner: u64, key: Key, mode: Mode) -> bool {
+        let (mut seen, mut next) = (Vec::new(), self.in_the_way(owner, key, mode).collect::<Vec<_>>());
+        while let Some(other) = next.pop() {
+            if other == owner {
+                return true;
+            }
+            if let Some(&(key, mode)) = self.waiting.get(&other).filter(|_| !seen.contains(&other)) {
+                next.extend(self.in_the_way(other, key, mode));
+            }
+            seen.push(other);
+        }
+        false
+    }
+    fn take(&mut self, wanted: &Hold, key: Key) -> bool {
+        if self.in_the_way(wanted.owner, key, wanted.mode).next().is_some() {
+            return false;
+        }
+        let holds = self.held.entry(key).or_default();
+        match holds.iter_mut().find(|hold| hold.is_like(wanted)) {
+            Some(hold) => hold.count += 1,
+            None => holds.push(wanted.clone()),
+        }
+        true
+    }
+    /// Takes away what a session holds as is said; whether there was something.
+    fn release(&mut self, owner: u64, which: impl Fn(&Hold) -> bool) -> bool {
+        let mut released = false;
+        self.held.retain(|_, holds| {
+            holds.retain(|hold| {
+                let goes = hold.owner == owner && which(hold);
+                released |= goes;
+                !goes
+            });
+            !holds.is_empty()
+        });
+        released
+    }
+}
+
+impl Hold {
+    fn is_like(&self, other: &Self) -> bool {
+        (self.owner, self.mode, self.of_transaction) == (other.owner, other.mode, other.of_transaction)
+    }
+}
+
+/// The advisory locks of a database.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AdvisoryLocks(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Told of every release.
+    released: Notify,
+    sessions: AtomicU64,
+}
+
+impl AdvisoryLocks {
+    /// All that are held.
+    pub(crate) fn held(&self) -> Vec<(Key, Hold)> {
+        let state = self.0.state.lock();
+        state.held.iter().flat_map(|(key, holds)| holds.iter().map(|hold| (*key, hold.clone()))).collect()
+    }
+}
+
+/// The locks of a session, which go with it.
+#[derive(Debug)]
+pub(crate) struct SessionLocks {
+    locks: AdvisoryLocks,
+    owner: u64,
+    /// Whether the running transaction has some.
+    of_transaction: AtomicBool,
+}
+
+/// What a transaction that commits holds, until this goes.
+pub(crate) struct CommittingLocks(Arc<SessionLocks>);
+
+impl Drop for CommittingLocks {
+    fn drop(&mut self) {
+        self.0.release(|hold| hold.of_transaction);
+    }
+}
+
+impl Drop for SessionLocks {
+    fn drop(&mut self) {
+        self.release(|_| true);
+    }
+}
+
+/// Says of a session that it waits, until this goes.
+struct Waits<'s>(&'s SessionLocks);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.locks.0.state.lock().waiting.remove(&self.0.owner);
+    }
+}
+
+impl SessionLocks {
+    pub(crate) fn new(locks: &AdvisoryLocks) -> Self {
+        // Relaxed: only the numbers count, and each is given out once.
+        let owner = locks.0.sessions.fetch_add(1, Ordering::Relaxed);
+        Self { locks: locks.clone(), owner, of_transaction: false.into() }
+    }
+    fn release(&self, which: impl Fn(&Hold) -> bool) {
+        if self.locks.0.state.lock().release(self.owner, which) {
+            self.locks.0.released.notify_waiters();
+        }
+    }
+    /// Gives back what the running transaction has.
+    pub(crate) fn end_transaction(&self) {
+        // Relaxed: the session's own statements, one after the other, write it.
+        if self.of_transaction.swap(false, Ordering::Relaxed) {
+            self.release(|hold| hold.of_transaction);
+        }
+    }
+    /// Keeps what the running transaction has until the guard goes, though the session takes the transaction for ended.
+    pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
+        // Relaxed: as in `end_transaction`.
+        self.of_transaction.swap(false, Ordering::Relaxed).then(|| CommittingLocks(self.clone()))
+    }
+    /// Gives back what the session has for itself.
+    pub(crate) fn release_session(&self) {
+        self.release(|hold| !hold.of_transaction);
+    }
+    fn unlock(&self, key: Key, mode: Mode) -> bool {
+        let mut state = self.locks.0.state.lock();
+        let holds = state.held.get_mut(&key).into_iter().flatten();
+        let mut own = holds.filter(|hold| hold.owner == self.owner && hold.mode == mode && !hold.of_transaction);
+        let Some(hold) = own.next() else { return false };
+        hold.count -= 1;
+        if hold.count == 0 {
+            state.release(self.owner, |hold| hold.count == 0);
+            drop(state);
+            self.locks.0.released.notify_waiters();
+        }
+        true
+    }
+    fn wanted(&self, mode: Mode, of_transaction: bool, process: i32) -> Hold {
+        Hold { owner: self.owner, process, mode, of_transaction, count: 1 }
+    }
+    fn try_lock(&self, key: Key, wanted: &Hold) -> bool {
+        let taken = self.locks.0.state.lock().take(wanted, key);
+        if taken && wanted.of_transaction {
+            // Relaxed: as in `end_transaction`.
+            self.of_transaction.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+    async fn lock(&self, key: Key, wanted: &Hold) -> Result<(), SqlError> {
+        if self.try_lock(key, wanted) {
+            return Ok(());
+        }
+        let _waits = Waits(self);
+        loop {
+            // Before the look, so that no release is missed.
+            let released = self.locks.0.released.notified();
+            if self.try_lock(key, wanted) {
+                return Ok(());
+            }
+            {
+                let mut state = self.locks.0.state.lock();
+                state.waiting.insert(self.owner, (key, wanted.mode));
+                if state.is_deadlock(self.owner, key, wanted.mode) {
+                    return Err(SqlError::new("40P01", "deadlock detected"));
+                }
+            }
+            released.await;
+        }
+    }
+}
+
+/// What a function does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Action {
+    /// Waits for the lock.
+    Lock,
+    /// Says whether it could be had.
+    Try,
+    /// Says whether there was something to give back.
+    Unlock,
+}
+
+struct Function {
+    name: &'static str,
+    action: Action,
+    mode: Mode,
+    of_transaction: bool,
+    signature: Signature,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+impl Eq for Function {}
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// The functions of a session.
+pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+    use Action::{Lock, Try, Unlock};
+    use Mode::{Exclusive, Shared};
+    let functions = [
+        ("pg_advisory_lock", Lock, Exclusive, false),
+        ("pg_advisory_lock_shared", Lock, Shared, false),
+        ("pg_advisory_xact_lock", Lock, Exclusive, true),
+        ("pg_advisory_xact_lock_shared", Lock, Shared, true),
+        ("pg_try_advisory_lock", Try, Exclusive, false),
+        ("pg_try_advisory_lock_shared", Try, Shared, false),
+        ("pg_try_advisory_xact_lock", Try, Exclusive, true),
+        ("pg_try_advisory_xact_lock_shared", Try, Shared, true),
+        ("pg_advisory_unlock", Unlock, Exclusive, false),
+        ("pg_advisory_unlock_shared", Unlock, Shared, false),
+    ];
+    let function = |(name, action, mode, of_transaction)| {
+        let keys = [vec![DataType::Int64], vec![DataType::Int64, DataType::Int64]];
+        let signature = Signature::one_of(keys.map(TypeSignature::Exact).into(), Volatility::Volatile);
+        let function = Function { name, action, mode, of_transaction, signature, shared: shared.clone() };
+        match action {
+            Lock => AsyncScalarUDF::new(Arc::new(function)).into_scalar_udf(),
+            Try | Unlock => ScalarUDF::from(function),
+        }
+    };
+    functions.into_iter().map(function).collect()
+}
+
+/// The keys of rows, none where an argument is NULL.
+fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
+    let array = |value: &ColumnarValue| cast(&value.to_array(args.number_rows)?, &DataType::Int64).map_err(Into::into);
+    let arrays = args.args.iter().map(array).collect::<Result<Vec<_>>>()?;
+    let value = |array: &Arc<dyn Array>, row: usize| {
+        let numbers: &Int64Array = array.as_primitive::<Int64Type>();
+        numbers.is_valid(row).then(|| numbers.value(row))
+    };
+    let half =
+        |number: i64| i32::try_from(number).map_err(|_| SqlError::new("22003", "integer out of range").external());
+    let key = |row: usize| {
+        let Some(first) = value(&arrays[0], row) else { return Ok(None) };
+        let Some(second) = arrays.get(1) else { return Ok(Some(Key { number: first, of_two: false })) };
+        let Some(second) = value(second, row) else { return Ok(None) };
+        let number = (i64::from(half(first)?) << 32) | i64::from(half(second)? as u32);
+        Ok(Some(Key { number, of_two: true }))
+    };
+    (0..args.number_rows).map(key).collect()
+}
+
+impl Function {
+    fn wanted(&self) -> Hold {
+        let process = self.shared.identity.get().map_or(0, |identity| identity.process);
+        self.shared.advisory_locks.wanted(self.mode, self.of_transaction, process)
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(if self.action == Action::Lock { DataType::Utf8 } else { DataType::Boolean })
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let (locks, wanted) = (&self.shared.advisory_locks, self.wanted());
+        let run = |key: Key| match self.action {
+            Action::Try => Ok(locks.try_lock(key, &wanted)),
+            Action::Unlock => Ok(locks.unlock(key, self.mode)),
+            Action::Lock => Err(SqlError::unsupported(format!("{} at this place", self.name)).external()),
+        };
+        let results = keys(&args)?.into_iter().map(|key| key.map(run).transpose());
+        Ok(ColumnarValue::Array(Arc::new(results.collect::<Result<BooleanArray>>()?)))
+    }
+}
+
+#[async_trait]
+impl AsyncScalarUDFImpl for Function {
+    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let wanted = self.wanted();
+        let mut nothing = Vec::new();
+        for key in keys(&args)? {
+            if let Some(key) = key {
+                self.shared.advisory_locks.lock(key, &wanted).await.map_err(SqlError::external)?;
+            }
+            nothing.push(key.map(|_| ""));
+        }
+        Ok(ColumnarValue::Array(Arc::new(StringArray::from(nothing))))
+    }
+}
