@@ -170,17 +170,24 @@ impl SessionLocks {
             self.locks.0.released.notify_waiters();
         }
     }
+    /// Whether the running transaction had some, which are the caller's now.
+    fn takes_transaction(&self) -> bool {
+        // Relaxed: the session's own statements, one after the other, write it.
+        let any = self.of_transaction.load(Ordering::Relaxed);
+        if any {
+            self.of_transaction.store(false, Ordering::Relaxed);
+        }
+        any
+    }
     /// Gives back what the running transaction has.
     pub(crate) fn end_transaction(&self) {
-        // Relaxed: the session's own statements, one after the other, write it.
-        if self.of_transaction.swap(false, Ordering::Relaxed) {
+        if self.takes_transaction() {
             self.release(|hold| hold.of_transaction);
         }
     }
     /// Keeps what the running transaction has until the guard goes, though the session takes the transaction for ended.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
-        // Relaxed: as in `end_transaction`.
-        self.of_transaction.swap(false, Ordering::Relaxed).then(|| CommittingLocks(self.clone()))
+        self.takes_transaction().then(|| CommittingLocks(self.clone()))
     }
     /// Gives back what the session has for itself.
     pub(crate) fn release_session(&self) {
@@ -205,7 +212,7 @@ impl SessionLocks {
     fn try_lock(&self, key: Key, wanted: &Hold) -> bool {
         let taken = self.locks.0.state.lock().take(wanted, key);
         if taken && wanted.of_transaction {
-            // Relaxed: as in `end_transaction`.
+            // Relaxed: as in `takes_transaction`.
             self.of_transaction.store(true, Ordering::Relaxed);
         }
         taken

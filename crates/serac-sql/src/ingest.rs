@@ -45,7 +45,8 @@ pub struct IngestTarget {
 }
 
 impl IngestTarget {
-    fn schema(&self) -> Result<&str> {
+    /// The schema that is said; none where the `search_path` tells.
+    fn schema(&self) -> Result<Option<&str>> {
         if let Some(other) = self.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
             return Err(SqlError::new("3D000", format!("catalog \"{other}\" does not exist")).named(other));
         }
@@ -54,9 +55,8 @@ impl IngestTarget {
             (Some(other), true) if other != TEMPORARY_SCHEMA => {
                 Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"))
             }
-            (_, true) => Ok(TEMPORARY_SCHEMA),
-            (Some(schema), false) => Ok(schema),
-            (None, false) => Ok(serac_engine::DEFAULT_SCHEMA),
+            (_, true) => Ok(Some(TEMPORARY_SCHEMA)),
+            (said, false) => Ok(said),
         }
     }
 }
@@ -115,8 +115,15 @@ impl Session {
 
     /// Makes sure of the table; its name.
     async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<ObjectName> {
-        let schema = target.schema()?;
         let view = self.shared.view().expect("a statement is running");
+        let schema = match target.schema()? {
+            Some(schema) => schema,
+            None => {
+                let has_table = |schema: &&String| view.catalog.table(schema, &target.table).is_ok();
+                let found = view.path.iter().find(has_table).or(view.path.first());
+                found.ok_or_else(|| SqlError::new("3F000", "no schema has been selected to create in"))?
+            }
+        };
         let is_there = view.of(schema).0.table(schema, &target.table).is_ok();
         let name = format!("{}.{}", quote(schema), quote(&target.table));
         if is_there && target.if_exists == IfExists::Fail {

@@ -1,5 +1,5 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM` and `ANALYZE`, which the parser does not know, and the system views: `serac_blocks`, `serac_indexes`, and those of
-//! [`backends`].
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, which the parser does not know, and the system views: `serac_blocks`, `serac_indexes`, and those
+//! of [`backends`].
 
 use crate::backends;
 use crate::catalog::View;
@@ -7,7 +7,9 @@ use crate::error::{Result, SqlError};
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, resolve};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::sql::sqlparser::ast::{CopyTarget, Function, ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{
+    CopyTarget, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement,
+};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -32,10 +34,25 @@ const FREEZE: &str = "serac freeze";
 const CHECKPOINT: &str = "serac checkpoint";
 const VACUUM: &str = "serac vacuum";
 const ANALYZE: &str = "serac analyze";
+const CONSTRAINTS: &str = "serac set constraints";
 
-fn call(function: &str, argument: &str) -> std::result::Result<Statement, ParserError> {
-    let text = format!("CALL \"{function}\"('{}')", argument.replace('\'', "''"));
+/// A statement that the parser does not know, as CALL of a function that no user has, with texts as arguments.
+pub(crate) fn call(function: &str, arguments: &[&str]) -> std::result::Result<Statement, ParserError> {
+    let quoted = arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "''")));
+    let text = format!("CALL \"{function}\"({})", quoted.collect::<Vec<_>>().join(", "));
     Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement()
+}
+
+/// The arguments, if a statement is such a CALL of the function.
+pub(crate) fn arguments_of_call(statement: &Statement, function: &str) -> Option<Vec<String>> {
+    let Statement::Call(called) = statement else { return None };
+    let FunctionArguments::List(arguments) = &called.args else { return None };
+    called.name.0.first().and_then(|part| part.as_ident()).filter(|ident| ident.value == function)?;
+    let text = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => value.clone().into_string(),
+        _ => None,
+    };
+    arguments.args.iter().map(text).collect()
 }
 
 /// Whether a CALL stands for a statement that the parser does not know.
@@ -50,11 +67,11 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
         parser.next_token();
         parser.expect_keyword(Keyword::TABLE)?;
         let name = parser.parse_object_name(false)?;
-        return call(FREEZE, &name.to_string());
+        return call(FREEZE, &[&name.to_string()]);
     }
     if is(parser, "checkpoint") {
         parser.next_token();
-        return call(CHECKPOINT, "");
+        return call(CHECKPOINT, &[""]);
     }
     let vacuum = is(parser, "vacuum");
     if vacuum || is(parser, "analyze") || is(parser, "analyse") {
@@ -77,7 +94,22 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
             _ => parser.parse_comma_separated(|parser| parser.parse_object_name(false))?,
         };
         let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
-        return call(if vacuum { VACUUM } else { ANALYZE }, &tables.join(", "));
+        return call(if vacuum { VACUUM } else { ANALYZE }, &[&tables.join(", ")]);
+    }
+    if is(parser, "set")
+        && matches!(&parser.peek_nth_token_ref(1).token, Token::Word(w) if w.value.eq_ignore_ascii_case("constraints"))
+    {
+        parser.next_token();
+        parser.next_token();
+        let names = match is(parser, "all") {
+            true => {
+                parser.next_token();
+                Vec::new()
+            }
+            false => parser.parse_comma_separated(|parser| parser.parse_object_name(false))?,
+        };
+        parser.expect_one_of_keywords(&[Keyword::DEFERRED, Keyword::IMMEDIATE])?;
+        return call(CONSTRAINTS, &[&names.first().map(ToString::to_string).unwrap_or_default()]);
     }
     if let Some(statement) = crate::roles::statement(parser)? {
         return Ok(statement);
@@ -126,19 +158,25 @@ fn check_file_name(parser: &Parser<'_>, start: usize) -> std::result::Result<(),
 impl Session {
     /// Runs a statement of this module; none if it is another.
     pub(crate) async fn maintain(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let Statement::Call(function) = statement else { return None };
-        let name = match function.name.0.first().and_then(|part| part.as_ident()) {
-            Some(ident) if [FREEZE, CHECKPOINT, VACUUM, ANALYZE].contains(&ident.value.as_str()) => ident.value.clone(),
-            _ => return None,
-        };
-        let argument = function.args.to_string();
-        let argument = argument.trim_start_matches("('").trim_end_matches("')").replace("''", "'");
+        let ours = [FREEZE, CHECKPOINT, VACUUM, ANALYZE, CONSTRAINTS].into_iter();
+        let (name, argument) =
+            ours.filter_map(|name| Some((name, arguments_of_call(statement, name)?.pop()?))).next()?;
+        if name == CONSTRAINTS {
+            // Which are all checked at the end of each statement.
+            return Some(match argument.as_str() {
+                "" => Ok(StatementResult::command("SET CONSTRAINTS")),
+                named => {
+                    let message = format!("constraint \"{named}\" is not deferrable");
+                    Err(SqlError::new("42809", message).named(named))
+                }
+            });
+        }
         if name == ANALYZE {
             // Statistics are sampled when a query is planned: nothing is out of date.
             return Some(self.own_tables(&argument).map(|_| StatementResult::command("ANALYZE")));
         }
         if self.transaction_status() != TransactionStatus::Idle {
-            let statement = match name.as_str() {
+            let statement = match name {
                 FREEZE => "FREEZE TABLE",
                 VACUUM => "VACUUM",
                 _ => "CHECKPOINT",

@@ -173,7 +173,11 @@ impl ChangedSettings {
     }
     fn take(&self) -> Vec<Changed> {
         // Relaxed: as in `note`.
-        if self.any.swap(false, Ordering::Relaxed) { std::mem::take(&mut *self.changed.lock()) } else { Vec::new() }
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *self.changed.lock())
     }
 }
 

@@ -1,11 +1,10 @@
 //! `CLUSTER t [USING i]`, and `CREATE TABLE … CLUSTER BY (…)`, of which the parser does not know.
 
 use crate::error::{Result, SqlError};
+use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Statement, Value, WrappedCollection,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Statement, WrappedCollection};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -29,9 +28,7 @@ pub(crate) fn statement(parser: &mut Parser<'_>) -> std::result::Result<Option<S
     let table = parser.parse_object_name(false)?.to_string();
     let index =
         if parser.parse_keyword(Keyword::USING) { parser.parse_identifier()?.to_string() } else { String::new() };
-    let quoted = |text: &str| text.replace('\'', "''");
-    let text = format!("CALL \"{CLUSTER}\"('{}', '{}')", quoted(&table), quoted(&index));
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement().map(Some)
+    call(CLUSTER, &[&table, &index]).map(Some)
 }
 
 /// CLUSTER BY after CREATE TABLE.
@@ -70,19 +67,7 @@ pub(super) fn cluster_key(
 impl Session {
     /// Runs CLUSTER; none if the statement is another.
     pub(super) fn cluster(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
-        let Statement::Call(function) = statement else { return Ok(None) };
-        if function.name.0.first().and_then(|part| part.as_ident()).is_none_or(|ident| ident.value != CLUSTER) {
-            return Ok(None);
-        }
-        let FunctionArguments::List(arguments) = &function.args else { return Ok(None) };
-        let text = |argument: &FunctionArg| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
-                Value::SingleQuotedString(text) => Some(text.clone()),
-                _ => None,
-            },
-            _ => None,
-        };
-        let arguments: Vec<String> = arguments.args.iter().filter_map(text).collect();
+        let Some(arguments) = arguments_of_call(statement, CLUSTER) else { return Ok(None) };
         let [table, index] = &arguments[..] else { return Ok(None) };
         let parser = |text: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
         let (schema, name) = self.locate(&parser(table)?.parse_object_name(false)?)?;

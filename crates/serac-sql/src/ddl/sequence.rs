@@ -3,11 +3,10 @@
 use super::builder::{integer, sequence};
 use super::done;
 use crate::error::{Result, SqlError};
+use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
 use crate::types::sql_type;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, SequenceOptions, Statement, Value,
-};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -22,7 +21,7 @@ type Parsed<T> = std::result::Result<T, ParserError>;
 /// The options of CREATE and ALTER SEQUENCE.
 #[derive(Default)]
 struct Options {
-    data_type: Option<datafusion::sql::sqlparser::ast::DataType>,
+    data_type: Option<DataType>,
     options: Vec<SequenceOptions>,
     owned_by: Option<ObjectName>,
     /// RESTART, perhaps with a value.
@@ -108,9 +107,7 @@ pub(crate) fn statement(parser: &mut Parser<'_>) -> Parsed<Option<Statement>> {
     if said.trim().is_empty() {
         return parser.expected("an option of ALTER SEQUENCE", parser.peek_token());
     }
-    let quoted = |text: &str| text.replace('\'', "''");
-    let text = format!("CALL \"{ALTER}\"('{}', '{}', '{if_exists}')", quoted(&name.to_string()), quoted(&said));
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement().map(Some)
+    call(ALTER, &[&name.to_string(), &said, &if_exists.to_string()]).map(Some)
 }
 
 impl Session {
@@ -161,19 +158,7 @@ impl Session {
 
     /// Runs ALTER SEQUENCE; none if the statement is another.
     pub(super) fn alter_sequence(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
-        let Statement::Call(function) = statement else { return Ok(None) };
-        let FunctionArguments::List(arguments) = &function.args else { return Ok(None) };
-        if function.name.0.first().and_then(|part| part.as_ident()).is_none_or(|ident| ident.value != ALTER) {
-            return Ok(None);
-        }
-        let text = |argument: &FunctionArg| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
-                Value::SingleQuotedString(text) => Some(text.clone()),
-                _ => None,
-            },
-            _ => None,
-        };
-        let arguments: Vec<String> = arguments.args.iter().filter_map(text).collect();
+        let Some(arguments) = arguments_of_call(statement, ALTER) else { return Ok(None) };
         let [name, said, if_exists] = &arguments[..] else { return Ok(None) };
         let parser = |text: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
         let (schema, name) = self.locate(&parser(name)?.parse_object_name(false)?)?;
@@ -203,7 +188,7 @@ impl Session {
 fn changed(
     known: SequenceDefinition,
     options: &[SequenceOptions],
-    data_type: Option<datafusion::sql::sqlparser::ast::DataType>,
+    data_type: Option<DataType>,
 ) -> Result<SequenceDefinition> {
     let column_type = data_type.map(|data_type| sql_type(&data_type)).transpose()?.map(|t| t.column_type);
     // As if it were made with these alone: what they say is taken from there.

@@ -3,10 +3,9 @@
 //! Such a statement goes through the session as CALL of a function that no user has, with its text as the argument ([`statement`]); who runs it reads it again.
 
 use crate::error::{Result, SqlError};
+use crate::maintenance::{arguments_of_call, call};
 use crate::session::fold;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement, Value,
-};
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -505,18 +504,15 @@ pub(crate) fn statement(parser: &mut Parser<'_>) -> Parsed<Option<Statement>> {
     }
     let read = tokens.len() - left(parser).len();
     let tokens: Vec<String> = tokens[..read].iter().map(written).collect();
-    let text = format!("CALL \"{ROLES}\"('{}')", tokens.join(" ").replace('\'', "''"));
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement().map(Some)
+    call(ROLES, &[&tokens.join(" ")]).map(Some)
 }
 
 /// The statement about roles that a CALL stands for; none if it is another statement.
 pub(super) fn of_statement(statement: &Statement) -> Result<Option<RoleStatement>> {
-    let Statement::Call(function) = statement else { return Ok(None) };
-    let is_ours = function.name.0.first().and_then(|part| part.as_ident()).is_some_and(|ident| ident.value == ROLES);
-    let FunctionArguments::List(arguments) = &function.args else { return Ok(None) };
-    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(text)))] = &arguments.args[..] else { return Ok(None) };
-    let (true, Value::SingleQuotedString(text)) = (is_ours, &text.value) else { return Ok(None) };
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text)?;
+    let Some(text) = arguments_of_call(statement, ROLES).and_then(|mut arguments| arguments.pop()) else {
+        return Ok(None);
+    };
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?;
     let parsed = parse(&mut parser)?;
     parsed.map(Some).ok_or_else(|| SqlError::new("42601", "not a statement about roles"))
 }
