@@ -78,7 +78,7 @@ pub(super) fn power_of_ten(written: &str) -> Option<Expr> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
     // Where the point is, counted from the first digit.
-    let point = exponent.parse::<i64>().ok()?.checked_add(whole.len() as i64)?;
+    let point = i64::from(exponent.parse::<i32>().ok()?) + whole.len() as i64;
     let count = digits.len() as i64;
     if point.abs().max(count).max(count - point) > MOST {
         return Some(cast_to(text(written), DataType::DoublePrecision));
