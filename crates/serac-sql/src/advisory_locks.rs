@@ -8,7 +8,6 @@ use crate::catalog::Shared;
 use crate::error::SqlError;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, StringArray};
-use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::Result;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
@@ -307,8 +306,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
 
 /// The keys of rows, none where an argument is NULL.
 fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
-    let array = |value: &ColumnarValue| cast(&value.to_array(args.number_rows)?, &DataType::Int64).map_err(Into::into);
-    let arrays = args.args.iter().map(array).collect::<Result<Vec<_>>>()?;
+    let arrays = args.args.iter().map(|value| value.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
     let value = |array: &Arc<dyn Array>, row: usize| {
         let numbers: &Int64Array = array.as_primitive::<Int64Type>();
         numbers.is_valid(row).then(|| numbers.value(row))

@@ -160,8 +160,6 @@ pub(crate) struct Shared {
     pub(crate) sql: SqlDatabase,
     /// What clients of PostgreSQL have set.
     pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
-    /// The setting `search_path`, in parts.
-    pub(crate) search_path: RwLock<Arc<[String]>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
     /// What the running transaction has set.
@@ -316,20 +314,19 @@ impl SchemaProvider for TransactionSchema {
 /// A relation of the running statement.
 pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let in_path = schema == SEARCH_PATH;
-    let Some(mut view) = shared.view() else { return Ok(None) };
-    // A view means what its names meant when it was made, which had other schemas written out.
-    let of_view = shared.planned_for.lock().is_some();
-    if in_path && of_view {
-        view.path = Arc::from([DEFAULT_SCHEMA.to_owned()]);
-    }
-    let view = view;
+    let Some(view) = shared.view() else { return Ok(None) };
     if name == "pg_stat_activity" && (in_path || schema == CATALOG_SCHEMA) {
         return system_view(name, &view, &shared.sql);
     }
     if pg_catalog::is_system_schema(schema) {
         return pg_catalog::table(shared, schema, name).await;
     }
-    let schema_name = if in_path { view.schema_of(name) } else { schema };
+    let schema_name = match in_path {
+        // A view means what its names meant when it was made, which had other schemas written out.
+        true if shared.planned_for.lock().is_some() => DEFAULT_SCHEMA,
+        true => view.schema_of(name),
+        false => schema,
+    };
     // System tables come before those of users, as in PostgreSQL, but behind temporary ones.
     if in_path && schema_name != TEMPORARY_SCHEMA && pg_catalog::is_table(CATALOG_SCHEMA, name) {
         return pg_catalog::table(shared, CATALOG_SCHEMA, name).await;

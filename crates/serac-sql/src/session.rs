@@ -27,7 +27,6 @@ use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
-use crate::settings::usual_search_path;
 use crate::transactions::{Isolation, Mark, Modes, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::work_memory::WorkMemory;
@@ -48,7 +47,6 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
-use parking_lot::RwLock;
 use serac_engine::roles::Login;
 use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
 use std::collections::HashMap;
@@ -356,7 +354,6 @@ impl Session {
             planned_for: Default::default(),
             sql: db.clone(),
             client_settings: Default::default(),
-            search_path: RwLock::new(usual_search_path()),
             settings: Default::default(),
             changed_settings: Default::default(),
             sequence_values: Default::default(),

@@ -4,9 +4,12 @@ use crate::catalog::Shared;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
-use crate::session::{Session, StatementResult, TransactionStatus, quote};
+use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
 use crate::transactions::{Isolation, Modes};
 use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
 use serac_engine::roles::Access;
 use serac_engine::{Catalog, DEFAULT_SCHEMA};
@@ -97,39 +100,14 @@ pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
     CLIENT_SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.usual)
 }
 
-/// The schemas of `search_path` unless that is set.
-pub(crate) fn usual_search_path() -> Arc<[String]> {
-    static USUAL: LazyLock<Arc<[String]>> = LazyLock::new(|| Arc::from([DEFAULT_SCHEMA.to_owned()]));
-    USUAL.clone()
-}
-
 /// The names in a list of schemas, as it is written.
 fn schemas_of(written: &str) -> Option<Vec<String>> {
-    let (mut names, mut name, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
-    for letter in written.chars().chain([',']) {
-        match letter {
-            '"' => {
-                // Two of them in quotes are one.
-                if was_quoted && !quoted {
-                    name.push('"');
-                }
-                (quoted, was_quoted) = (!quoted, true);
-            }
-            ',' if !quoted => {
-                let whole = if was_quoted { name.clone() } else { name.trim().to_lowercase() };
-                if !whole.is_empty() || was_quoted {
-                    names.push(whole);
-                } else if !written.trim().is_empty() {
-                    return None;
-                }
-                (name, was_quoted) = (String::new(), false);
-            }
-            _ if was_quoted && !quoted && letter.is_whitespace() => {}
-            _ if !quoted && name.is_empty() && letter.is_whitespace() => {}
-            _ => name.push(letter),
-        }
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(written).ok()?;
+    if parser.peek_token_ref().token == Token::EOF {
+        return Some(Vec::new());
     }
-    (!quoted).then_some(names)
+    let names = parser.parse_comma_separated(Parser::parse_identifier).ok()?;
+    (parser.peek_token_ref().token == Token::EOF).then(|| names.iter().map(fold).collect())
 }
 
 /// A setting that a transaction has changed.
@@ -208,21 +186,18 @@ impl Shared {
 pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option<Result<()>> {
     let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
-    let is_default = value.eq_ignore_ascii_case("default");
-    if name == "search_path" {
-        let Some(path) = (if is_default { Some(Vec::new()) } else { schemas_of(value) }) else {
-            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
-        };
-        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
-        *shared.search_path.write() = if is_default { usual_search_path() } else { path.into() };
+    let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
+    if is_path {
         shared.note_setting();
-        if !is_default {
-            shared.client_settings.write().insert(known.name, shown);
-            return Some(Ok(()));
-        }
     }
     if is_default {
         shared.client_settings.write().remove(known.name);
+    } else if is_path {
+        let Some(path) = schemas_of(value) else {
+            return Some(Err(SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))));
+        };
+        let shown = path.iter().map(|name| quote_ident(name)).collect::<Vec<_>>().join(", ");
+        shared.client_settings.write().insert(known.name, shown);
     } else if known.accepts.is_empty() {
         shared.client_settings.write().insert(known.name, value.to_owned());
     } else if !known.accepts.iter().any(|accepted| plain(accepted) == plain(value)) {
@@ -236,10 +211,9 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
 impl Session {
     /// The schemas in which unqualified names are looked up.
     pub(crate) fn path(&self, catalog: &Catalog, access: &Access) -> Arc<[String]> {
-        let path = self.shared.search_path.read().clone();
-        if matches!(&path[..], [only] if only == DEFAULT_SCHEMA) {
-            return path;
-        }
+        static USUAL: LazyLock<Arc<[String]>> = LazyLock::new(|| Arc::from([DEFAULT_SCHEMA.to_owned()]));
+        let set = self.shared.client_settings.read().get("search_path").and_then(|written| schemas_of(written));
+        let Some(path) = set else { return USUAL.clone() };
         let roles = self.shared.roles.read().clone();
         let named = |name: &String| match name.as_str() {
             "$user" => roles.name(roles.current, &catalog.security),

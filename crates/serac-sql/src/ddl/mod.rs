@@ -190,10 +190,7 @@ impl Session {
         if create.on_commit.as_ref().is_some_and(|on_commit| !matches!(on_commit, OnCommit::PreserveRows)) {
             return Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS"));
         }
-        let (mut schema, name) = resolve(&create.name)?;
-        if !create.temporary {
-            schema = self.locate_new(&create.name)?.0;
-        }
+        let (mut schema, name) = if create.temporary { resolve(&create.name)? } else { self.locate_new(&create.name)? };
         if create.temporary {
             if create.name.0.len() > 1 && schema != TEMPORARY_SCHEMA {
                 return Err(SqlError::new("42P16", "cannot create temporary relation in non-temporary schema"));

@@ -6,7 +6,7 @@ use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
 use crate::types::sql_type;
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement, Value};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -191,8 +191,11 @@ fn changed(
     data_type: Option<DataType>,
 ) -> Result<SequenceDefinition> {
     let column_type = data_type.map(|data_type| sql_type(&data_type)).transpose()?.map(|t| t.column_type);
-    // As if it were made with these alone: what they say is taken from there.
-    let made = sequence(known.name.clone(), options, column_type.unwrap_or(ColumnType::Int64))?;
+    // As if it were made with these alone, but in its direction: what they say is taken from there.
+    let direction = Expr::value(Value::Number(known.increment.to_string(), false));
+    let all: Vec<SequenceOptions> =
+        [SequenceOptions::IncrementBy(direction, true)].into_iter().chain(options.iter().cloned()).collect();
+    let made = sequence(known.name.clone(), &all, column_type.unwrap_or(ColumnType::Int64))?;
     let says = |of: fn(&SequenceOptions) -> bool| options.iter().any(of);
     let pick = |said: bool, new: i64, old: i64| if said { new } else { old };
     Ok(SequenceDefinition {
