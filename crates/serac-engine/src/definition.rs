@@ -40,6 +40,7 @@ impl fmt::Display for SqlType {
             (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
             (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),
             (ColumnType::Utf8, None) => f.write_str("text"),
+            (ColumnType::Json, _) => f.write_str("jsonb"),
             (ColumnType::Binary, _) => f.write_str("bytea"),
             (ColumnType::Uuid, _) => f.write_str("uuid"),
         }

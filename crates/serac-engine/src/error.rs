@@ -1,5 +1,6 @@
 //! The one error type of the engine, with SQLSTATEs and messages in PostgreSQL's manner.
 
+use crate::json::InvalidJson;
 use serac_storage::{Blocker, StorageError};
 use std::sync::Arc;
 
@@ -90,6 +91,9 @@ pub enum EngineError {
         /// "character varying(10)".
         sql_type: String,
     },
+    /// A text that is no JSON.
+    #[error("invalid input syntax for type json: {0}")]
+    InvalidJson(#[from] InvalidJson),
     /// A value that a sequence does not have.
     #[error("setval: value {value} is out of bounds for sequence \"{sequence}\" ({min}..{max})")]
     OutOfBounds {
@@ -184,6 +188,7 @@ impl EngineError {
             Self::ForeignKeyTarget { .. } => "42830",
             Self::Check { .. } => "23514",
             Self::TooLong { .. } => "22001",
+            Self::InvalidJson(error) => error.sqlstate(),
             Self::SequenceExhausted(_) => "2200H",
             Self::OutOfBounds { .. } => "22003",
             Self::Expression { sqlstate, .. } => sqlstate,

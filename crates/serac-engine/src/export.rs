@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, ScanColumn, Snapshot, with_offsets};
+use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, ScanColumn, Snapshot, marked, with_offsets};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub enum DecimalForm {
 /// How a column of variable length is handed out. Blocks that have it in this form lend it; of the others it is made, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
-    /// As Utf8View or BinaryView: the form of hot blocks, and of those frozen in `view` format.
+    /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those frozen in `view` format.
     #[default]
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
@@ -39,12 +39,15 @@ impl VarlenForm {
     fn data_type(self, column_type: ColumnType) -> Option<DataType> {
         let (view, offsets) = match column_type {
             ColumnType::Utf8 => (DataType::Utf8View, DataType::Utf8),
+            ColumnType::Json => (DataType::LargeUtf8, DataType::Utf8),
             ColumnType::Binary => (DataType::BinaryView, DataType::Binary),
             _ => return None,
         };
         Some(match self {
             Self::View => view,
             Self::Offsets => offsets,
+            // Arrow's extension type for JSON has no dictionaries.
+            Self::Dictionary if column_type == ColumnType::Json => offsets,
             Self::Dictionary => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(offsets)),
         })
     }
@@ -75,7 +78,7 @@ impl Transaction {
             return Err(EngineError::InvalidDefinition(message));
         }
         let stored = &table.data.schema().columns;
-        let field = |&c: &usize| Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable);
+        let field = |&c: &usize| marked(Field::new(&all[c].name, stored[c].column_type.arrow(), all[c].nullable));
         Ok(ArrowScan {
             table: table.clone(),
             snapshot: self.snapshot().clone(),

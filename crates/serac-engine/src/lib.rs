@@ -18,6 +18,7 @@ mod error;
 mod export;
 mod expressions;
 mod foreign_key;
+pub mod json;
 mod lock;
 mod moves;
 pub mod procedure;

@@ -8,9 +8,10 @@ use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::definition::ColumnDefinition;
 use crate::error::{EngineError, Result};
+use crate::json::normalized;
 use crate::table::Table;
 use crate::transaction::Transaction;
-use serac_storage::{ColumnId, RowBuffer, RowId, StorageError, Value};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -79,10 +80,11 @@ impl RowsUpdate {
 }
 
 impl Table {
-    /// The value as the column (by position) keeps it: NOT NULL, type and length checked, without CHAR's trailing blanks.
+    /// The value as the column (by position) keeps it: NOT NULL, type and length checked, without CHAR's trailing blanks. JSON must be in its normal form
+    /// ([`normalized`]).
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], and what is wrong with a value of another type.
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what is wrong with a value of another type.
     pub fn fit_value<'v>(&self, column: usize, value: Value<'v>) -> Result<Value<'v>> {
         check_value(self, &self.definition.columns[column], value)
     }
@@ -99,6 +101,12 @@ fn check_value<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -
             column.name, column.sql_type
         ))
         .into());
+    }
+    if let (Value::Bytes(bytes), ColumnType::Json) = (value, column.sql_type.column_type)
+        && let Cow::Owned(normal) = normalized(std::str::from_utf8(bytes).expect("checked above"))?
+    {
+        let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
+        return Err(StorageError::InvalidInput(message).into());
     }
     let (Value::Bytes(bytes), Some(limit)) = (value, column.sql_type.length) else { return Ok(value) };
     let blanks = bytes.iter().rev().take_while(|byte| column.sql_type.fixed_length && **byte == b' ').count();

@@ -7,7 +7,8 @@ use arrow_array::types::{
     Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, LargeStringArray, PrimitiveArray,
+    StringViewArray,
 };
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -49,6 +50,7 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
             Value::Int128(i128::from_le_bytes(bytes))
         }
         ColumnType::Utf8 => Value::Bytes(array.as_string_view().value(row).as_bytes()),
+        ColumnType::Json => Value::Bytes(array.as_string::<i64>().value(row).as_bytes()),
         ColumnType::Binary => Value::Bytes(array.as_binary_view().value(row)),
     }
 }
@@ -104,6 +106,10 @@ fn bytes_of(value: &OwnedValue) -> Option<&[u8]> {
     }
 }
 
+fn text_of(value: &OwnedValue) -> Option<&str> {
+    bytes_of(value).map(|bytes| std::str::from_utf8(bytes).expect("text is UTF-8"))
+}
+
 /// An array of `column_type`'s Arrow type, the inverse of [`value_at`].
 ///
 /// # Panics
@@ -156,10 +162,8 @@ pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
             }
             Arc::new(uuids.finish())
         }
-        ColumnType::Utf8 => {
-            let text = |bytes| std::str::from_utf8(bytes).expect("text is UTF-8");
-            Arc::new(values.iter().map(|value| bytes_of(value).map(text)).collect::<StringViewArray>())
-        }
+        ColumnType::Utf8 => Arc::new(values.iter().map(text_of).collect::<StringViewArray>()),
+        ColumnType::Json => Arc::new(values.iter().map(text_of).collect::<LargeStringArray>()),
         ColumnType::Binary => Arc::new(values.iter().map(bytes_of).collect::<BinaryViewArray>()),
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::definition::ColumnDefinition;
 use crate::error::{EngineError, Result};
+use crate::json::normal_documents;
 use crate::statement::{ColumnUpdate, RowsUpdate};
 use crate::table::{NewestHolder, Table, TableIndex};
 use crate::transaction::Transaction;
@@ -14,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
-use serac_storage::{ColumnId, RowBuffer, RowId, Value};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,10 +23,11 @@ use std::sync::Arc;
 const BULK_ROWS: usize = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks.
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, JSON in
+    /// its normal form.
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`].
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`].
     pub fn fit(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
         let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
         for (array, &column) in arrays.iter_mut().zip(columns) {
@@ -35,6 +37,9 @@ impl Table {
             }
             if definition.sql_type.length.is_some() {
                 *array = check_length(definition, array)?;
+            }
+            if definition.sql_type.column_type == ColumnType::Json {
+                *array = normal_documents(array)?;
             }
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

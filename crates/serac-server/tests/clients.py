@@ -10,6 +10,7 @@ import uuid
 
 import psycopg
 from psycopg import errors, sql
+from psycopg.types.json import Json, Jsonb
 
 # Nothing here takes long: what hangs is ended, and says where.
 faulthandler.dump_traceback_later(120, exit=True)
@@ -82,6 +83,43 @@ def types():
                 # In CSV, an empty text without quotes is NULL.
                 if not (name in ("TEXT", "BYTEA") and options == "WITH (FORMAT csv)"):
                     assert [row[0] for row in rows] == [*values, None], (name, options, rows)
+
+
+def documents():
+    """JSON as psycopg has it: values of Python, as parameters, results, elements of arrays, and through COPY."""
+    values = [{"name": "Ann", "tags": ["a", None, 1.5]}, [1, {"x": True}], "text", 7, None]
+    with connect(autocommit=True) as c:
+        c.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY, doc JSONB, plain JSON)")
+        for binary in (False, True):
+            cursor = c.cursor(binary=binary)
+            cursor.execute("DELETE FROM documents")
+            rows = [(i, Jsonb(value), Json(value)) for i, value in enumerate(values)] + [(len(values), None, None)]
+            cursor.executemany("INSERT INTO documents VALUES (%s, %s, %s)", rows)
+            # Through the plans of statements that a session sees again, and others.
+            for n, value in enumerate([*values, None]):
+                got = cursor.execute("SELECT doc, plain FROM documents WHERE id = %s", (n,)).fetchone()
+                assert got == (value, value), (binary, n, got)
+            got = cursor.execute("SELECT array_agg(doc ORDER BY id), jsonb_agg(doc ORDER BY id) FROM documents").fetchone()
+            assert got == ([*values, None], [*values, None]), (binary, got)
+            got = cursor.execute("SELECT id FROM documents WHERE doc @> %s", (Jsonb({"tags": ["a"]}),)).fetchall()
+            assert got == [(0,)], (binary, got)
+            got = cursor.execute("SELECT %s, %s->>'a', %s::jsonb || '{\"b\":2}'", (Jsonb([1]), Jsonb({"a": 1}), '{"a":1}')).fetchone()
+            assert got == ([1], "1", {"a": 1, "b": 2}), (binary, got)
+            cursor.execute("UPDATE documents SET doc = %s WHERE id = %s RETURNING doc ->> 'k'", (Jsonb({"k": "v"}), 3))
+            assert cursor.fetchone() == ("v",)
+            assert cursor.execute("SELECT coalesce(json_agg(id), '[]') FROM documents WHERE id > 99").fetchone() == ([],)
+        error = raises(errors.InvalidTextRepresentation, lambda: c.execute("INSERT INTO documents VALUES (9, %s)", ("{",)))
+        assert "invalid input syntax for type json" in str(error), error
+        for options in ("", "WITH (FORMAT csv)", "WITH (FORMAT binary)"):
+            with c.cursor() as cursor:
+                with cursor.copy(f"COPY documents (id, doc) TO STDOUT {options}") as out:
+                    data = b"".join(bytes(piece) for piece in out)
+                cursor.execute("CREATE TABLE copied_documents (id INTEGER, doc JSONB)")
+                with cursor.copy(f"COPY copied_documents FROM STDIN {options}") as copy:
+                    copy.write(data)
+                same = "SELECT count(*) FROM documents AS a JOIN copied_documents AS b ON a.id = b.id AND a.doc IS NOT DISTINCT FROM b.doc"
+                assert cursor.execute(same).fetchone() == (len(values) + 1,), options
+                cursor.execute("DROP TABLE copied_documents")
 
 
 def parameters():
@@ -535,7 +573,7 @@ def unix():
     assert "without encryption" in str(error), error
 
 
-for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, parameters, transactions, names, others, statements, cursors, pools, queues, channels, concurrency]):
+for check in {"passwords": [passwords], "roles": [roles], "tls": [tls], "unix": [unix]}.get(CHECKS, [types, documents, parameters, transactions, names, others, statements, cursors, pools, queues, channels, concurrency]):
     check()
     print(check.__name__, "ok")
 print("done")

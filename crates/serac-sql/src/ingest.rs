@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use futures::{Stream, StreamExt};
 use serac_engine::roles::Privilege;
+use serac_storage::ColumnType;
 use std::pin::pin;
 
 /// What is done if the table is there already.
@@ -140,7 +141,11 @@ impl Session {
         if !is_there || target.if_exists == IfExists::Replace {
             let columns = columns.fields().iter().map(|field| {
                 let null = if field.is_nullable() { "" } else { " NOT NULL" };
-                Ok(format!("{} {}{null}", quote(field.name()), stored_type(field.data_type())?))
+                let sql_type = match field.extension_type_name() {
+                    Some("arrow.json") => ColumnType::Json.into(),
+                    _ => stored_type(field.data_type())?,
+                };
+                Ok(format!("{} {sql_type}{null}", quote(field.name())))
             });
             let columns = columns.collect::<Result<Vec<_>>>()?.join(", ");
             let temporary = if target.temporary { "TEMPORARY " } else { "" };

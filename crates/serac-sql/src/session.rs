@@ -422,9 +422,12 @@ impl Session {
         for function in crate::pg_catalog::table_functions() {
             ctx.register_udtf(function.name(), function.function().clone());
         }
-        for planner in
-            [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic), Arc::new(Quotients)]
-        {
+        for planner in [
+            Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>,
+            Arc::new(IntervalArithmetic),
+            Arc::new(Quotients),
+            Arc::new(JsonOperators),
+        ] {
             ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
         }
         let _ = shared.state.set(ctx.state_weak_ref());

@@ -11,7 +11,9 @@ use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, Decima
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo};
+use serac_engine::EngineError;
 use serac_engine::definition::SqlType;
+use serac_engine::json::normal_documents;
 use serac_engine::values::format_uuid;
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -73,6 +75,7 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
         DataType::Char(n) | DataType::Character(n) => text(n, true)?,
         DataType::Bytea | DataType::Blob(_) | DataType::Varbinary(_) => ColumnType::Binary.into(),
         DataType::Uuid => ColumnType::Uuid.into(),
+        DataType::JSON | DataType::JSONB => ColumnType::Json.into(),
         DataType::Custom(name, _) => match serial_type(name.to_string().to_lowercase().as_str()) {
             Some(column_type) => column_type.into(),
             None => {
@@ -114,9 +117,23 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     }
 }
 
+/// Texts as documents in normal form.
+fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
+    if !crate::uuids::is_text(array.data_type()) && !array.data_type().is_null() {
+        let given = crate::pg_catalog::type_name(array.data_type());
+        let message = format!("column \"{column}\" is of type jsonb but expression is of type {given}");
+        return Err(SqlError::new("42804", message));
+    }
+    let texts = cast_with_options(array, &ArrowType::LargeUtf8, &CastOptions::default())?;
+    Ok(normal_documents(&texts).map_err(EngineError::from)?)
+}
+
 /// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
 pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
     let target = sql_type.column_type.arrow();
+    if sql_type.column_type == ColumnType::Json {
+        return documents(array, column);
+    }
     if *array.data_type() == target {
         return Ok(array.clone());
     }
@@ -205,7 +222,8 @@ pub(crate) fn literal(value: &ScalarValue) -> Result<Expr> {
         Boolean(_) | Int8(_) | Int16(_) | Int32(_) | Int64(_) | UInt8(_) | UInt16(_) | UInt32(_) | UInt64(_) => {
             value.to_string()
         }
-        Utf8(Some(text)) | Utf8View(Some(text)) | LargeUtf8(Some(text)) => quoted(text),
+        Utf8(Some(text)) | Utf8View(Some(text)) => quoted(text),
+        LargeUtf8(Some(text)) => format!("CAST({} AS JSONB)", quoted(text)),
         Float32(_) => format!("CAST('{value}' AS REAL)"),
         Float64(_) => format!("CAST('{value}' AS DOUBLE PRECISION)"),
         Decimal128(Some(number), precision, scale) => {

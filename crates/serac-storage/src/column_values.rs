@@ -8,7 +8,8 @@ use arrow_array::types::{
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, LargeStringArray,
+    PrimitiveArray, StringViewArray,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
 use std::sync::Arc;
@@ -104,11 +105,15 @@ impl ColumnValues {
                 };
                 Arc::new(array.with_precision_and_scale(precision, scale).expect("the table's types are valid"))
             }
-            ColumnType::Utf8 => {
+            ColumnType::Utf8 | ColumnType::Json => {
                 let views = ScalarBuffer::new(values, 0, len);
                 // SAFETY: the views were made by the block's heap from UTF-8 that the engine has checked, and name bytes in `heap`, which
                 // was fetched after them.
-                Arc::new(unsafe { StringViewArray::new_unchecked(views, heap(), nulls) })
+                let texts = unsafe { StringViewArray::new_unchecked(views, heap(), nulls) };
+                if column_type == ColumnType::Utf8 || form == ColumnForm::Stored {
+                    return Arc::new(texts);
+                }
+                Arc::new(texts.iter().collect::<LargeStringArray>())
             }
             ColumnType::Binary => {
                 let views = ScalarBuffer::new(values, 0, len);

@@ -62,7 +62,7 @@ pub use row_buffer::RowBuffer;
 pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};
 pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};
 pub use transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
-pub use types::{ColumnSchema, ColumnType, TableSchema};
+pub use types::{ColumnSchema, ColumnType, TableSchema, marked};
 pub use value::{FromValue, Value};
 pub use waits::{Blocker, Turn, Waiting};
 pub use wal::Durability;

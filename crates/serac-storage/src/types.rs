@@ -1,6 +1,7 @@
 //! Column types: the SQL-facing type, the Arrow type that leaves the storage, and the physical form inside a block.
 
 use crate::value::Value;
+use arrow_schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY};
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -41,6 +42,9 @@ pub enum ColumnType {
     Interval,
     /// VARCHAR, TEXT, CHAR(n): UTF-8 as an Arrow view.
     Utf8,
+    /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block; leaves the storage with 64-bit offsets (`LargeUtf8`), by
+    /// which its type is known from that of other texts.
+    Json,
     /// BYTEA: bytes as an Arrow view.
     Binary,
     /// UUID: 16 bytes.
@@ -68,7 +72,7 @@ impl ColumnType {
             Self::Int64 | Self::Float64 | Self::Time | Self::Timestamp { .. } => PhysicalType::Fixed(8),
             Self::Decimal { precision, .. } => PhysicalType::Fixed(if precision <= 18 { 8 } else { 16 }),
             Self::Interval | Self::Uuid => PhysicalType::Fixed(16),
-            Self::Utf8 | Self::Binary => PhysicalType::View,
+            Self::Utf8 | Self::Json | Self::Binary => PhysicalType::View,
         }
     }
 
@@ -82,7 +86,7 @@ impl ColumnType {
             | (_, PhysicalType::Fixed(4), Value::Int32(_))
             | (_, PhysicalType::Fixed(8), Value::Int64(_))
             | (_, PhysicalType::Fixed(16), Value::Int128(_)) => true,
-            (Self::Utf8, _, Value::Bytes(bytes)) => std::str::from_utf8(bytes).is_ok(),
+            (Self::Utf8 | Self::Json, _, Value::Bytes(bytes)) => std::str::from_utf8(bytes).is_ok(),
             (Self::Binary, _, Value::Bytes(_)) => true,
             _ => false,
         }
@@ -103,6 +107,7 @@ impl ColumnType {
             Self::Timestamp { utc } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Utf8 => DataType::Utf8View,
+            Self::Json => DataType::LargeUtf8,
             Self::Binary => DataType::BinaryView,
             Self::Uuid => DataType::FixedSizeBinary(16),
         }
@@ -123,11 +128,23 @@ impl ColumnType {
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp { utc: zone.is_some() },
             DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Utf8View => Self::Utf8,
+            DataType::LargeUtf8 => Self::Json,
             DataType::BinaryView => Self::Binary,
             DataType::FixedSizeBinary(16) => Self::Uuid,
             _ => return None,
         })
     }
+}
+
+/// A column as clients of Arrow get it: documents, which have a type of their own in [`ColumnType::arrow`], are marked as Arrow's extension type for JSON.
+pub fn marked(field: Field) -> Field {
+    if *field.data_type() != DataType::LargeUtf8 {
+        return field;
+    }
+    let mark = [(EXTENSION_TYPE_NAME_KEY, "arrow.json"), (EXTENSION_TYPE_METADATA_KEY, "")];
+    let mut metadata = field.metadata().clone();
+    metadata.extend(mark.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    field.with_metadata(metadata)
 }
 
 /// A column of a table as the storage knows it.

@@ -18,6 +18,7 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 use serac_engine::{DecimalForm, into_form};
 use serac_export::flight::{Batches, Caller, Form};
+use serac_storage::marked;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -57,12 +58,13 @@ fn formed(form: Form, data_type: &DataType) -> DataType {
 
 /// The columns as the caller gets them.
 pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
-    if caller.form == Form::default() {
+    let has_documents = schema.fields().iter().any(|field| *field.data_type() == DataType::LargeUtf8);
+    if caller.form == Form::default() && !has_documents {
         return schema;
     }
     let field = |field: &Arc<Field>| {
         let data_type = formed(caller.form, field.data_type());
-        field.as_ref().clone().with_data_type(data_type)
+        marked(field.as_ref().clone().with_data_type(data_type))
     };
     let fields: Vec<Field> = schema.fields().iter().map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))

@@ -160,6 +160,7 @@ pub(super) fn types() -> Result<XdbcTypeInfoData, Status> {
     add("character varying", Xdbc::XdbcVarchar, LONG, &length);
     add("text", Xdbc::XdbcVarchar, LONG, &text);
     add("uuid", Xdbc::XdbcBinary, 16, &text);
+    add("jsonb", Xdbc::XdbcVarchar, LONG, &text);
     add("bytea", Xdbc::XdbcVarbinary, LONG, &bytes);
     // The number of a date is the same as that of a year.
     add("date", Xdbc::XdbcDate, 10, &time("DATE '", XdbcDatetimeSubcode::XdbcSubcodeYear, 0));

@@ -9,6 +9,7 @@ use serac_engine::definition::{ForeignKeyDefinition, ReferentialAction, TableDef
 use serac_engine::{Catalog, Table};
 use serac_export::flight::Caller;
 use serac_sql::parse;
+use serac_storage::marked;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tonic::Status;
@@ -28,7 +29,7 @@ fn table_schema(caller: &Caller, definition: &TableDefinition) -> SchemaRef {
             ("ARROW:FLIGHT:SQL:TABLE_NAME".to_owned(), definition.name.clone()),
             ("ARROW:FLIGHT:SQL:TYPE_NAME".to_owned(), column.sql_type.to_string()),
         ]);
-        Field::new(&column.name, column.sql_type.column_type.arrow(), column.nullable).with_metadata(metadata)
+        marked(Field::new(&column.name, column.sql_type.column_type.arrow(), column.nullable).with_metadata(metadata))
     });
     form::schema(caller, Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }

@@ -148,6 +148,8 @@ fn parameters(batches: &[RecordBatch], types: &[Option<ColumnType>]) -> Result<V
             return Err(error("08P01", format!("{given} parameters are given, but the statement has {wanted}")));
         }
         let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
+            // What is to become a document is still a text.
+            Some(DataType::LargeUtf8) => cast_with_options(column, &DataType::Utf8, &options).map_err(of_arrow),
             Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
                 cast_with_options(column, &wanted, &options).map_err(of_arrow)
             }
@@ -361,7 +363,7 @@ impl FlightSql {
         // Texts in the form that every client can send.
         let fields = description.parameters.iter().enumerate().map(|(i, parameter)| {
             let data_type = match parameter {
-                None | Some(ColumnType::Utf8) => DataType::Utf8,
+                None | Some(ColumnType::Utf8 | ColumnType::Json) => DataType::Utf8,
                 Some(ColumnType::Binary) => DataType::Binary,
                 Some(other) => other.arrow(),
             };

@@ -60,9 +60,9 @@ impl Words {
             array: None,
         }
     }
-    /// For a column of texts that begins so; none if it has too many different ones.
+    /// For a column of texts, which are no documents, that begins so; none if it has too many different ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
-        if !matches!(first.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        if !matches!(first.data_type(), DataType::Utf8 | DataType::Utf8View) {
             return None;
         }
         let mut words = Self::new();

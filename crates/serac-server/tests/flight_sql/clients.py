@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import json
 import sys
 import threading
 import time
@@ -216,6 +217,17 @@ def types():
                 assert got.column(f"c{i}").to_pylist()[half::2] == wanted.to_pylist(), (name, got.column(f"c{i}"))
         made = rows_of(connection, "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'types'")
         assert len(made) == len(values) + 1, made
+        # Documents are Arrow's extension type for JSON.
+        cursor.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY, doc JSONB)")
+        cursor.executemany("INSERT INTO documents VALUES (?, ?)", pa.table({"id": pa.array([1, 2], pa.int32()), "doc": ['{"b":1,"a":2}', None]}))
+        assert cursor.adbc_ingest("documents", pa.table({"id": pa.array([3], pa.int32()), "doc": pa.array(["[1,  2]"], pa.large_string())}), mode="append") == 1
+        cursor.execute("SELECT doc, id FROM documents ORDER BY id")
+        got = cursor.fetch_arrow_table()
+        assert got.column("doc").type == pa.json_(pa.large_string()), got.schema
+        assert [value and json.loads(value) for value in got.column("doc").to_pylist()] == [{"a": 2, "b": 1}, None, [1, 2]], got
+        assert cursor.adbc_ingest("documents_again", got, mode="create") == 3
+        assert rows_of(connection, "SELECT pg_typeof(doc), doc ->> 'a' FROM documents_again WHERE id = 1") == [("jsonb", "2")]
+        raises(adbc.Error, lambda: cursor.adbc_ingest("documents", pa.table({"id": pa.array([4], pa.int32()), "doc": ["{"]}), mode="append"), "22P02")
         # Types that no table has become those that hold them.
         odd = pa.table({
             "Big": pa.array([2**64 - 1, None], pa.uint64()),

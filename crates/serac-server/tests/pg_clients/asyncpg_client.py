@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import decimal
+import json
 import sys
 import uuid
 
@@ -79,6 +80,23 @@ async def parameters(c):
     assert await c.execute("DELETE FROM given WHERE id = ANY($1)", [1, 2]) == "DELETE 2"
     rows = await c.fetch("SELECT * FROM unnest($1::int[], $2::text[]) WITH ORDINALITY AS x(a, b, n)", [7], ["p", "q"])
     assert [tuple(row) for row in rows] == [(7, "p", 1), (None, "q", 2)], rows
+
+
+async def documents(c):
+    """JSON, as texts and by a codec."""
+    await c.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY, doc JSONB)")
+    await c.execute("INSERT INTO documents VALUES ($1, $2)", 1, '{"b":1,"a":[null]}')
+    assert await c.fetchval("SELECT doc FROM documents WHERE id = $1", 1) == '{"a": [null], "b": 1}'
+    decode = lambda data: json.loads(data[1:])
+    await c.set_type_codec("jsonb", schema="pg_catalog", format="binary", encoder=lambda v: b"\x01" + json.dumps(v).encode(), decoder=decode)
+    await c.execute("INSERT INTO documents VALUES ($1, $2)", 2, {"c": [1, "x"]})
+    assert await c.fetchval("SELECT doc FROM documents WHERE id = $1", 2) == {"c": [1, "x"]}
+    assert await c.fetchval("SELECT $1::jsonb -> 'k'", {"k": {"deep": True}}) == {"deep": True}
+    assert await c.fetchval("SELECT id FROM documents WHERE doc @> $1", {"c": ["x"]}) == 2
+    assert await c.fetchval("SELECT jsonb_object_agg(id, doc) FROM documents WHERE id = 2") == {"2": {"c": [1, "x"]}}
+    await c.copy_records_to_table("documents", records=[(3, {"copied": 1})])
+    assert await c.fetchval("SELECT doc ->> 'copied' FROM documents WHERE id = 3") == "1"
+    await c.reset_type_codec("jsonb", schema="pg_catalog")
 
 
 async def introspection(c):
@@ -180,7 +198,7 @@ async def pool():
 
 async def main():
     c = await connect()
-    for check in [statements, parameters, introspection, transactions, copies, cancellation, channels]:
+    for check in [statements, parameters, documents, introspection, transactions, copies, cancellation, channels]:
         await asyncio.wait_for(check(c), 60)
         print(check.__name__, "ok")
     await c.close()

@@ -8,6 +8,7 @@ import uuid
 import pandas
 import sqlalchemy as sa
 from sqlalchemy import orm
+from sqlalchemy.dialects import postgresql
 
 PORT = int(sys.argv[1])
 engine = sa.create_engine(f"postgresql+psycopg://ada@127.0.0.1:{PORT}/db")
@@ -117,6 +118,7 @@ class Author(Base):
     name: orm.Mapped[str] = orm.mapped_column(sa.String(30), unique=True)
     born: orm.Mapped[dt.date | None]
     token: orm.Mapped[uuid.UUID] = orm.mapped_column(default=uuid.uuid4)
+    more: orm.Mapped[dict | None] = orm.mapped_column(postgresql.JSONB)
     books: orm.Mapped[list["Book"]] = orm.relationship(back_populates="author", cascade="all, delete-orphan")
 
 
@@ -134,7 +136,7 @@ def objects():
     Base.metadata.create_all(engine)
     Base.metadata.create_all(engine)
     with orm.Session(engine) as session:
-        ada = Author(name="Ada", born=dt.date(1815, 12, 10))
+        ada = Author(name="Ada", born=dt.date(1815, 12, 10), more={"langs": ["en", "fr"], "age": {"at": 36}})
         ada.books = [Book(title=f"volume {i}", price=decimal.Decimal(i) / 4) for i in range(5)]
         session.add_all([ada, Author(name="Bob")])
         session.commit()
@@ -144,6 +146,10 @@ def objects():
         ada, bob = session.scalars(query).all()
         assert ada.born == dt.date(1815, 12, 10) and isinstance(ada.token, uuid.UUID)
         assert [book.title for book in ada.books] == [f"volume {i}" for i in range(5)] and bob.books == []
+        assert ada.more == {"langs": ["en", "fr"], "age": {"at": 36}} and bob.more is None
+        spoken = sa.select(Author.name).where(Author.more["langs"].contains(["fr"]), Author.more["age"]["at"].as_integer() > 30)
+        assert session.scalars(spoken).all() == ["Ada"]
+        assert session.scalars(sa.select(Author.name).where(Author.more.has_key("langs"))).all() == ["Ada"]
         book = session.scalars(sa.select(Book).options(orm.joinedload(Book.author)).where(Book.price > 0.9)).one()
         assert book.author is ada and book.price == decimal.Decimal("1.00")
         counts = sa.select(Author.name, sa.func.count(Book.id)).outerjoin(Book).group_by(Author.name)

@@ -218,7 +218,10 @@ impl Session {
                 let frame = self.frame(*query).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 for (i, field) in columns.fields().iter().enumerate() {
-                    let sql_type = stored_type(field.data_type())?;
+                    let sql_type = match field.data_type() {
+                        datafusion::arrow::datatypes::DataType::LargeUtf8 => ColumnType::Json.into(),
+                        other => stored_type(other)?,
+                    };
                     match builder.definition.columns.get_mut(i) {
                         Some(_) => {}
                         None => builder.definition.columns.push(ColumnDefinition {
@@ -391,7 +394,8 @@ fn column_order(options: &OrderByOptions) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
-/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table).
+/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
+/// results are documents, texts.
 pub(crate) fn stored_type(data_type: &datafusion::arrow::datatypes::DataType) -> Result<SqlType> {
     use datafusion::arrow::datatypes::DataType as Arrow;
     use serac_storage::ColumnType;

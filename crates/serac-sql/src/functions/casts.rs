@@ -1,5 +1,5 @@
-//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`) or intervals (`1 day 02:03:04`), of
-//! numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or
+//! JSON, of numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the
 //! optimizer does not compare: `n::INTEGER = 2` holds for 2.3, too.
 
 use super::texts_as_times::{is_time, read};
@@ -53,8 +53,13 @@ fn is_written(from: &DataType, to: &DataType) -> bool {
         && matches!(from, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64 | DataType::Interval(_))
 }
 
+/// Whether a text becomes a document.
+fn is_parsed(from: &DataType, to: &DataType) -> bool {
+    *to == DataType::LargeUtf8 && matches!(from, DataType::Utf8 | DataType::Utf8View)
+}
+
 fn is_ours(from: &DataType, to: &DataType) -> bool {
-    (is_text(from) && is_read(to)) || is_rounded(from, to) || is_written(from, to)
+    (is_text(from) && is_read(to)) || is_parsed(from, to) || is_rounded(from, to) || is_written(from, to)
 }
 
 /// Whether a cast to a type may be one of ours.
@@ -69,7 +74,7 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) {
         return read(values, to);
     }
-    if is_text(to) {
+    if is_text(to) && !is_parsed(values.data_type(), to) {
         return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
     }
     let values = assign(values, wire_type(to).into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
@@ -94,7 +99,8 @@ impl ScalarUDFImpl for Converted {
             DataType::Int32 => "int4",
             DataType::Int64 => "int8",
             DataType::Decimal128(..) => "numeric",
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
+            DataType::LargeUtf8 => "jsonb",
+            DataType::Utf8 | DataType::Utf8View => "text",
             _ => "bytea_in",
         }
     }

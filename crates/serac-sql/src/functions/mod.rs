@@ -9,6 +9,7 @@ mod digests;
 mod integer_results;
 mod interval_operators;
 mod intervals;
+mod json;
 mod quotients;
 mod regexes;
 mod rounding;
@@ -26,6 +27,7 @@ pub(crate) use date_parts::function_of as date_part_function;
 pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
 pub(crate) use intervals::positional as positional_interval;
+pub(crate) use json::JsonOperators;
 pub(crate) use quotients::Quotients;
 pub(crate) use sequences::SequenceValues;
 pub(crate) use texts_as_times::read as read_times;
@@ -120,6 +122,7 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
         times::DEFINITIONS,
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
+    let defined = defined.chain(json::functions());
     let of_session = times::functions(shared).into_iter().chain(sequences::functions(shared));
     let of_session = of_session.chain(crate::channels::functions(shared));
     let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());

@@ -106,7 +106,6 @@ enum Gives {
     Oids,
     Texts,
     Numbers,
-    Json,
     /// What the first argument is.
     First,
     /// An element of the first argument.
@@ -319,42 +318,6 @@ fn quote_literal(value: &str) -> String {
     if value.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
-fn json_string(value: &str) -> String {
-    let mut out = String::from('"');
-    for letter in value.chars() {
-        match letter {
-            '"' => out += "\\\"",
-            '\\' => out += "\\\\",
-            '\n' => out += "\\n",
-            '\r' => out += "\\r",
-            '\t' => out += "\\t",
-            c if u32::from(c) < 32 => out += &format!("\\u{:04x}", u32::from(c)),
-            c => out.push(c),
-        }
-    }
-    out + "\""
-}
-
-/// Keys and values in turn as a JSON object.
-fn json_object(row: &Row<'_>) -> Outcome {
-    if row.0.len() % 2 == 1 {
-        return Err(SqlError::new("22023", "argument list must have even number of elements"));
-    }
-    let mut parts = Vec::new();
-    for i in (0..row.0.len()).step_by(2) {
-        let key = row.text(i).ok_or_else(|| SqlError::new("22004", "null value not allowed for object key"))?;
-        let value = match row.get(i + 1) {
-            None => "null".into(),
-            Some(ScalarValue::LargeUtf8(Some(json))) => json.clone(),
-            Some(value @ ScalarValue::Boolean(_)) => value.to_string(),
-            Some(value) if value.data_type().is_numeric() => value.to_string(),
-            Some(_) => json_string(&row.text(i + 1).unwrap_or_default()),
-        };
-        parts.push(format!("{} : {value}", json_string(&key)));
-    }
-    Ok(ScalarValue::LargeUtf8(Some(format!("{{{}}}", parts.join(", ")))))
-}
-
 /// An element of an array, whose first has the number 1, or of a vector, where it has 0.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
     let (Some(list), Some(number)) = (row.list(0), row.int(1)) else { return Ok(None) };
@@ -538,7 +501,6 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("quote_literal", Gives::Text, |_, row| maybe(row.text(0).map(|value| quote_literal(&value)))),
     ("quote_nullable", Gives::Text, |_, row| text(row.text(0).map_or("NULL".into(), |value| quote_literal(&value)))),
     ("format", Gives::Text, |_, row| formatted(row)),
-    ("json_build_object", Gives::Json, |_, row| json_object(row)),
     ("txid_current", Gives::Int8, |scope, _| {
         let view = scope.shared.view();
         Ok(ScalarValue::Int64(view.map(|view| view.snapshot.start().0 as i64)))
@@ -685,7 +647,6 @@ impl ScalarUDFImpl for SystemFunction {
             Gives::Oids => list_of(DataType::UInt32),
             Gives::Texts => list_of(DataType::Utf8),
             Gives::Numbers => list_of(DataType::Int32),
-            Gives::Json => DataType::LargeUtf8,
             Gives::First => arguments.first().cloned().unwrap_or(DataType::Null),
             Gives::Element => element(),
             Gives::Expanded => {

@@ -15,6 +15,7 @@ mod fixed;
 mod functions;
 mod image;
 mod information_schema;
+mod json_forms;
 mod layout;
 mod merged_columns;
 mod names;

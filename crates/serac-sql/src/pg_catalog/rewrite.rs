@@ -14,6 +14,7 @@
 //! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
 //! | `t AT TIME ZONE z`, `extract(second FROM t)`, `x SIMILAR TO p` | functions; a regular expression |
 //! | columns without a name of subqueries in FROM | such with PostgreSQL's name ([`crate::result_names`]) |
+//! | `json_agg`, and functions in FROM that take documents apart | see [`super::json_forms`] |
 //! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
 
@@ -21,7 +22,7 @@ use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
-use super::{merged_columns, query_forms, row_values, windows};
+use super::{json_forms, merged_columns, query_forms, row_values, windows};
 use crate::result_names;
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
@@ -33,7 +34,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Functions that give several rows in PostgreSQL, and an array here.
-const SET_FUNCTIONS: [&str; 9] = [
+const SET_FUNCTIONS: [&str; 15] = [
     "pg_listening_channels",
     "generate_subscripts",
     "_pg_expandarray",
@@ -43,6 +44,12 @@ const SET_FUNCTIONS: [&str; 9] = [
     "regexp_matches",
     "regexp_split_to_table",
     "string_to_table",
+    "json_array_elements",
+    "json_array_elements_text",
+    "json_object_keys",
+    "jsonb_array_elements",
+    "jsonb_array_elements_text",
+    "jsonb_object_keys",
 ];
 
 /// Puts a statement in words that DataFusion plans.
@@ -165,6 +172,7 @@ impl VisitorMut for Rewriter {
         }
         query_forms::values(&mut query.body);
         merged_columns::write_out(query);
+        json_forms::elements_by_alias(query);
         set_functions(&mut query.body);
         ControlFlow::Continue(())
     }
@@ -296,7 +304,7 @@ fn relation(factor: &mut TableFactor) {
         _ => false,
     };
     let is_series = matches!(name.as_str(), "generate_series" | "range");
-    let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str());
+    let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str()) || json_forms::arrays_of(&name).is_some();
     if is_series && !with_ordinality && !is_function && arguments.iter().all(plain) {
         // The only column of a function has the name of its alias, or its own.
         let alias = alias.get_or_insert_with(|| TableAlias {
@@ -314,10 +322,16 @@ fn relation(factor: &mut TableFactor) {
         return;
     }
     let names_columns = arguments.iter().any(names_column);
-    let arrays = if name == "unnest" { arguments } else { vec![call(&name, arguments)] };
-    // The columns' names: those of the alias, or else, for a column alone, the alias itself.
+    let own_names = json_forms::column_names(&name);
+    let arrays = match json_forms::arrays_of(&name) {
+        Some(functions) => functions.map(|function| call(function, arguments.clone())).to_vec(),
+        None if name == "unnest" => arguments,
+        None => vec![call(&name, arguments)],
+    };
+    // The columns' names: those of the alias, or else the function's own, or else, for a column alone, the alias itself.
     let named = |i: usize| match alias.as_ref() {
         Some(alias) if i < alias.columns.len() => fold(&alias.columns[i].name),
+        _ if i < own_names.len() => own_names[i].to_owned(),
         Some(alias) if arrays.len() == 1 => fold(&alias.name),
         _ if i == 0 => name.clone(),
         _ => format!("{name}_{}", i + 1),
@@ -601,7 +615,7 @@ fn cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
     }
     match (name.as_str(), data_type) {
         ("oid", _) => Some(call("pg_oid", vec![expr.clone()])),
-        ("json" | "jsonb", _) => Some(call("arrow_cast", vec![expr.clone(), text("LargeUtf8")])),
+        ("json" | "jsonb", _) => Some(call("jsonb_in", vec![expr.clone()])),
         ("int2vector" | "oidvector", _) => match literal(expr) {
             Some(written) => {
                 let elements = format!("{{{}}}", written.split_whitespace().collect::<Vec<_>>().join(","));
@@ -734,6 +748,9 @@ fn function_call(function: &Function) -> Option<Expr> {
     {
         let function = crate::functions::date_part_function(literal(part)?)?;
         return Some(call(function, vec![time.clone()]));
+    }
+    if let Some(aggregate) = json_forms::aggregate(&name, function) {
+        return Some(aggregate);
     }
     if name == "transaction_timestamp" && list.args.is_empty() {
         return Some(call("now", Vec::new()));

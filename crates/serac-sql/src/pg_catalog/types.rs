@@ -180,7 +180,6 @@ pub(crate) fn name_of(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "unknown".into(),
         DataType::UInt32 => "oid".into(),
-        DataType::LargeUtf8 => "json".into(),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => "oidvector".into(),
         DataType::LargeList(_) => "int2vector".into(),
         // Arrays of arrays are of the same type.

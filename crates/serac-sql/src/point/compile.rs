@@ -10,6 +10,7 @@ use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
+use crate::functions::with_own_casts;
 use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::result_names;
 use crate::row_locks::OnHeld;
@@ -113,7 +114,8 @@ impl Compilation<'_> {
     fn coerced(&self, expr: Expr, schema: &DFSchema, types: &[ColumnType]) -> Option<Expr> {
         let expr = with_types(expr, types)?;
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
-        let expr = without_lists_of_expressions(simplifier.coerce(expr, schema).ok()?).ok()?;
+        let expr = with_own_casts(simplifier.coerce(expr, schema).ok()?, schema).ok()?;
+        let expr = without_lists_of_expressions(expr).ok()?;
         let expr = checked(expr, schema).ok()?;
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(super::shape::leaf).collect();
         rewrite(expr, schema, &leaves)

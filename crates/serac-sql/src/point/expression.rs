@@ -36,6 +36,7 @@ pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => ColumnType::Interval,
         DataType::Utf8 | DataType::Utf8View => ColumnType::Utf8,
+        DataType::LargeUtf8 => ColumnType::Json,
         DataType::Binary | DataType::BinaryView => ColumnType::Binary,
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
         _ => return None,

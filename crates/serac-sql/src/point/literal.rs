@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     DataType as AstType, Expr as AstExpr, Query, SetExpr, TimezoneInfo, UnaryOperator, Value as AstValue, Values,
 };
 use serac_engine::Table;
+use serac_engine::json::normalized;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
@@ -105,6 +106,7 @@ impl Constant<'_> {
             (Self::Null, _) => Some(OwnedValue::Fixed(Value::Null)),
             (Self::Boolean(truth), ColumnType::Boolean) => Some(OwnedValue::Fixed(Value::Bool(*truth))),
             (Self::Text(text), ColumnType::Utf8) => Some(OwnedValue::Bytes(text.as_bytes().into())),
+            (Self::Text(text), ColumnType::Json) => of_text(text),
             (Self::Text(text), ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) => {
                 of_scalar(&ScalarValue::Utf8(Some((*text).into())), column_type)
             }
@@ -135,10 +137,18 @@ impl Constant<'_> {
     }
 }
 
+/// The document that a text is, if it is one.
+fn of_text(text: &str) -> Option<OwnedValue> {
+    Some(OwnedValue::Bytes(normalized(text).ok()?.as_bytes().into()))
+}
+
 /// A scalar as a value of a type; none if it is not exactly one.
 pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));
+    }
+    if let (Some(text), ColumnType::Json) = (scalar.try_as_str().flatten(), column_type) {
+        return of_text(text);
     }
     let cast = scalar.cast_to(&column_type.arrow()).ok()?;
     let from_text = matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) | ScalarValue::LargeUtf8(_));
@@ -155,7 +165,7 @@ pub(super) fn is_of(value: &Value<'_>, column_type: ColumnType) -> bool {
         (Value::Int32(_), ColumnType::Date) => true,
         (Value::Int64(_), ColumnType::Time | ColumnType::Timestamp { .. }) => true,
         (Value::Int128(_), ColumnType::Interval | ColumnType::Uuid) => true,
-        (Value::Bytes(bytes), ColumnType::Utf8) => std::str::from_utf8(bytes).is_ok(),
+        (Value::Bytes(bytes), ColumnType::Utf8 | ColumnType::Json) => std::str::from_utf8(bytes).is_ok(),
         (Value::Bytes(_), ColumnType::Binary) => true,
         (value, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Decimal { .. }) => {
             number(*value).and_then(|number| of_number(number, column_type)).is_some_and(|own| own == *value)

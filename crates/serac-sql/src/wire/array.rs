@@ -50,12 +50,11 @@ fn element_oid(data_type: &DataType) -> u32 {
     }
 }
 
-/// What a column of this type is called: numbers of objects are `oid`, large texts are JSON, large lists are vectors, and other lists are arrays.
+/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and other lists are arrays.
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
         DataType::UInt32 => of(26, 4),
-        DataType::LargeUtf8 => of(114, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => of(22, -1),
         data_type => match element_of(data_type) {

@@ -1,6 +1,6 @@
 //! Parameters as clients send them: text or binary, of a type that the client has named or of the one that the statement needs.
 
-use super::encode::{EPOCH_DAYS, EPOCH_MICROS};
+use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{TEXT, of_oid};
 use crate::error::{Result, SqlError};
 use crate::types::assign;
@@ -184,6 +184,10 @@ pub(crate) fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedVa
         ColumnType::Utf8 => {
             utf8(bytes)?;
             return Ok(OwnedValue::Bytes(bytes.into()));
+        }
+        ColumnType::Json => {
+            // With the version of jsonb's form, or as json's, which is the text alone.
+            return of_text(bytes.strip_prefix(&[JSONB_VERSION]).unwrap_or(bytes), column_type);
         }
         ColumnType::Binary => return Ok(OwnedValue::Bytes(bytes.into())),
         ColumnType::Boolean => Value::Bool(exactly::<1>(bytes, column_type)?[0] != 0),

@@ -9,6 +9,9 @@ pub(super) const EPOCH_DAYS: i32 = 10_957;
 pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
 
+/// What stands before the text of a document in binary form.
+pub(super) const JSONB_VERSION: u8 = 1;
+
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("memory takes what is written");
 }
@@ -201,6 +204,10 @@ pub fn write_binary(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType
         (_, Value::Bool(value)) => out.push(value.into()),
         (_, Value::Float32(value)) => out.extend_from_slice(&value.to_be_bytes()),
         (_, Value::Float64(value)) => out.extend_from_slice(&value.to_be_bytes()),
+        (ColumnType::Json, Value::Bytes(text)) => {
+            out.push(JSONB_VERSION);
+            out.extend_from_slice(text);
+        }
         (_, Value::Bytes(bytes)) => out.extend_from_slice(bytes),
         (ColumnType::Decimal { scale, .. }, value) => put_numeric(out, integer(value), scale.max(0) as usize),
         (ColumnType::Date, value) => {

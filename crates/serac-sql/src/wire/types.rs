@@ -29,6 +29,7 @@ pub fn oid(column_type: ColumnType) -> u32 {
         ColumnType::Interval => 1186,
         ColumnType::Decimal { .. } => 1700,
         ColumnType::Uuid => 2950,
+        ColumnType::Json => 3802,
     }
 }
 
@@ -49,8 +50,9 @@ pub fn of_oid(oid: u32) -> Option<ColumnType> {
         1186 => ColumnType::Interval,
         1700 => ColumnType::Decimal { precision: 38, scale: 10 },
         2950 => ColumnType::Uuid,
-        // char, name, varchar, json and others that are texts.
-        18 | 19 | TEXT | 114 | 1042 | 1043 => ColumnType::Utf8,
+        114 | 3802 => ColumnType::Json,
+        // char, name, varchar and others that are texts.
+        18 | 19 | TEXT | 1042 | 1043 => ColumnType::Utf8,
         _ => return None,
     })
 }
@@ -63,7 +65,7 @@ pub fn size(column_type: ColumnType) -> i16 {
         ColumnType::Int32 | ColumnType::Float32 | ColumnType::Date => 4,
         ColumnType::Int64 | ColumnType::Float64 | ColumnType::Time | ColumnType::Timestamp { .. } => 8,
         ColumnType::Interval | ColumnType::Uuid => 16,
-        ColumnType::Decimal { .. } | ColumnType::Utf8 | ColumnType::Binary => -1,
+        ColumnType::Decimal { .. } | ColumnType::Utf8 | ColumnType::Json | ColumnType::Binary => -1,
     }
 }
 
@@ -99,6 +101,7 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => ColumnType::Binary,
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
+        DataType::LargeUtf8 => ColumnType::Json,
         DataType::Dictionary(_, values) => wire_type(values),
         // Arrays, structures and what else there is: their text.
         _ => ColumnType::Utf8,
@@ -114,9 +117,8 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     if *array.data_type() == wire {
         return Ok(array.clone());
     }
-    let castable =
-        matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Null | DataType::Dictionary(..))
-            || wire != DataType::Utf8View;
+    let castable = matches!(array.data_type(), DataType::Utf8 | DataType::Null | DataType::Dictionary(..))
+        || wire != DataType::Utf8View;
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
     if super::array::is_list(array.data_type()) {
         return super::array::texts(array);
@@ -163,6 +165,7 @@ mod tests {
             ColumnType::Utf8,
             ColumnType::Binary,
             ColumnType::Uuid,
+            ColumnType::Json,
         ];
         for column_type in types {
             assert_eq!(of_oid(oid(column_type)), Some(column_type));
