@@ -309,10 +309,10 @@ impl Shell {
                 "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type <> 'VIEW' AND table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
             ),
             "\\dv" => list(
-                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema NOT IN ('pg_catalog', 'information_schema') UNION ALL SELECT schemaname, matviewname FROM pg_matviews ORDER BY 1, 2",
             ),
             "\\d" if argument.is_empty() => list(
-                "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
+                "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') UNION ALL SELECT schemaname, matviewname, 'MATERIALIZED VIEW' FROM pg_matviews ORDER BY 1, 2",
             ),
             "\\d" | "\\di" | "\\dn" | "\\ds" => {
                 let text = self.describe(name, argument)?;

@@ -84,7 +84,8 @@ impl Transaction {
                 && key.columns.len() == parent_columns.len()
                 && key.columns.iter().all(|c| parent_columns.contains(c))
         });
-        let Some(key) = key.filter(|_| columns.len() == parent_columns.len()) else {
+        let is_table = parent.materialized.is_none();
+        let Some(key) = key.filter(|_| is_table && columns.len() == parent_columns.len()) else {
             return Err(EngineError::ForeignKeyTarget { table: parent.name });
         };
         for (&c, &p) in columns.iter().zip(parent_columns) {

@@ -289,6 +289,21 @@ impl Transaction {
         .map(|_| ())
     }
 
+    /// Empties a materialized view for new rows of its query, or, if it is not to be `populated`, so that it cannot be read.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidDefinition`] for a table that is none.
+    pub fn empty_materialized(&mut self, schema: &str, name: &str, populated: bool) -> Result<Arc<Table>> {
+        let table = self.redefine(schema, name, |_, definition| match &mut definition.materialized {
+            Some(materialized) => {
+                materialized.populated = populated;
+                Ok(())
+            }
+            None => Err(EngineError::InvalidDefinition(format!("\"{name}\" is not a materialized view"))),
+        })?;
+        self.replace_data(&table, table.definition.clone())
+    }
+
     /// Puts new data without rows in the place of a table's, under `definition`.
     pub(crate) fn replace_data(&mut self, table: &Arc<Table>, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.lock_rows_for_ddl(table)?;

@@ -170,6 +170,15 @@ pub struct ForeignKeyDefinition {
     pub on_update: ReferentialAction,
 }
 
+/// What makes a table a materialized view: its rows are those of a query at some time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Materialized {
+    /// The query's SQL text.
+    pub query: String,
+    /// Whether it has been run: one that has not cannot be read.
+    pub populated: bool,
+}
+
 /// A table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableDefinition {
@@ -196,6 +205,9 @@ pub struct TableDefinition {
     /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
     #[serde(default)]
     pub cluster: Vec<(usize, ColumnOrder)>,
+    /// Of a materialized view, its query.
+    #[serde(default)]
+    pub materialized: Option<Materialized>,
 }
 
 impl TableDefinition {
@@ -212,6 +224,7 @@ impl TableDefinition {
             foreign_keys: Vec::new(),
             freeze_format: FreezeFormat::default(),
             cluster: Vec::new(),
+            materialized: None,
         }
     }
     /// What the storage needs to know.

@@ -344,6 +344,10 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
             return Err(refused(denied(name)));
         }
         shared.check_unchanged(schema_name, name).map_err(refused)?;
+        if table.definition.materialized.as_ref().is_some_and(|materialized| !materialized.populated) {
+            let message = format!("materialized view \"{name}\" has not been populated");
+            return Err(refused(SqlError::new("55000", message).named(name)));
+        }
         return Ok(Some(Arc::new(shared.provider(&view, table, false))));
     }
     let Some(definition) = schema.views.get(name).cloned() else {
@@ -351,12 +355,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     };
     let object = Object::relation(schema_name, name);
     access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
-    let _for_owner = PlannedFor::new(shared, access.security().owner(&object));
-    let state = shared.state.get().and_then(Weak::upgrade);
-    let state = state.ok_or_else(|| DataFusionError::Internal("the session has ended".into()))?;
-    let state = state.read().clone();
-    let plan = view_plan(&state, &definition.query).await;
-    let mut plan = plan.map_err(|e| DataFusionError::External(Box::new(e.unplaced())))?;
+    let mut plan = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
         let columns = plan.schema().columns();
         let renamed = columns.into_iter().zip(&definition.columns).map(|(c, name)| col(c).alias(name));
@@ -365,7 +364,20 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     Ok(Some(Arc::new(ViewTable::new(plan, Some(definition.query.clone())))))
 }
 
-/// The plan of a view's query.
+/// The plan of a view's query, with the rights of the view's owner.
+pub(crate) async fn planned_for_owner(
+    shared: &Arc<Shared>,
+    object: &Object,
+    query: &str,
+) -> Result<LogicalPlan, SqlError> {
+    let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
+    let _for_owner = PlannedFor::new(shared, view.access.security().owner(object));
+    let state = shared.state.get().and_then(Weak::upgrade);
+    let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
+    let state = state.read().clone();
+    view_plan(&state, query).await.map_err(SqlError::unplaced)
+}
+
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
     let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
     pg_catalog::rewrite(&mut statement);

@@ -123,12 +123,16 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
     if let Some(statement) = crate::ddl::cluster_statement(parser)? {
         return Ok(statement);
     }
+    if let Some(statement) = crate::ddl::refresh_statement(parser)? {
+        return Ok(statement);
+    }
     let start = parser.index();
     let mut statement = parser.parse_statement()?;
     if let Statement::Copy { target: CopyTarget::File { .. }, .. } = statement {
         check_file_name(parser, start)?;
     }
     crate::ddl::cluster_clause(parser, &mut statement)?;
+    crate::ddl::data_clause(parser, &mut statement)?;
     Ok(statement)
 }
 

@@ -42,6 +42,15 @@ impl Session {
         operation: &AlterTableOperation,
     ) -> Result<()> {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
+        let allowed = matches!(
+            operation,
+            AlterTableOperation::RenameTable { .. }
+                | AlterTableOperation::RenameColumn { .. }
+                | AlterTableOperation::SetOptionsParens { .. }
+        );
+        if definition.materialized.is_some() && !allowed {
+            return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name.as_str()));
+        }
         match operation {
             AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
                 let column = fold(&column_def.name);

@@ -13,7 +13,7 @@ impl Session {
         text: Option<String>,
     ) -> Result<StatementResult> {
         let wanted = match kind {
-            CommentObject::Table | CommentObject::Column => ObjectKind::Table,
+            CommentObject::Table | CommentObject::Column | CommentObject::MaterializedView => ObjectKind::Table,
             CommentObject::View => ObjectKind::View,
             CommentObject::Sequence => ObjectKind::Sequence,
             CommentObject::Schema => ObjectKind::Schema,

@@ -4,10 +4,12 @@ mod alter;
 mod builder;
 mod cluster;
 mod comment;
+mod materialized;
 mod sequence;
 
 pub(crate) use builder::parse_expression;
 pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
+pub(crate) use materialized::{clause as data_clause, statement as refresh_statement};
 pub(crate) use sequence::statement as sequence_statement;
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
@@ -16,18 +18,21 @@ use crate::notices::Severity;
 use crate::session::{Session, StatementResult, fold, resolve};
 use builder::{TableBuilder, columns_of, freeze_format, index_columns};
 use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
     ObjectType, OnCommit, OrderByOptions, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitMut,
-    VisitorMut, visit_relations,
+    VisitorMut,
 };
 use serac_engine::definition::{
     BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
 };
 use serac_engine::roles::Object;
 use serac_engine::{DEFAULT_SCHEMA, EngineError};
+use serac_storage::ColumnType;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// How often a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
@@ -63,6 +68,9 @@ impl Session {
         if let Some(result) = self.alter_sequence(&statement)? {
             return Ok(result);
         }
+        if let Some(result) = self.refresh(&statement).await? {
+            return Ok(result);
+        }
         match statement {
             Statement::CreateSchema { schema_name, if_not_exists, .. } => {
                 let name = match &schema_name {
@@ -81,6 +89,7 @@ impl Session {
                 done("CREATE SCHEMA")
             }
             Statement::CreateTable(create) => self.create_table(create).await,
+            Statement::CreateView(view) if view.materialized => self.create_materialized(view).await,
             Statement::CreateView(view) => self.create_view(view).await,
             Statement::CreateIndex(index) => self.create_index(index),
             create @ Statement::CreateSequence { .. } => self.create_sequence(create),
@@ -134,6 +143,12 @@ impl Session {
             named.into_iter().partition(|(schema, _)| schema == TEMPORARY_SCHEMA);
         for tables in [temporary, others] {
             let Some((schema, _)) = tables.first() else { continue };
+            for (schema, name) in &tables {
+                let table = self.txn_for(schema)?.catalog().table(schema, name)?;
+                if table.definition.materialized.is_some() {
+                    return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name));
+                }
+            }
             for table in self.txn_for(schema)?.truncate(&tables, cascade, restart)? {
                 self.say(Severity::Notice, "00000", format!("truncate cascades to table \"{table}\""));
             }
@@ -148,13 +163,22 @@ impl Session {
             schema = TEMPORARY_SCHEMA.into();
         }
         let txn = self.txn_for(&schema)?;
+        let relations = txn.catalog().schema(&schema);
+        let is_view = relations.as_ref().is_ok_and(|relations| relations.views.contains_key(&short));
+        let table = relations.ok().and_then(|relations| relations.tables.get(&short));
+        let is_materialized = table.map(|table| table.definition.materialized.is_some());
+        let other = match kind {
+            ObjectType::Table => is_view || is_materialized == Some(true),
+            ObjectType::MaterializedView => is_view || is_materialized == Some(false),
+            ObjectType::View => is_materialized.is_some(),
+            _ => false,
+        };
+        if other {
+            let wanted = kind.to_string().to_lowercase();
+            return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
+        }
         match kind {
-            ObjectType::Table => {
-                if txn.catalog().schema(&schema)?.views.contains_key(&short) {
-                    return Err(SqlError::new("42809", format!("\"{short}\" is not a table")));
-                }
-                txn.drop_table(&schema, &short, cascade)?;
-            }
+            ObjectType::Table | ObjectType::MaterializedView => txn.drop_table(&schema, &short, cascade)?,
             ObjectType::View => txn.drop_view(&schema, &short)?,
             ObjectType::Index => txn.drop_index(&schema, &short)?,
             ObjectType::Sequence => txn.drop_sequence(&schema, &short)?,
@@ -217,22 +241,8 @@ impl Session {
             Some(query) => {
                 let frame = self.frame(*query).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
-                for (i, field) in columns.fields().iter().enumerate() {
-                    let sql_type = match field.data_type() {
-                        datafusion::arrow::datatypes::DataType::LargeUtf8 => ColumnType::Json.into(),
-                        other => stored_type(other)?,
-                    };
-                    match builder.definition.columns.get_mut(i) {
-                        Some(_) => {}
-                        None => builder.definition.columns.push(ColumnDefinition {
-                            name: field.name().clone(),
-                            sql_type,
-                            nullable: true,
-                            default: None,
-                            always_generated: false,
-                        }),
-                    }
-                }
+                let known = builder.definition.columns.len();
+                builder.definition.columns.extend(columns_of_rows(&columns)?.into_iter().skip(known));
                 Some(rows)
             }
         };
@@ -250,14 +260,7 @@ impl Session {
         }
         let table = self.txn_for(&schema)?.create_table(builder.definition)?;
         let Some(batches) = source else { return done("CREATE TABLE") };
-        let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
-        let mut rows = 0;
-        let complete = batches.iter().map(|batch| self.complete_rows(&table, &targets, batch));
-        let complete = complete.collect::<Result<Vec<_>>>()?;
-        for batch in self.clustered(&table, complete)? {
-            self.txn_of(&table)?.insert_batch(&table, &batch)?;
-            rows += batch.num_rows() as u64;
-        }
+        let rows = self.fill(&table, &batches)?;
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
     }
 
@@ -280,21 +283,15 @@ impl Session {
     }
 
     async fn create_view(&mut self, mut view: CreateView) -> Result<StatementResult> {
-        if view.materialized || view.temporary {
-            return Err(SqlError::unsupported("a materialized or temporary view"));
+        if view.temporary {
+            return Err(SqlError::unsupported("a temporary view"));
         }
         let (schema, name) = self.locate_new(&view.name)?;
         if view.if_not_exists && self.txn()?.catalog().schema(&schema)?.views.contains_key(&name) {
             self.say_exists("42P07", &format!("relation \"{name}\""));
             return done("CREATE VIEW");
         }
-        let temporary = visit_relations(&view.query, |relation| match self.locate(relation) {
-            Ok((schema, _)) if schema == TEMPORARY_SCHEMA => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        });
-        if temporary.is_break() || schema == TEMPORARY_SCHEMA {
-            return Err(SqlError::unsupported("a view of temporary tables"));
-        }
+        self.refuse_temporary(&view, &schema)?;
         // Planned once, so that a view that cannot work is refused.
         let frame = self.frame((*view.query).clone()).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();
@@ -394,11 +391,23 @@ fn column_order(options: &OrderByOptions) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
+/// The columns of a table that has a query's rows.
+fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
+    let column = |field: &Arc<Field>| {
+        let sql_type = match field.data_type() {
+            DataType::LargeUtf8 => ColumnType::Json.into(),
+            other => stored_type(other)?,
+        };
+        let name = field.name().clone();
+        Ok(ColumnDefinition { name, sql_type, nullable: true, default: None, always_generated: false })
+    };
+    rows.fields().iter().map(column).collect()
+}
+
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches for a new table): of large texts, which only in
 /// results are documents, texts.
-pub(crate) fn stored_type(data_type: &datafusion::arrow::datatypes::DataType) -> Result<SqlType> {
-    use datafusion::arrow::datatypes::DataType as Arrow;
-    use serac_storage::ColumnType;
+pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
+    use DataType as Arrow;
     let column_type = match data_type {
         Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
         Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,

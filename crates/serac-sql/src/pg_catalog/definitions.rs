@@ -108,10 +108,12 @@ pub(super) fn constraint(image: &Image, constraint: &Constraint) -> String {
 
 /// A view's query.
 pub(super) fn view(image: &Image, oid: u32) -> Option<String> {
-    match &image.relation(oid)?.object {
-        Object::View(view) => Some(format!(" {};", view.query.trim_end_matches(';'))),
-        _ => None,
-    }
+    let relation = image.relation(oid)?;
+    let query = match &relation.object {
+        Object::View(view) => &view.query,
+        _ => &relation.materialized()?.query,
+    };
+    Some(format!(" {};", query.trim_end_matches(';')))
 }
 
 /// The name of a sequence that a column owns, as `pg_get_serial_sequence` gives it.

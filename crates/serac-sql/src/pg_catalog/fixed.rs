@@ -26,6 +26,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_sequences" => relations::sequence_view(scope, rows),
         "pg_tables" => relations::table_view(scope, rows),
         "pg_views" => relations::view_view(scope, rows),
+        "pg_matviews" => relations::materialized_view(scope, rows),
         "pg_indexes" => relations::index_view(scope, rows),
         "pg_rewrite" => relations::rules(scope, rows),
         "pg_stat_user_tables" | "pg_stat_all_tables" => relations::table_statistics(scope, rows),

@@ -10,7 +10,7 @@ use super::types;
 use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use serac_engine::catalog::Schema;
-use serac_engine::definition::{BitmapDefinition, KeyDefinition, ReferentialAction, SqlType, ViewDefinition};
+use serac_engine::definition::{BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition};
 use serac_engine::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
 use std::collections::{HashMap, HashSet};
@@ -303,11 +303,19 @@ impl Relation {
     /// PostgreSQL's letter for what it is.
     pub(super) fn kind(&self) -> &'static str {
         match &self.object {
+            Object::Table(table) if table.definition.materialized.is_some() => "m",
             Object::Table(_) => "r",
             Object::View(_) => "v",
             Object::Sequence(_) => "S",
             Object::Index(..) | Object::Bitmap(..) => "i",
             Object::System(layout) => layout.kind,
+        }
+    }
+    /// What it is as a materialized view.
+    pub(super) fn materialized(&self) -> Option<&Materialized> {
+        match &self.object {
+            Object::Table(table) => table.definition.materialized.as_ref(),
+            _ => None,
         }
     }
     pub(super) fn is_system(&self) -> bool {

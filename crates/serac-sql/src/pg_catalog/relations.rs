@@ -104,7 +104,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
             _ => (false, 0, false, false),
         };
         let method = match relation.object {
-            Object::Table(_) | Object::System(_) if relation.kind() == "r" => HEAP_METHOD,
+            Object::Table(_) | Object::System(_) if matches!(relation.kind(), "r" | "m") => HEAP_METHOD,
             Object::Index(..) => BTREE_METHOD,
             Object::Bitmap(..) => BITMAP_METHOD,
             _ => 0,
@@ -126,7 +126,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
             ("relchecks", checks.into()),
             ("relhasrules", (relation.kind() == "v").into()),
             ("relhastriggers", has_keys.into()),
-            ("relispopulated", true.into()),
+            ("relispopulated", relation.materialized().is_none_or(|materialized| materialized.populated).into()),
             ("relreplident", if is_table { "d" } else { "n" }.into()),
             ("relminmxid", 1.into()),
         ]);
@@ -346,6 +346,21 @@ pub(super) fn view_view(scope: &Scope<'_>, rows: &mut Rows) {
                 ("viewname", (&relation.name).into()),
                 ("viewowner", scope.owner_name(relation).into()),
                 ("definition", format!(" {};", view.query).into()),
+            ]);
+        }
+    }
+}
+
+pub(super) fn materialized_view(scope: &Scope<'_>, rows: &mut Rows) {
+    for relation in &scope.image.relations {
+        if let (Object::Table(table), Some(materialized)) = (&relation.object, relation.materialized()) {
+            rows.add([
+                ("schemaname", (&relation.schema).into()),
+                ("matviewname", (&relation.name).into()),
+                ("matviewowner", scope.owner_name(relation).into()),
+                ("hasindexes", table.definition.index_names().next().is_some().into()),
+                ("ispopulated", materialized.populated.into()),
+                ("definition", format!(" {};", materialized.query).into()),
             ]);
         }
     }

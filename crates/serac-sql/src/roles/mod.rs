@@ -172,6 +172,10 @@ impl Session {
 
     /// Refuses what the current user may not do with these columns of a table; without columns, with one of them at least.
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
+        if table.definition.materialized.is_some() && privilege != Privilege::Select {
+            let message = format!("cannot change materialized view \"{}\"", table.name());
+            return Err(SqlError::new("42809", message).named(table.name()));
+        }
         if table.definition.schema == TEMPORARY_SCHEMA {
             return Ok(());
         }
@@ -180,6 +184,9 @@ impl Session {
     /// Whether the current user may do this with all columns of a table: what the point path asks before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
         let access = self.access();
+        if table.definition.materialized.is_some() && privileges != [Privilege::Select] {
+            return false;
+        }
         table.definition.schema == TEMPORARY_SCHEMA
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)

@@ -5,6 +5,7 @@ mod aggregates;
 mod bitmap_queries;
 mod channels;
 mod ddl_beside_writers;
+mod documents;
 mod errors;
 mod frozen_scans;
 mod histories;
