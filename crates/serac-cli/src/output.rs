@@ -6,6 +6,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use serac_engine::json::Json;
 use serac_sql::CopyProgress;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -72,26 +73,13 @@ fn json_value(array: &ArrayRef, row: usize, text: &str) -> String {
         return "null".into();
     }
     let bare = array.data_type().is_integer()
-        || matches!(array.data_type(), DataType::Boolean | DataType::Decimal128(..))
+        // Large texts are documents.
+        || matches!(array.data_type(), DataType::Boolean | DataType::Decimal128(..) | DataType::LargeUtf8)
         || (array.data_type().is_floating() && !text.contains(['N', 'i']));
     if bare {
         return text.to_owned();
     }
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if (c as u32) < 32 => {
-                let _ = write!(quoted, "\\u{:04x}", c as u32);
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
+    Json::String(text.to_owned()).to_string()
 }
 
 /// Writes rows as they come: the modes for programs write all at once, those for people the first rows at the end.

@@ -10,7 +10,9 @@ use super::types;
 use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use serac_engine::catalog::Schema;
-use serac_engine::definition::{BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition};
+use serac_engine::definition::{
+    BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SqlType, ViewDefinition,
+};
 use serac_engine::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, roles};
 use std::collections::{HashMap, HashSet};

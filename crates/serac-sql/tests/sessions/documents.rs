@@ -63,7 +63,12 @@ async fn documents_survive_freezing_and_recovery() {
                 assert_eq!(first.get_or_insert_with(|| shown.clone()), &shown, "{format}");
             }
         }
-        session.execute("CREATE MATERIALIZED VIEW kinds AS SELECT doc -> 'kind' AS kind, count(*) AS n FROM view_t GROUP BY 1").await.unwrap();
+        session
+            .execute(
+                "CREATE MATERIALIZED VIEW kinds AS SELECT doc -> 'kind' AS kind, count(*) AS n FROM view_t GROUP BY 1",
+            )
+            .await
+            .unwrap();
         session.execute("CREATE MATERIALIZED VIEW later AS SELECT 1 AS n WITH NO DATA").await.unwrap();
         // Without a checkpoint: all of it comes from the log.
         drop(session);
@@ -75,7 +80,10 @@ async fn documents_survive_freezing_and_recovery() {
             assert_eq!(expected.as_ref(), Some(&answers(&mut session, &format!("{format}_t")).await), "{format}");
         }
         let kinds = text(&mut session, "SELECT * FROM kinds ORDER BY kind").await;
-        assert_eq!(kinds, text(&mut session, "SELECT doc -> 'kind' AS kind, count(*) AS n FROM view_t GROUP BY 1 ORDER BY 1").await);
+        assert_eq!(
+            kinds,
+            text(&mut session, "SELECT doc -> 'kind' AS kind, count(*) AS n FROM view_t GROUP BY 1 ORDER BY 1").await
+        );
         assert_eq!(session.execute("SELECT * FROM later").await.unwrap_err().sqlstate, "55000");
         if checkpoint {
             session.execute("FREEZE TABLE dictionary_t; CHECKPOINT").await.unwrap();
