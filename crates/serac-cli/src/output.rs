@@ -6,7 +6,6 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use serac_engine::json::Json;
 use serac_sql::CopyProgress;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -79,7 +78,7 @@ fn json_value(array: &ArrayRef, row: usize, text: &str) -> String {
     if bare {
         return text.to_owned();
     }
-    Json::String(text.to_owned()).to_string()
+    serde_json::Value::from(text).to_string()
 }
 
 /// Writes rows as they come: the modes for programs write all at once, those for people the first rows at the end.
