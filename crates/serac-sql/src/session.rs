@@ -12,7 +12,7 @@ use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{Casts, IntervalArithmetic, Quotients};
+use crate::functions::{Casts, IntervalArithmetic, JsonOperators, Quotients};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;

@@ -72,11 +72,12 @@ pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
 
 /// A schema in bytes as the caller gets it.
 pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Status> {
-    if caller.form == Form::default() || bytes.is_empty() {
+    if bytes.is_empty() {
         return Ok(bytes);
     }
-    let known = Schema::try_from(IpcMessage(bytes)).map_err(of_arrow)?;
-    statement::schema_bytes(&schema(caller, Arc::new(known)))
+    let known = Arc::new(Schema::try_from(IpcMessage(bytes.clone())).map_err(of_arrow)?);
+    let wanted = schema(caller, known.clone());
+    if wanted == known { Ok(bytes) } else { statement::schema_bytes(&wanted) }
 }
 
 pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, Status> {

@@ -323,7 +323,7 @@ async fn keys_types_and_properties() {
     assert_eq!(info.total_records, 0);
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: None }).await.unwrap();
     let types = rows(&mut client, info).await.remove(0);
-    assert!(types.num_rows() == 17 && text(&types, "type_name").contains(&"numeric".to_owned()), "{types:?}");
+    assert!(types.num_rows() == 18 && text(&types, "type_name").contains(&"numeric".to_owned()), "{types:?}");
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: Some(-5) }).await.unwrap();
     assert_eq!(text(&rows(&mut client, info).await[0], "type_name"), ["bigint"]);
     // Name, read-only, transactions: a union of several types arrives.

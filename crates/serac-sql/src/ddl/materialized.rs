@@ -29,7 +29,7 @@ fn with_data(parser: &mut Parser<'_>) -> std::result::Result<bool, ParserError> 
     if parser.parse_keywords(&[Keyword::WITH, Keyword::NO, Keyword::DATA]) {
         return Ok(false);
     }
-    parser.parse_keywords(&[Keyword::WITH, Keyword::DATA]);
+    let _ = parser.parse_keywords(&[Keyword::WITH, Keyword::DATA]);
     Ok(true)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn statement(parser: &mut Parser<'_>) -> std::result::Result<Option<S
     if !parser.parse_keywords(&[Keyword::REFRESH, Keyword::MATERIALIZED, Keyword::VIEW]) {
         return Ok(None);
     }
-    parser.parse_keyword(Keyword::CONCURRENTLY);
+    let _ = parser.parse_keyword(Keyword::CONCURRENTLY);
     let name = parser.parse_object_name(false)?.to_string();
     let data = if with_data(parser)? { "data" } else { "" };
     call(REFRESH, &[&name, data]).map(Some)

@@ -9,7 +9,7 @@ use crate::types::assign;
 use crate::uuids::is_text;
 use crate::wire::{as_told, wire_type};
 use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -58,8 +58,17 @@ fn is_parsed(from: &DataType, to: &DataType) -> bool {
     *to == DataType::LargeUtf8 && matches!(from, DataType::Utf8 | DataType::Utf8View)
 }
 
+/// Whether a document, which may be a number with a fraction, becomes an integer.
+fn is_number_of_document(from: &DataType, to: &DataType) -> bool {
+    *from == DataType::LargeUtf8 && matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64)
+}
+
 fn is_ours(from: &DataType, to: &DataType) -> bool {
-    (is_text(from) && is_read(to)) || is_parsed(from, to) || is_rounded(from, to) || is_written(from, to)
+    (is_text(from) && is_read(to))
+        || is_number_of_document(from, to)
+        || is_parsed(from, to)
+        || is_rounded(from, to)
+        || is_written(from, to)
 }
 
 /// Whether a cast to a type may be one of ours.
@@ -77,6 +86,15 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_text(to) && !is_parsed(values.data_type(), to) {
         return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
     }
+    let number;
+    let values = match is_number_of_document(values.data_type(), to) {
+        true => {
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            number = cast_with_options(values, &DataType::Decimal128(38, 10), &options)?;
+            &number
+        }
+        false => values,
+    };
     let values = assign(values, wire_type(to).into(), "?").map_err(|error| SqlError { detail: None, ..error })?;
     Ok(cast(&values, to)?)
 }

@@ -92,6 +92,7 @@ fn literal(value: &ScalarValue) -> Expr {
             vec![Expr::value(datafusion::sql::sqlparser::ast::Value::Null), text(value.data_type().to_string())],
         ),
         ScalarValue::Utf8(Some(written)) | ScalarValue::Utf8View(Some(written)) => text(written),
+        ScalarValue::LargeUtf8(Some(document)) => call("jsonb_in", vec![text(document)]),
         ScalarValue::List(_) | ScalarValue::LargeList(_) => {
             let list = match value {
                 ScalarValue::List(list) => list.value(0),

@@ -17,6 +17,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
+use serac_engine::json;
 use serac_engine::roles::{self, Privilege, RoleId};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -318,8 +319,15 @@ fn quote_literal(value: &str) -> String {
     if value.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
-/// An element of an array, whose first has the number 1, or of a vector, where it has 0.
+/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part of a document.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
+    if let Some(ScalarValue::LargeUtf8(Some(document))) = row.get(0) {
+        let part = match row.get(1).and_then(ScalarValue::try_as_str) {
+            Some(key) => key.and_then(|key| json::member(document, key)),
+            None => row.int(1).and_then(|number| json::element(document, number)),
+        };
+        return Ok(Some(ScalarValue::LargeUtf8(part.map(str::to_owned))));
+    }
     let (Some(list), Some(number)) = (row.list(0), row.int(1)) else { return Ok(None) };
     let at = if row.is_vector(0) { number } else { number - 1 };
     match usize::try_from(at).ok().filter(|at| *at < list.len()) {
@@ -636,6 +644,7 @@ impl ScalarUDFImpl for SystemFunction {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         let element = || match arguments.first() {
             Some(DataType::List(element) | DataType::LargeList(element)) => element.data_type().clone(),
+            Some(DataType::LargeUtf8) => DataType::LargeUtf8,
             _ => DataType::Utf8,
         };
         Ok(match self.gives {

@@ -136,6 +136,7 @@ impl Finder<'_> {
                     let columns = expression.columns.clone();
                     named(alias, last, columns)
                 } else if args.is_some() {
+                    self.only_system &= !super::json_forms::takes_apart(&last);
                     // A function's only column has the name of its alias.
                     named(alias, last, Some(Vec::new()))
                 } else {
@@ -150,7 +151,10 @@ impl Finder<'_> {
                 named(alias, String::new(), columns)
             }
             TableFactor::UNNEST { alias, .. } => named(alias, "unnest".into(), Some(Vec::new())),
-            TableFactor::Function { name, alias, .. } => named(alias, name.to_string(), Some(Vec::new())),
+            TableFactor::Function { name, alias, .. } => {
+                self.only_system &= !super::json_forms::takes_apart(&name.to_string());
+                named(alias, name.to_string(), Some(Vec::new()))
+            }
             TableFactor::NestedJoin { table_with_joins, .. } => {
                 self.add_relation(&table_with_joins.relation, level);
                 table_with_joins.joins.iter().for_each(|join| self.add_relation(&join.relation, level));

@@ -28,8 +28,8 @@ use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo, Update,
-    Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions,
+    SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo,
+    UnaryOperator, Update, Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -173,6 +173,7 @@ impl VisitorMut for Rewriter {
         query_forms::values(&mut query.body);
         merged_columns::write_out(query);
         json_forms::elements_by_alias(query);
+        json_forms::rows_by_alias(query);
         set_functions(&mut query.body);
         ControlFlow::Continue(())
     }
@@ -228,7 +229,11 @@ fn set_functions(body: &mut SetExpr) {
         }
         // Of what such a function gives, elements may be taken: (f(x))[1].
         let mut expr = expr;
-        while let Expr::CompoundFieldAccess { root: inner, .. } | Expr::Nested(inner) = expr {
+        while let Expr::CompoundFieldAccess { root: inner, .. }
+        | Expr::Nested(inner)
+        | Expr::BinaryOp { left: inner, .. }
+        | Expr::Cast { expr: inner, .. } = expr
+        {
             expr = inner;
         }
         if let Expr::Function(function) = expr
@@ -279,6 +284,14 @@ fn names_column(expr: &Expr) -> bool {
     named.is_break()
 }
 
+/// An array that is written out, as a call: in the other form, the planner does not know columns of outer queries in it.
+fn as_call(array: Expr) -> Expr {
+    match array {
+        Expr::Array(array) if array.elem.iter().any(names_column) => call("make_array", array.elem),
+        other => other,
+    }
+}
+
 /// Functions in FROM.
 fn relation(factor: &mut TableFactor) {
     let is_function = matches!(factor, TableFactor::Function { .. });
@@ -304,7 +317,7 @@ fn relation(factor: &mut TableFactor) {
         _ => false,
     };
     let is_series = matches!(name.as_str(), "generate_series" | "range");
-    let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str()) || json_forms::arrays_of(&name).is_some();
+    let is_array = name == "unnest" || SET_FUNCTIONS.contains(&name.as_str()) || json_forms::takes_apart(&name);
     if is_series && !with_ordinality && !is_function && arguments.iter().all(plain) {
         // The only column of a function has the name of its alias, or its own.
         let alias = alias.get_or_insert_with(|| TableAlias {
@@ -318,14 +331,20 @@ fn relation(factor: &mut TableFactor) {
         }
         return;
     }
-    if !is_array && !is_series {
+    if !is_array && !is_series && !json_forms::gives_records(&name) {
         return;
     }
     let names_columns = arguments.iter().any(names_column);
+    let records = alias.as_ref().and_then(|alias| json_forms::records(&name, &arguments, alias));
+    if let Some(Ok(query)) = records.map(|sql| crate::query::query_of(&sql)) {
+        let alias = alias.take().map(|alias| TableAlias { columns: Vec::new(), ..alias });
+        *factor = TableFactor::Derived { lateral: names_columns, subquery: Box::new(query), alias, sample: None };
+        return;
+    }
     let own_names = json_forms::column_names(&name);
     let arrays = match json_forms::arrays_of(&name) {
         Some(functions) => functions.map(|function| call(function, arguments.clone())).to_vec(),
-        None if name == "unnest" => arguments,
+        None if name == "unnest" => arguments.into_iter().map(as_call).collect(),
         None => vec![call(&name, arguments)],
     };
     // The columns' names: those of the alias, or else the function's own, or else, for a column alone, the alias itself.
@@ -378,6 +397,19 @@ fn replacement(expr: &Expr) -> Option<Expr> {
         Expr::BinaryOp { left, op: BinaryOperator::PGCustomBinaryOperator(parts), right } => {
             let op = operator(parts.last()?)?;
             Some(Expr::BinaryOp { left: left.clone(), op, right: right.clone() })
+        }
+        // A sign at the end of an operator belongs to the number behind it.
+        Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } => {
+            let op = match op.as_str() {
+                "->-" => BinaryOperator::Arrow,
+                "->>-" => BinaryOperator::LongArrow,
+                _ => return None,
+            };
+            let right = Expr::UnaryOp { op: UnaryOperator::Minus, expr: right.clone() };
+            Some(Expr::BinaryOp { left: left.clone(), op, right: Box::new(right) })
+        }
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::JSON | DataType::JSONB) => {
+            Some(call("jsonb_in", vec![Expr::Value(typed.value.clone())]))
         }
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             Some(call("array_has_any", vec![(**left).clone(), (**right).clone()]))

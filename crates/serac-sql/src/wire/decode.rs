@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: [ColumnType; 16] = [
+    const TYPES: [ColumnType; 17] = [
         ColumnType::Boolean,
         ColumnType::Int16,
         ColumnType::Int32,
@@ -280,6 +280,7 @@ mod tests {
         ColumnType::Utf8,
         ColumnType::Binary,
         ColumnType::Uuid,
+        ColumnType::Json,
     ];
 
     /// A value of the type, made of some bits.
@@ -309,6 +310,7 @@ mod tests {
             }
             ColumnType::Uuid => Value::Int128(signed),
             ColumnType::Utf8 => return OwnedValue::Bytes(format!("ü{bits}").into_bytes().into()),
+            ColumnType::Json => return OwnedValue::Bytes(format!("{{\"ü\": {bits}}}").into_bytes().into()),
             ColumnType::Binary => return OwnedValue::Bytes(bits.to_be_bytes().into()),
         })
     }

@@ -41,6 +41,7 @@ fn any_type() -> impl Strategy<Value = ColumnType> + Clone {
         any::<bool>().prop_map(|utc| ColumnType::Timestamp { utc }),
         Just(ColumnType::Interval),
         Just(ColumnType::Utf8),
+        Just(ColumnType::Json),
         Just(ColumnType::Binary),
         Just(ColumnType::Uuid),
     ]

@@ -93,6 +93,9 @@ fn to_json(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 fn no_key() -> SqlError {
     SqlError::new("22004", "null value not allowed for object key")
 }
+fn no_argument(number: usize) -> SqlError {
+    SqlError::new("22023", format!("argument {number}: key must not be null"))
+}
 
 /// Keys and values in turn.
 fn build_object(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
@@ -101,10 +104,10 @@ fn build_object(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     }
     let rows = args.first().map_or(1, |array| array.len());
     let mut objects = vec![Vec::with_capacity(args.len() / 2); rows];
-    for pair in args.chunks(2) {
+    for (i, pair) in args.chunks(2).enumerate() {
         let members = texts(&pair[0])?.into_iter().zip(values(&pair[1])?);
         for (object, (key, value)) in objects.iter_mut().zip(members) {
-            object.push((key.ok_or_else(no_key)?, value));
+            object.push((key.ok_or_else(|| no_argument(2 * i + 1))?, value));
         }
     }
     Ok(written(objects.into_iter().map(Json::object)))

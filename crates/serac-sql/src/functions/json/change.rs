@@ -6,7 +6,7 @@ use super::{
 use crate::error::SqlError;
 use crate::functions::{Definition, Types};
 use crate::uuids::is_text;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use serac_engine::json::Json;
 use std::sync::Arc;

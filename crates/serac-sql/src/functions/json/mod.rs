@@ -19,11 +19,11 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use serac_engine::json::{InvalidJson, Json};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The type of documents.
 const JSON: DataType = DataType::LargeUtf8;
@@ -32,10 +32,13 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
     [access::DEFINITIONS, build::DEFINITIONS, change::DEFINITIONS, rows::DEFINITIONS].into_iter().flatten()
 }
 
-/// The functions, which have names with `json` and with `jsonb`.
+/// The names with `json` of functions whose own are with `jsonb`.
+static JSON_NAMES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| definitions().map(|definition| &*definition.name.replacen("jsonb", "json", 1).leak()).collect());
+
+/// The functions.
 pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    definitions()
-        .map(|definition| ScalarUDF::from(definition).with_aliases([definition.name.replacen("jsonb", "json", 1)]))
+    definitions().zip(&*JSON_NAMES).map(|(definition, alias)| ScalarUDF::from(definition).with_aliases([*alias]))
 }
 
 fn invalid(error: InvalidJson) -> SqlError {
@@ -160,6 +163,21 @@ impl ExprPlanner for JsonOperators {
             _ => None,
         };
         Ok(PlannerResult::Planned(call(name, vec![of_type(left, Some(JSON)), of_type(right, other)])))
+    }
+
+    /// `document['key']`.
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        match &access.field_access {
+            GetFieldAccess::NamedStructField { name } if access.expr.get_type(schema).ok() == Some(JSON) => {
+                let key = lit(name.clone());
+                Ok(PlannerResult::Planned(call("jsonb_get", vec![access.expr, key])))
+            }
+            _ => Ok(PlannerResult::Original(access)),
+        }
     }
 }
 

@@ -88,6 +88,17 @@ pub(super) static DEFINITIONS: &[Definition] = &[
             })
         },
     },
+    // The same for `jsonb_each`, as a function that gives no rows.
+    Definition {
+        name: "jsonb_keys",
+        types: |given| of_document(given, list_of(DataType::Utf8View)),
+        body: |args| {
+            texts(&args[0], |document, give| {
+                members(object(document, "jsonb_each")?).for_each(|(key, _)| give(Some(key.into())));
+                Ok(())
+            })
+        },
+    },
     Definition {
         name: "jsonb_object_values",
         types: |given| of_document(given, list_of(super::JSON)),

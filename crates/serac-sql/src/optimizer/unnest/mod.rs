@@ -123,6 +123,29 @@ fn sort_of_all(sort: Sort) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Sort(Sort { input, ..sort }))
 }
 
+/// A filter over LATERAL whose conditions on the left side alone are below the join: what the right side is for rows that they leave out is not asked, and
+/// may be an error.
+fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
+    let LogicalPlan::Join(join) = filter.input.as_ref() else { return Ok(None) };
+    if outer::lateral(join).is_none() || !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
+        return Ok(None);
+    }
+    let is_left = |conjunct: &Expr| {
+        !conjunct.is_volatile()
+            && !has_subquery(conjunct)
+            && conjunct.column_refs().iter().all(|column| join.left.schema().has_column(column))
+    };
+    let conjuncts = split_conjunction_owned(filter.predicate.clone());
+    let (left, rest): (Vec<Expr>, Vec<Expr>) = conjuncts.into_iter().partition(is_left);
+    let Some(left) = conjunction(left) else { return Ok(None) };
+    let left = LogicalPlan::Filter(Filter::try_new(left, join.left.clone())?);
+    let joined = LogicalPlan::Join(Join { left: Arc::new(left), ..join.clone() });
+    Ok(Some(match conjunction(rest) {
+        Some(rest) => LogicalPlan::Filter(Filter::try_new(rest, Arc::new(joined))?),
+        None => joined,
+    }))
+}
+
 impl Unnest {
     /// A name that nobody has.
     fn next(&self, kind: &str) -> String {
@@ -131,6 +154,11 @@ impl Unnest {
     }
 
     fn operator(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Filter(filter) = &plan
+            && let Some(plan) = filtered_left(filter)?
+        {
+            return Ok(Transformed::yes(self.operator(plan)?.data));
+        }
         if let LogicalPlan::Join(join) = &plan {
             let left = join.left.schema();
             let correlated = |plan: &LogicalPlan| free(plan).iter().any(|column| left.has_column(column));
