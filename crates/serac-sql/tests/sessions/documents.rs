@@ -24,9 +24,19 @@ const FORMATS: [&str; 4] = ["view", "utf8", "dictionary", "never"];
 async fn answers(session: &mut Session, table: &str) -> [String; 4] {
     [
         text(session, &format!("SELECT id, doc FROM {table} WHERE id % 500 = 7 ORDER BY id")).await,
-        text(session, &format!("SELECT doc -> 'kind' AS kind, count(*) AS n, min(id) AS least FROM {table} GROUP BY 1 ORDER BY 1")).await,
+        text(
+            session,
+            &format!(
+                "SELECT doc -> 'kind' AS kind, count(*) AS n, min(id) AS least FROM {table} GROUP BY 1 ORDER BY 1"
+            ),
+        )
+        .await,
         text(session, &format!("SELECT count(*) AS n FROM {table} WHERE doc @> '{{\"tags\": [\"t3\"]}}'")).await,
-        text(session, &format!("SELECT id FROM {table} WHERE doc = '{{\"tags\":[],\"kind\":  1}}' AND id < 500 ORDER BY id")).await,
+        text(
+            session,
+            &format!("SELECT id FROM {table} WHERE doc = '{{\"tags\":[],\"kind\":  1}}' AND id < 500 ORDER BY id"),
+        )
+        .await,
     ]
 }
 
