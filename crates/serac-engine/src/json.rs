@@ -406,8 +406,12 @@ pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The element of an array with this number, from 0; from the end where that is negative. Of a document in normal form.
+/// The element of an array with this number, from 0; from the end where that is negative. What is neither array nor object is the only element of one, as in
+/// PostgreSQL. Of a document in normal form.
 pub fn element(document: &str, number: i64) -> Option<&str> {
+    if !document.starts_with(['[', '{']) {
+        return matches!(number, 0 | -1).then_some(document);
+    }
     let number = match usize::try_from(number) {
         Ok(number) => number,
         Err(_) => elements(document).count().checked_sub(usize::try_from(number.unsigned_abs()).ok()?)?,
@@ -433,7 +437,7 @@ pub fn members(document: &str) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// What lies at a path of keys and numbers of elements in a document in normal form.
-pub fn at_path<'d>(document: &'d str, path: impl IntoIterator<Item = impl AsRef<str>>) -> Option<&'d str> {
+pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) -> Option<&str> {
     path.into_iter().try_fold(document, |document, step| {
         let step = step.as_ref();
         match document.starts_with('[') {
@@ -513,6 +517,7 @@ mod tests {
         let list = member(&document, "list").unwrap();
         assert_eq!((element(list, 0), element(list, -1), element(list, 3)), (Some("1"), Some("\"z\""), None));
         assert_eq!((element(list, -4), element(&document, 0), member(list, "x")), (None, None, None));
+        assert_eq!((element("7", 0), element("7", -1), element("7", 1)), (Some("7"), Some("7"), None));
         assert_eq!(at_path(&document, ["list", "1", "x"]), Some("null"));
         assert_eq!(at_path(&document, ["list", "x"]), None);
         assert_eq!(elements(list).collect::<Vec<_>>(), ["1", r#"{"x": null}"#, "\"z\""]);

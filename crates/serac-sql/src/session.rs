@@ -387,6 +387,8 @@ impl Session {
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))
+            // Before DataFusion's, which takes `d['key']` for a field of a structure.
+            .with_expr_planners(vec![Arc::new(JsonOperators)])
             .with_default_features()
             .with_analyzer_rules(analyzer)
             .with_optimizer_rules(rules)
@@ -422,12 +424,9 @@ impl Session {
         for function in crate::pg_catalog::table_functions() {
             ctx.register_udtf(function.name(), function.function().clone());
         }
-        for planner in [
-            Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>,
-            Arc::new(IntervalArithmetic),
-            Arc::new(Quotients),
-            Arc::new(JsonOperators),
-        ] {
+        for planner in
+            [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic), Arc::new(Quotients)]
+        {
             ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
         }
         let _ = shared.state.set(ctx.state_weak_ref());
