@@ -165,19 +165,21 @@ impl ExprPlanner for JsonOperators {
         Ok(PlannerResult::Planned(call(name, vec![of_type(left, Some(JSON)), of_type(right, other)])))
     }
 
-    /// `document['key']`.
+    /// `document['key']`, `document['key'][0]`.
     fn plan_field_access(
         &self,
         access: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        match &access.field_access {
-            GetFieldAccess::NamedStructField { name } if access.expr.get_type(schema).ok() == Some(JSON) => {
-                let key = lit(name.clone());
-                Ok(PlannerResult::Planned(call("jsonb_get", vec![access.expr, key])))
-            }
-            _ => Ok(PlannerResult::Original(access)),
+        if access.expr.get_type(schema).ok() != Some(JSON) {
+            return Ok(PlannerResult::Original(access));
         }
+        let key = match &access.field_access {
+            GetFieldAccess::NamedStructField { name } => lit(name.clone()),
+            GetFieldAccess::ListIndex { key } => (**key).clone(),
+            GetFieldAccess::ListRange { .. } => return Ok(PlannerResult::Original(access)),
+        };
+        Ok(PlannerResult::Planned(call("jsonb_get", vec![access.expr, key])))
     }
 }
 
