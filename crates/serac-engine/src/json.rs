@@ -185,18 +185,6 @@ impl Json {
         Self::Object(members)
     }
 
-    /// What `json_typeof` says.
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool(_) => "boolean",
-            Self::Number(_) => "number",
-            Self::String(_) => "string",
-            Self::Array(_) => "array",
-            Self::Object(_) => "object",
-        }
-    }
-
     /// A member of an object.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
