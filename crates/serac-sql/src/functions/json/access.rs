@@ -140,6 +140,7 @@ fn length(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 fn read(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     Ok(args[0].clone())
 }
+
 pub(super) static DEFINITIONS: &[Definition] = &[
     Definition { name: "jsonb_in", types: |given| of_document(given, JSON), body: read },
     Definition { name: "jsonb_get", types: |given| step(given, JSON), body: |args| Ok(as_documents(parts(args))) },

@@ -22,7 +22,8 @@ use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use serac_engine::json::{InvalidJson, Json};
+use serac_engine::EngineError;
+use serac_engine::json::Json;
 use std::sync::{Arc, LazyLock};
 
 /// The type of documents.
@@ -41,11 +42,8 @@ pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
     definitions().zip(&*JSON_NAMES).map(|(definition, alias)| ScalarUDF::from(definition).with_aliases([*alias]))
 }
 
-fn invalid(error: InvalidJson) -> SqlError {
-    SqlError::new(error.sqlstate(), format!("invalid input syntax for type json: {error}"))
-}
 fn document(text: &str) -> Result<Json, SqlError> {
-    Json::parse(text).map_err(invalid)
+    Ok(Json::parse(text).map_err(EngineError::from)?)
 }
 
 fn is_document(data_type: &DataType) -> bool {
