@@ -2,7 +2,8 @@
 //!
 //! An [`IndexAccess`] names an index of a table and the columns to be read; it is made once and used by many transactions, without Arrow batches in between:
 //! a row is copied into a [`RowBuffer`], which the caller keeps from row to row. An entry of an index says that some version of its row has the key, so
-//! the key's columns are read along with the others and compared with the entry.
+//! the key's columns are read along with the others and compared with the entry. For a whole key of a unique index, the row is tried first at which the
+//! last lookup found it.
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
@@ -166,9 +167,9 @@ impl Transaction {
                 ends.push(encoded.len());
             }
             let starts = std::iter::once(0).chain(ends.iter().copied());
-            let limits = starts.zip(&ends).map(|(start, &end)| Limit::before(&encoded[start..end]));
             let mut rows = Vec::with_capacity(ends.len());
-            access.index.entries.look_ahead(limits, |row| rows.push(row));
+            let keys = starts.zip(&ends).map(|(start, &end)| &encoded[start..end]);
+            access.index.entries.look_ahead(keys, |row| rows.push(row));
             access.table.data.look_ahead(&rows, &access.read);
         });
     }
@@ -195,16 +196,36 @@ impl Transaction {
                 reads.note_range(&access.table, &access.index, from, to);
             }
             let snapshot = self.snapshot();
-            let outcome = access.index.entries.scan(from, to, range.reverse, |entry, row| {
+            let IndexAccess { table, index, read, asked, .. } = access;
+            // Reads the row, if the transaction sees it, and encodes the key that it has.
+            let fetch = |row, out: &mut RowBuffer, actual: &mut Vec<u8>| -> Result<bool> {
+                if !table.data.read(snapshot, row, read, out)? {
+                    return Ok(false);
+                }
+                actual.clear();
+                for (i, &encoding) in (*asked..read.len()).zip(&index.encodings) {
+                    key::push(actual, &out.value(i), encoding);
+                }
+                Ok(true)
+            };
+            let is_whole = index.definition.unique && range.equal.len() == index.encodings.len();
+            if is_whole
+                && let Some(row) = index.entries.hint(from.prefix)
+                // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
+                && matches!(fetch(row, out, actual), Ok(true))
+                && actual.as_slice() == from.prefix
+            {
+                return visit(row, out).map(drop);
+            }
+            let outcome = index.entries.scan(from, to, range.reverse, |entry, row| {
                 let visited = (|| {
-                    if !access.table.data.read(snapshot, row, &access.read, out)? {
+                    if !fetch(row, out, actual)? || !entry.is(actual) {
                         return Ok(ControlFlow::Continue(()));
                     }
-                    actual.clear();
-                    for i in access.asked..access.read.len() {
-                        key::push(actual, &out.value(i), access.index.encodings[i - access.asked]);
+                    if is_whole {
+                        index.entries.remember(from.prefix, row, || table.data.approximate_rows());
                     }
-                    if entry.is(actual) { visit(row, out) } else { Ok(ControlFlow::Continue(())) }
+                    visit(row, out)
                 })();
                 match visited {
                     Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),

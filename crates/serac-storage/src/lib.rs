@@ -57,7 +57,7 @@ pub use compact::selection::CompactionGroups;
 pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
 pub use frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
-pub use ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
+pub use ids::{BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, RowId, SLOT_BITS, Slot, TableId, Timestamp};
 pub use row_buffer::RowBuffer;
 pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};
 pub use storage::{RecoveryCatalog, RecoveryReport, Storage, StorageOptions};

@@ -2,14 +2,17 @@
 //!
 //! Keys are memory-comparable bytes ([`key`]), so one byte-ordered structure (`tree`) serves every mix of columns. An entry says that *some*
 //! version of the row has the key; whoever reads it verifies the key against the version its snapshot sees. Entries are added when a
-//! version is written and removed when no version of the row that a snapshot can reach has the key any more.
+//! version is written and removed when no version of the row that a snapshot can reach has the key any more. Lookups of whole unique keys remember
+//! where they found them (`hints`).
 
+mod hints;
 pub mod key;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+use hints::Hints;
 use parking_lot::Mutex;
 use serac_storage::RowId;
 use std::ops::ControlFlow;
@@ -22,6 +25,7 @@ const ROW_LATCHES: usize = 64;
 #[derive(Debug)]
 pub struct OrderedIndex {
     entries: Tree,
+    hints: Hints,
     /// By row: whoever adds an entry of the row, or finds out that one is not needed and removes it.
     row_latches: [Mutex<()>; ROW_LATCHES],
 }
@@ -55,7 +59,8 @@ impl<'k> Limit<'k> {
 impl OrderedIndex {
     /// An empty index for keys of at most so many bytes, or of any length. Entries of short keys need no memory of their own.
     pub fn new(most_key_bytes: Option<usize>) -> Self {
-        Self { entries: Tree::new(most_key_bytes), row_latches: [const { Mutex::new(()) }; ROW_LATCHES] }
+        let row_latches = [const { Mutex::new(()) }; ROW_LATCHES];
+        Self { entries: Tree::new(most_key_bytes), hints: Hints::default(), row_latches }
     }
     fn row_latch(&self, row: RowId) -> &Mutex<()> {
         let mixed = row.as_u64().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -90,12 +95,28 @@ impl OrderedIndex {
         let long = self.entries.is_long();
         self.entries.scan(&from.probe(long), &to.probe(long), reverse, visit)
     }
-    /// Calls `found` with the row of the first entry behind each of the limits, in any order, and has the memory bring what a scan from there will look at.
-    /// A hint: beside changes to the index, some may be left out.
-    pub fn look_ahead<'k>(&self, limits: impl IntoIterator<Item = Limit<'k>>, found: impl FnMut(RowId)) {
+    /// The row at which a lookup of this whole key found it last, if that is remembered. It may not have the key (any more): the caller reads it and compares.
+    pub fn hint(&self, key: &[u8]) -> Option<RowId> {
+        self.hints.row(self.hints.hash(key))
+    }
+    /// Remembers where a whole key was found, for [`hint`](Self::hint). `rows` says how many rows there are, about: at most as many hints are kept.
+    pub fn remember(&self, key: &[u8], row: RowId, rows: impl FnOnce() -> u64) {
+        self.hints.note(self.hints.hash(key), row, rows);
+    }
+    /// Calls `found` with the rows that lookups of these whole keys will look at first, in any order, and has the memory bring what these lookups read of the index.
+    /// Beside changes to the index, some may be left out.
+    pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut found: impl FnMut(RowId)) {
+        let keys: Vec<_> = keys.map(|key| (key, self.hints.hash(key))).collect();
+        keys.iter().for_each(|(_, hash)| self.hints.prefetch(*hash));
         let long = self.entries.is_long();
-        let probes: Vec<Probe<'_>> = limits.into_iter().map(|limit| limit.probe(long)).collect();
-        self.entries.look_ahead(&probes, found);
+        let mut unknown = Vec::new();
+        for (key, hash) in keys {
+            match self.hints.row(hash) {
+                Some(row) => found(row),
+                None => unknown.push(Limit::before(key).probe(long)),
+            }
+        }
+        self.entries.look_ahead(&unknown, found);
     }
     /// The rows with exactly this key, ascending.
     pub fn rows(&self, key: &[u8]) -> Vec<RowId> {

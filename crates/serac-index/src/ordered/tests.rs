@@ -41,9 +41,18 @@ fn nearly_all_keys_are_found_ahead() {
         }
         let keys: Vec<Vec<u8>> = numbers.iter().step_by(3).map(|number| key(*number)).collect();
         let mut found = BTreeSet::new();
-        index.look_ahead(keys.iter().map(|key| Limit::before(key)), |row| _ = found.insert(row.as_u64()));
+        index.look_ahead(keys.iter().map(Vec::as_slice), |row| _ = found.insert(row.as_u64()));
         assert!(found.iter().all(|row| numbers.iter().step_by(3).any(|number| u64::from(*number) == *row)));
         assert!(found.len() * 10 > keys.len() * 9, "{} of {}", found.len(), keys.len());
+        // What is remembered is looked at in the tree's place.
+        assert_eq!(index.hint(&keys[0]), None);
+        let elsewhere = RowId::from_u64(99_999);
+        // The first makes room.
+        (0..2).for_each(|_| index.remember(&keys[0], elsewhere, || 20_000));
+        assert_eq!(index.hint(&keys[0]), Some(elsewhere));
+        let mut first = Vec::new();
+        index.look_ahead(keys[..1].iter().map(Vec::as_slice), |row| first.push(row));
+        assert_eq!(first, [elsewhere]);
     }
 }
 
@@ -68,7 +77,7 @@ fn check_against_a_set(operations: Vec<(u8, Vec<u8>, u64)>, limits: (Vec<u8>, bo
     // What is found ahead is the first row with a key.
     let first = |key: &Vec<u8>| oracle.iter().find(|entry| entry.0 == *key).map_or(0, |entry| entry.1);
     let mut expected: Vec<u64> = keys.iter().map(first).collect();
-    index.look_ahead(keys.iter().map(|key| Limit::before(key)), |row| {
+    index.look_ahead(keys.iter().map(Vec::as_slice), |row| {
         let at =
             expected.iter().position(|expected| *expected == row.as_u64()).expect("one of the rows, once for each key");
         expected.swap_remove(at);
@@ -212,7 +221,7 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
                         assert_eq!(seen.len(), settled.len(), "seed {seed}");
                         let keys: Vec<Vec<u8>> = settled.iter().map(|number| key(*number)).collect();
                         let mut rows = 0;
-                        index.look_ahead(keys.iter().map(|key| Limit::before(key)), |_| rows += 1);
+                        index.look_ahead(keys.iter().map(Vec::as_slice), |_| rows += 1);
                         assert!(rows <= keys.len());
                     }
                 });
