@@ -46,6 +46,7 @@ impl Case {
             nullable: true,
             default: None,
             always_generated: false,
+            generation: None,
         };
         let mut txn = database.begin();
         let definition = TableDefinition::new("public", "t", (0..COLUMNS).map(column).collect());

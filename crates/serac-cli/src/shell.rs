@@ -380,7 +380,10 @@ impl Shell {
                         c.name.clone(),
                         c.sql_type.to_string(),
                         nullable.into(),
-                        c.default.clone().unwrap_or_default(),
+                        match &c.generation {
+                            Some(expression) => format!("generated always as ({expression}) stored"),
+                            None => c.default.clone().unwrap_or_default(),
+                        },
                     ]);
                 }
                 let mut text = format!("Table \"{schema}.{short}\"\n{out}\n");

@@ -324,7 +324,7 @@ impl Transaction {
             (0..table.definition.columns.len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
         let arrays = reader.columns(&columns, &visible)?;
         let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
-        let batch = RecordBatch::try_new_with_options(table.data.schema().arrow(), arrays, &options);
+        let batch = RecordBatch::try_new_with_options(table.definition.storage_schema().arrow(), arrays, &options);
         Ok(Some(batch.map_err(StorageError::from)?))
     }
     /// All visible rows, a batch for each block.
@@ -365,7 +365,7 @@ impl Transaction {
         schema: &str,
         name: &str,
         column: ColumnDefinition,
-        fill: impl Fn(usize) -> Result<ArrayRef>,
+        fill: impl Fn(&RecordBatch) -> Result<ArrayRef>,
     ) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
@@ -376,7 +376,7 @@ impl Transaction {
         definition.columns.push(column);
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
-            columns.push(fill(old.num_rows())?);
+            columns.push(fill(old)?);
             Ok(columns)
         })
     }

@@ -60,6 +60,16 @@ pub struct ColumnDefinition {
     pub default: Option<String>,
     /// GENERATED ALWAYS AS IDENTITY: values of the user's are refused.
     pub always_generated: bool,
+    /// GENERATED ALWAYS AS (…) STORED: SQL text that gives the value from the row's other columns; values of the user's are refused.
+    #[serde(default)]
+    pub generation: Option<String>,
+}
+
+impl ColumnDefinition {
+    /// Whether values of the user's are refused.
+    pub fn is_generated(&self) -> bool {
+        self.always_generated || self.generation.is_some()
+    }
 }
 
 /// In which order an index has a column: by default ascending, NULLs last.

@@ -3,7 +3,7 @@
 use crate::definition::ColumnDefinition;
 use crate::error::Result;
 use crate::table::Table;
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use serac_storage::{RowId, Snapshot};
 use std::fmt::Debug;
 
@@ -14,6 +14,18 @@ pub trait Expressions: Debug + Send + Sync {
     /// # Errors
     /// What is wrong with the default.
     fn default_value(&self, column: &ColumnDefinition) -> Result<ArrayRef>;
+
+    /// The values that those generated columns have, which change with `changed` ones, in rows that the snapshot sees: positions and values of the columns.
+    ///
+    /// # Errors
+    /// What an expression says.
+    fn generated_values(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+        changed: &[usize],
+    ) -> Result<Option<(Vec<usize>, RecordBatch)>>;
 
     /// Checks the table's CHECK constraints on rows that the snapshot sees.
     ///

@@ -138,11 +138,10 @@ impl Transaction {
             changed.push(*row);
         }
         self.finish_update(rows)?;
-        match &self.expressions {
-            Some(expressions) if !child.definition.checks.is_empty() => {
-                expressions.check_rows(child, &snapshot, &changed)
-            }
-            _ => Ok(()),
+        let Some(expressions) = self.expressions.clone() else { return Ok(()) };
+        if let Some((generated, values)) = expressions.generated_values(child, &snapshot, &changed, columns)? {
+            self.update_batch(child, &changed, &generated, &values)?;
         }
+        if child.definition.checks.is_empty() { Ok(()) } else { expressions.check_rows(child, &snapshot, &changed) }
     }
 }

@@ -19,6 +19,7 @@ fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn table_of(name: &str, columns: [&str; 3]) -> TableDefinition {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     };
     TableDefinition::new("public", name, columns.map(column).into())
 }

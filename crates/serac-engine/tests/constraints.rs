@@ -12,6 +12,7 @@ fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     }
 }
 
@@ -242,7 +243,7 @@ fn ddl_is_transactional_and_survives_a_restart() {
     let mut txn = db.begin();
     delete(&mut txn, "t", 17).unwrap();
     txn.add_column("public", "t", column("extra", ColumnType::Boolean), |rows| {
-        Ok(Arc::new(arrow_array::BooleanArray::from(vec![true; rows])))
+        Ok(Arc::new(arrow_array::BooleanArray::from(vec![true; rows.num_rows()])))
     })
     .unwrap();
     txn.drop_column("public", "t", "parent", false).unwrap();

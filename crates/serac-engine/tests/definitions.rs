@@ -1,6 +1,6 @@
 //! Definitions that change beside transactions which write: nothing that was committed is lost, whoever comes first.
 
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use serac_engine::definition::*;
 use serac_engine::{Database, EngineError, Table, Transaction};
 use serac_storage::{ColumnType, RowId, Value};
@@ -15,6 +15,7 @@ fn column(name: &str) -> ColumnDefinition {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     }
 }
 
@@ -71,7 +72,7 @@ fn sqlstate<T: std::fmt::Debug>(result: Result<T, EngineError>) -> &'static str 
 }
 
 fn add_column(txn: &mut Transaction, name: &str) -> Result<(), EngineError> {
-    let fill = |rows| Ok(Arc::new(Int64Array::from(vec![7; rows])) as ArrayRef);
+    let fill = |rows: &RecordBatch| Ok(Arc::new(Int64Array::from(vec![7; rows.num_rows()])) as ArrayRef);
     txn.add_column("public", name, column("extra"), fill)
 }
 

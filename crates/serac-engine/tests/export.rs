@@ -32,6 +32,7 @@ fn filled() -> (Database, Arc<Table>) {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     });
     let mut txn = db.begin();
     txn.create_table(TableDefinition::new("public", "t", columns.to_vec())).unwrap();

@@ -19,6 +19,7 @@ fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefiniti
         nullable,
         default: None,
         always_generated: false,
+        generation: None,
     }
 }
 
@@ -76,6 +77,57 @@ fn balance(txn: &Transaction, number: i32) -> Option<(RowId, i64)> {
     let mut row = RowBuffer::default();
     let id = txn.get(&access, &[1.into(), number.into()], &mut row).unwrap()?;
     Some((id, row.get(0).unwrap()))
+}
+
+/// Where a lookup found a key last is where the next one looks first: it must not find what its snapshot does not see, nor another key.
+#[test]
+fn what_was_found_before_leads_nobody_astray() {
+    let db = accounts();
+    let first: Vec<RowId> =
+        db.transact(|txn| (0..200).map(|number| insert(txn, 1, number, None, i64::from(number))).collect()).unwrap();
+    let old = db.begin();
+    // Found twice: what is remembered by the first lookup is used by the second.
+    let look = |txn: &Transaction, rows: &[RowId], change: i64| {
+        for (number, &row) in rows.iter().enumerate() {
+            let expected = Some((row, number as i64 + change));
+            assert_eq!([balance(txn, number as i32), balance(txn, number as i32)], [expected; 2]);
+        }
+    };
+    look(&old, &first, 0);
+    // The keys go to new rows.
+    let table = old.catalog().table("public", "account").unwrap().clone();
+    let second: Vec<RowId> = db
+        .transact(|txn| {
+            for &row in &first {
+                txn.delete(&table, row)?;
+            }
+            (0..200).map(|number| insert(txn, 1, number, None, i64::from(number) + 1_000)).collect()
+        })
+        .unwrap();
+    for _ in 0..2 {
+        look(&db.begin(), &second, 1_000);
+        look(&old, &first, 0);
+    }
+    // Each row gets the key of another one.
+    let key = ColumnUpdate::new(db.begin().catalog(), &table, &[1]);
+    db.transact(|txn| {
+        let mut update = txn.start_update(&key)?;
+        for (i, &row) in second.iter().enumerate() {
+            txn.update_row(&mut update, row, &[Value::Int32((i as i32 + 1) % 200)])?;
+        }
+        txn.finish_update(update)
+    })
+    .unwrap();
+    let now = db.begin();
+    for number in 0..200 {
+        let before = (number as usize + 199) % 200;
+        let expected = Some((second[before], before as i64 + 1_000));
+        assert_eq!([balance(&now, number), balance(&now, number)], [expected; 2]);
+    }
+    look(&old, &first, 0);
+    db.transact(|txn| second.iter().try_for_each(|&row| txn.delete(&table, row))).unwrap();
+    assert!((0..200).all(|number| balance(&db.begin(), number).is_none()));
+    look(&old, &first, 0);
 }
 
 #[test]

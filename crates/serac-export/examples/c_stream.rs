@@ -20,6 +20,7 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
         nullable: field.is_nullable(),
         default: None,
         always_generated: false,
+        generation: None,
     };
     let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
     let db = Database::in_memory()?;

@@ -22,6 +22,7 @@ fn filled() -> (Database, Arc<Table>) {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     };
     let columns = vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)];
     let mut txn = db.begin();

@@ -3,6 +3,7 @@
 use crate::ddl::parse_expression;
 use crate::dml::{nullable_schema, target_of_delete, target_of_insert};
 use crate::error::{Result, SqlError};
+use crate::generated;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::point::Prepared;
@@ -14,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
     Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
 };
 use serac_engine::Table;
-use serac_engine::definition::SqlType;
+use serac_engine::definition::{SqlType, TableDefinition};
 use serac_storage::ColumnType;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -179,7 +180,8 @@ impl Session {
         match source.clone() {
             CopySource::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
             CopySource::Table { table_name, .. } => {
-                let columns = async |session: &mut Self| Ok(session.table(&table_name)?.definition.columns.len());
+                let given = |table: &TableDefinition| generated::parts(table).1.len();
+                let columns = async |session: &mut Self| Ok(given(&session.table(&table_name)?.definition));
                 self.looking(columns).await
             }
             CopySource::Query(query) => {

@@ -5,6 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::expressions;
+use crate::generated;
 use crate::point::constant_rows;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
@@ -50,6 +51,12 @@ pub(crate) fn nullable_schema(table: &Table) -> Arc<Schema> {
     ))
 }
 
+/// So many rows without a column.
+fn nothing_of(rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?)
+}
+
 /// The assignments of SET, as column positions and expressions.
 pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
     let mut all = Vec::new();
@@ -81,7 +88,7 @@ pub(crate) fn assignments<'a>(table: &Table, assignments: &'a [Assignment]) -> R
 /// The assignments of SET, none of them to a GENERATED ALWAYS column.
 pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> Result<Vec<(usize, &'a Expr)>> {
     let set = assignments(table, all)?;
-    match set.iter().find(|(c, e)| table.definition.columns[*c].always_generated && !is_default(e)) {
+    match set.iter().find(|(c, e)| table.definition.columns[*c].is_generated() && !is_default(e)) {
         Some((column, _)) => {
             let name = &table.definition.columns[*column].name;
             Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")))
@@ -176,15 +183,17 @@ impl Session {
         let sources = match insert.source {
             None => {
                 // INSERT … DEFAULT VALUES
-                let options = RecordBatchOptions::new().with_row_count(Some(1));
-                vec![RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?]
+                vec![nothing_of(1)?]
             }
             Some(mut source) => {
                 if targets.is_empty() {
                     targets = (0..table.definition.columns.len()).collect();
                 }
-                self.put_defaults(&table, &targets, &mut source)?;
-                let constants = constant_rows(&table, &targets, &source);
+                let rows = self.put_defaults(&table, &mut targets, &mut source)?;
+                let constants = match rows {
+                    Some(rows) => Some(rows),
+                    None => constant_rows(&table, &targets, &source),
+                };
                 let (given, rows) = match constants {
                     Some(rows) => (rows.num_columns(), vec![rows]),
                     None => {
@@ -238,31 +247,44 @@ impl Session {
 
     /// Refuses values for GENERATED ALWAYS columns.
     pub(crate) fn refuse_generated(&self, table: &Table, mut targets: impl Iterator<Item = usize>) -> Result<()> {
-        match targets.find(|&t| table.definition.columns[t].always_generated) {
-            Some(at) => {
-                let name = &table.definition.columns[at].name;
-                Err(SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{name}\"")))
-            }
+        match targets.find(|&t| table.definition.columns[t].is_generated()) {
+            Some(at) => Err(generated::refused(&table.definition.columns[at].name)),
             None => Ok(()),
         }
     }
 
-    /// Replaces DEFAULT in VALUES by the columns' defaults.
-    fn put_defaults(&self, table: &Table, targets: &[usize], source: &mut Query) -> Result<()> {
-        let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
+    /// Replaces DEFAULT in VALUES by the columns' defaults. Generated columns that have nothing else are no targets any more; where none is left, the rows
+    /// are those that it gives.
+    fn put_defaults(&self, table: &Table, targets: &mut Vec<usize>, source: &mut Query) -> Result<Option<RecordBatch>> {
+        let SetExpr::Values(values) = source.body.as_mut() else { return Ok(None) };
+        for at in (0..targets.len()).rev() {
+            let is_left_out = |row: &[Expr]| row.get(at).is_some_and(is_default);
+            if table.definition.columns[targets[at]].is_generated()
+                && values.rows.iter().all(|row| is_left_out(&row.content))
+            {
+                targets.remove(at);
+                values.rows.iter_mut().for_each(|row| _ = row.content.remove(at));
+            }
+        }
+        if targets.is_empty() && values.rows.iter().all(|row| row.content.is_empty()) {
+            return nothing_of(values.rows.len()).map(Some);
+        }
         for row in &mut values.rows {
-            for (expr, &target) in row.content.iter_mut().zip(targets) {
+            for (expr, &target) in row.content.iter_mut().zip(&*targets) {
                 if is_default(expr) {
                     let text = table.definition.columns[target].default.as_deref().unwrap_or("NULL");
                     *expr = crate::ddl::parse_expression(text)?;
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whole rows of the table from the values of some columns.
     pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
+        if let Some(&at) = targets.iter().find(|&&at| table.definition.columns[at].generation.is_some()) {
+            return Err(generated::refused(&table.definition.columns[at].name));
+        }
         let columns: Vec<ArrayRef> = table
             .definition
             .columns
@@ -275,7 +297,8 @@ impl Session {
             .collect::<Result<_>>()?;
         // The engine reports NULLs in NOT NULL columns with the constraint's own error, so the batch may hold them.
         let options = RecordBatchOptions::new().with_row_count(Some(source.num_rows()));
-        Ok(RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?)
+        let rows = RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?;
+        generated::complete(&self.state(), table, rows)
     }
 
     /// INSERT … ON CONFLICT. Returns the rows inserted or updated.
@@ -291,7 +314,7 @@ impl Session {
             self.check_privilege(table, Privilege::Select, &index.definition.columns)?;
         }
         if let OnConflictAction::DoUpdate(update) = &on.action {
-            let set = assignments(table, &update.assignments)?;
+            let set = checked_assignments(table, &update.assignments)?;
             let columns: Vec<usize> = set.into_iter().map(|(column, _)| column).collect();
             self.check_privilege(table, Privilege::Update, &columns)?;
         }
@@ -448,7 +471,10 @@ impl Session {
         columns: &[usize],
         new: &RecordBatch,
     ) -> Result<()> {
-        self.txn_of(table)?.update_batch(table, rows, columns, new)?;
+        match self.with_generated(table, rows, columns, new)? {
+            Some((columns, new)) => self.txn_of(table)?.update_batch(table, rows, &columns, &new)?,
+            None => self.txn_of(table)?.update_batch(table, rows, columns, new)?,
+        }
         if !table.definition.checks.is_empty() && !rows.is_empty() {
             let now = self.rows_now(table, rows)?;
             self.check_rows(table, &now)?;

@@ -1,26 +1,67 @@
-//! Evaluation of the SQL texts that definitions keep: defaults and checks.
+//! Evaluation of the SQL texts that definitions keep: defaults, generated columns and checks.
 
 use crate::catalog::Shared;
+use crate::ddl::parse_expression;
 use crate::error::{Result, SqlError};
 use crate::functions::with_own_casts;
+use crate::generated;
 use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::scan::fetch_rows;
+use crate::session::fold;
 use crate::types::assign;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use serac_engine::definition::ColumnDefinition;
+use datafusion::sql::sqlparser::ast::{Expr as Ast, Ident, visit_expressions, visit_expressions_mut};
+use serac_engine::definition::{ColumnDefinition, TableDefinition};
 use serac_engine::{EngineError, Expressions, Table};
 use serac_storage::{RowId, Snapshot};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
+
+/// An SQL expression over columns, as it is planned.
+pub(crate) fn logical(state: &SessionState, sql: &str, columns: &Schema) -> Result<Expr> {
+    let schema = DFSchema::try_from(columns.clone())?;
+    state.create_logical_expr(sql, &schema).map_err(|e| SqlError::from(e).unplaced())
+}
+
+/// The positions of the columns that an expression names.
+pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result<Vec<usize>> {
+    let mut named = Vec::new();
+    let _ = visit_expressions(&parse_expression(expression)?, |expr| {
+        let name = match expr {
+            Ast::Identifier(name) => Some(name),
+            Ast::CompoundIdentifier(names) => names.last(),
+            _ => None,
+        };
+        named.extend(name.and_then(|name| table.column(&fold(name))));
+        ControlFlow::<()>::Continue(())
+    });
+    Ok(named)
+}
+
+/// The expression with another name for a column.
+pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> {
+    let mut parsed = parse_expression(expression)?;
+    let _ = visit_expressions_mut(&mut parsed, |expr| {
+        if let Ast::Identifier(name) = expr
+            && fold(name) == from
+        {
+            *name = Ident::with_quote('"', to);
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    Ok(parsed.to_string())
+}
 
 /// Evaluates an SQL expression for every row of `batch`.
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
     let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-    let expr = state.create_logical_expr(sql, &schema).map_err(|e| SqlError::from(e).unplaced())?;
+    let expr = logical(state, sql, schema.as_arrow())?;
     let context = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(state.config_options().clone())
@@ -78,6 +119,19 @@ pub(crate) fn into_engine(error: SqlError) -> EngineError {
 impl Expressions for SessionExpressions {
     fn default_value(&self, column: &ColumnDefinition) -> serac_engine::Result<ArrayRef> {
         self.state().and_then(|state| column_default(&state, column, 1)).map_err(into_engine)
+    }
+    fn generated_values(
+        &self,
+        table: &Table,
+        snapshot: &Snapshot,
+        rows: &[RowId],
+        changed: &[usize],
+    ) -> serac_engine::Result<Option<(Vec<usize>, RecordBatch)>> {
+        let values = || {
+            let now = fetch_rows(table, snapshot, rows)?;
+            generated::changes(&self.state()?, table, changed, &now.project(changed)?, || Ok(now))
+        };
+        values().map_err(into_engine)
     }
     fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {
         let check = || check_rows(&self.state()?, table, &fetch_rows(table, snapshot, rows)?);

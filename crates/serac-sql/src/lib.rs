@@ -16,6 +16,7 @@ mod error;
 mod expressions;
 mod formats;
 mod functions;
+mod generated;
 mod identity;
 mod ingest;
 mod limits;

@@ -10,6 +10,7 @@ use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
+use crate::ddl::likes_as_columns;
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
 use crate::functions::{Casts, IntervalArithmetic, JsonOperators, Quotients};
@@ -51,7 +52,7 @@ use serac_engine::roles::Login;
 use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// How SQL runs on a database.
@@ -267,7 +268,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// Tokens that the parser does not take, in the place of others.
 fn in_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    table_queries(row_locks(copy_switches(statement_words(tokens))))
+    likes_as_columns(table_queries(row_locks(copy_switches(statement_words(tokens)))))
 }
 
 /// Parses a script.
@@ -275,6 +276,21 @@ fn in_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// # Errors
 /// SQLSTATE 42601, with the place.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    transaction_word(sql).map_or_else(|| parse_anew(sql), |statement| Ok(vec![statement.clone()]))
+}
+
+/// BEGIN, COMMIT, END, ROLLBACK and ABORT with nothing else, parsed once for all: many a transaction has as many of these as of other statements.
+fn transaction_word(sql: &str) -> Option<&'static Statement> {
+    static WORDS: LazyLock<Vec<(&str, Statement)>> = LazyLock::new(|| {
+        let parsed = |word| Some((word, parse_anew(word).ok()?.pop()?));
+        ["BEGIN", "COMMIT", "END", "ROLLBACK", "ABORT"].into_iter().filter_map(parsed).collect()
+    });
+    let word = sql.trim();
+    let word = word.strip_suffix(';').unwrap_or(word);
+    WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, statement)| statement)
+}
+
+fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(in_known_words(tokens));
@@ -502,6 +518,16 @@ impl Session {
         if let Some(outcome) = self.execute_text(sql).await? {
             return Ok(vec![outcome.acknowledged().await?]);
         }
+        if let Some(statement) = transaction_word(sql)
+            && let Some(result) = self.start_control(statement)
+        {
+            let (result, started) = result?;
+            return started.durable().await.map(|()| vec![result]);
+        }
+        // In a box: what other statements may have to keep need not be moved for those above.
+        Box::pin(self.execute_script(sql)).await
+    }
+    async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
         for (i, statement) in parse(sql)?.into_iter().enumerate() {
             results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);

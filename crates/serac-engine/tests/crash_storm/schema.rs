@@ -27,6 +27,7 @@ pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
         nullable: true,
         default: None,
         always_generated: false,
+        generation: None,
     }
 }
 

@@ -252,7 +252,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
             if let Some(column) = extra {
                 txn.drop_column(SCHEMA, table.name(), &column.name, true)?;
             } else {
-                let fill = |rows| Ok(Arc::new(Int64Array::from(vec![7; rows])) as ArrayRef);
+                let fill = |rows: &RecordBatch| Ok(Arc::new(Int64Array::from(vec![7; rows.num_rows()])) as ArrayRef);
                 txn.add_column(SCHEMA, table.name(), column(&format!("extra{name}"), ColumnType::Int64), fill)?;
             }
         }

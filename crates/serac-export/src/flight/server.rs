@@ -252,6 +252,7 @@ mod tests {
             nullable: true,
             default: None,
             always_generated: false,
+            generation: None,
         };
         let price = ColumnType::Decimal { precision: 15, scale: 2 };
         let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];

@@ -10,7 +10,8 @@ mod source;
 mod text;
 
 use crate::error::{Result, SqlError};
-use crate::session::{Session, StatementResult, fold};
+use crate::generated;
+use crate::session::{Session, StatementResult, fold, quote};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
 use futures::StreamExt;
@@ -85,6 +86,17 @@ fn io(path: &str, error: std::io::Error) -> SqlError {
     SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
 }
 
+/// What of a table is copied where nothing is said: all but what is computed from the rest.
+fn copied_names(table: &Table) -> String {
+    match generated::parts(&table.definition) {
+        (computed, _) if computed.is_empty() => "*".to_owned(),
+        (_, given) => {
+            let names: Vec<String> = given.iter().map(|&at| quote(&table.definition.columns[at].name)).collect();
+            names.join(", ")
+        }
+    }
+}
+
 impl Session {
     /// What the next COPY … FROM STDIN reads.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
@@ -144,7 +156,11 @@ impl Session {
             let query = match source {
                 CopySource::Query(query) => query.to_string(),
                 CopySource::Table { table_name, columns } if columns.is_empty() => {
-                    format!("SELECT * FROM {table_name}")
+                    match self.table(&table_name) {
+                        Ok(table) => format!("SELECT {} FROM {table_name}", copied_names(&table)),
+                        // A view.
+                        Err(_) => format!("SELECT * FROM {table_name}"),
+                    }
                 }
                 CopySource::Table { table_name, columns } => {
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
@@ -187,7 +203,7 @@ impl Session {
             targets.push(at.ok_or_else(|| SqlError::no_column(&column, table.name()))?);
         }
         if targets.is_empty() {
-            targets = (0..table.definition.columns.len()).collect();
+            targets = generated::parts(&table.definition).1;
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
         let progress = self.copy_progress();

@@ -2,7 +2,8 @@
 
 use super::builder::freeze_format;
 use crate::error::{Result, SqlError};
-use crate::expressions::{evaluate, into_engine};
+use crate::expressions::{evaluate, into_engine, named_columns, renamed};
+use crate::generated;
 use crate::session::{Session, fold, quote, resolve};
 use crate::types::{assign, sql_type};
 use datafusion::arrow::array::{AsArray, RecordBatch};
@@ -15,6 +16,17 @@ use serac_engine::definition::{CheckDefinition, ColumnDefinition, SqlType, Table
 
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote(schema), quote(name))
+}
+
+/// The CHECK constraints that name a column.
+fn checks_naming(table: &TableDefinition, column: usize) -> Result<Vec<CheckDefinition>> {
+    let mut found = Vec::new();
+    for check in &table.checks {
+        if named_columns(table, &check.expression)?.contains(&column) {
+            found.push(check.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// How many constraints of each kind a definition has, to tell those that a builder adds.
@@ -67,14 +79,13 @@ impl Session {
                         self.say_missing(&format!("column \"{column}\" of relation \"{name}\""));
                         continue;
                     }
+                    self.drop_what_names(schema, name, &column, cascade)?;
                     self.txn_for(schema)?.drop_column(schema, name, &column, cascade)?;
-                    self.checks_still_work(schema, name, &format!("drop column \"{column}\""))?;
                 }
                 Ok(())
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                self.txn_for(schema)?.rename_column(schema, name, &fold(old_column_name), &fold(new_column_name))?;
-                self.checks_still_work(schema, name, "rename the column")
+                self.rename_column(&definition, &fold(old_column_name), &fold(new_column_name))
             }
             AlterTableOperation::RenameTable {
                 table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
@@ -126,6 +137,52 @@ impl Session {
         Ok(())
     }
 
+    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it, and the generated columns that are computed from it, which
+    /// are in the way unless `cascade` is on.
+    fn drop_what_names(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
+        let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
+        let Some(at) = definition.column(column) else { return Ok(()) };
+        for other in generated::changing(&definition, &[at])?.into_iter().filter(|&other| other != at) {
+            let other = &definition.columns[other].name;
+            if !cascade {
+                let message =
+                    format!("cannot drop column \"{column}\" because generated column \"{other}\" depends on it");
+                return Err(SqlError::new("2BP01", message));
+            }
+            self.drop_what_names(schema, name, other, cascade)?;
+            self.txn_for(schema)?.drop_column(schema, name, other, cascade)?;
+        }
+        for check in checks_naming(&definition, at)? {
+            self.txn_for(schema)?.drop_constraint(schema, name, &check.name, false)?;
+        }
+        Ok(())
+    }
+
+    /// Renames a column, also where expressions of the table name it.
+    fn rename_column(&mut self, table: &TableDefinition, old: &str, new: &str) -> Result<()> {
+        let (schema, name) = (&table.schema, &table.name);
+        let (mut checks, mut computed) = (Vec::new(), Vec::new());
+        if let Some(at) = table.column(old) {
+            checks = checks_naming(table, at)?;
+            computed = generated::changing(table, &[at])?.into_iter().filter(|&other| other != at).collect();
+        }
+        let txn = self.txn_for(schema)?;
+        for check in &checks {
+            txn.drop_constraint(schema, name, &check.name, false)?;
+        }
+        txn.rename_column(schema, name, old, new)?;
+        for check in checks {
+            let expression = renamed(&check.expression, old, new)?;
+            txn.add_check(schema, name, CheckDefinition { expression, ..check })?;
+        }
+        for at in computed {
+            let column = &table.columns[at];
+            let expression = column.generation.as_deref().map(|text| renamed(text, old, new)).transpose()?;
+            txn.alter_column(schema, name, &column.name, |column| column.generation = expression)?;
+        }
+        Ok(())
+    }
+
     async fn has_rows(&self, table: &TableDefinition, condition: &str) -> Result<bool> {
         let query = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", qualified(&table.schema, &table.name));
         let found = self.collect(self.frame_of(&query).await?).await?;
@@ -151,8 +208,14 @@ impl Session {
         let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
         let values = self.column_default(&column, count as usize)?;
-        let taken = std::cell::Cell::new(0);
-        self.txn_for(schema)?.add_column(schema, name, column, |rows| {
+        let (at, taken) = (table.columns.len(), std::cell::Cell::new(0));
+        self.check_generation(&builder.definition, at)?;
+        let (state, definition) = (self.state(), &builder.definition);
+        self.txn_for(schema)?.add_column(schema, name, column, |old| {
+            if definition.columns[at].generation.is_some() {
+                return generated::compute_one(&state, definition, at, old).map_err(into_engine);
+            }
+            let rows = old.num_rows();
             let from = taken.replace(taken.get() + rows);
             Ok(values.slice(from, rows))
         })?;
@@ -171,6 +234,12 @@ impl Session {
                     return Err(SqlError::new("42P16", format!("column \"{column}\" is in a primary key")));
                 }
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.nullable = true)?;
+            }
+            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault
+                if table.columns[at].generation.is_some() =>
+            {
+                let message = format!("column \"{column}\" of relation \"{name}\" is a generated column");
+                return Err(SqlError::new("42601", message));
             }
             AlterColumnOperation::SetDefault { value } => {
                 let mut definition = table.columns[at].clone();
@@ -206,6 +275,9 @@ impl Session {
             let redefined = self.txn_for(schema)?.alter_column(schema, name, &column.name, |c| c.sql_type = sql_type);
             return Ok(redefined?);
         }
+        if generated::changing(table, &[at])?.iter().any(|&other| other != at) {
+            return Err(SqlError::unsupported("the type of a column from which a generated column is computed"));
+        }
         let catalog = self.txn_for(schema)?.catalog().clone();
         let is_referenced =
             catalog.children_of(table).any(|(child, i)| child.definition.foreign_keys[i].parent_columns.contains(&at));
@@ -217,7 +289,12 @@ impl Session {
             let message = format!("default for column \"{}\" cannot be cast to type {sql_type}", column.name);
             SqlError::new("42804", message)
         })?;
-        let text = using.map_or_else(|| quote(&column.name), ToString::to_string);
+        let text = match (using, &column.generation) {
+            (Some(_), Some(_)) => return Err(SqlError::new("42611", "a generated column has no USING")),
+            (Some(using), None) => using.to_string(),
+            (None, Some(expression)) => expression.clone(),
+            (None, None) => quote(&column.name),
+        };
         self.txn_for(schema)?.lock_table(schema, name)?;
         let state = self.state();
         let convert = |old: &RecordBatch| {
@@ -251,6 +328,9 @@ impl Session {
         let mut builder = self.builder(table);
         builder.constraint(constraint)?;
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
+        for at in 0..builder.definition.columns.len() {
+            self.check_generation(&builder.definition, at)?;
+        }
         self.add_constraints(builder.definition, &known).await
     }
 

@@ -107,7 +107,7 @@ impl TableBuilder {
         Self { definition, sequences: Vec::new(), unresolved: Vec::new(), view }
     }
 
-    fn own_sequence(&mut self, at: usize, options: &[SequenceOptions]) -> Result<()> {
+    pub(super) fn own_sequence(&mut self, at: usize, options: &[SequenceOptions]) -> Result<()> {
         let table = &self.definition;
         let column = &table.columns[at];
         let name = format!("{}_{}_seq", table.name, column.name);
@@ -130,6 +130,7 @@ impl TableBuilder {
             nullable: true,
             default: None,
             always_generated: false,
+            generation: None,
         });
         if let DataType::Custom(custom, _) = &column.data_type
             && serial_type(&custom.to_string().to_lowercase()).is_some()
@@ -149,6 +150,9 @@ impl TableBuilder {
                 ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
                     self.own_sequence(at, sequence_options.as_deref().unwrap_or_default())?;
                     self.definition.columns[at].always_generated = matches!(generated_as, GeneratedAs::Always);
+                }
+                ColumnOption::Generated { generation_expr: Some(expression), .. } => {
+                    self.definition.columns[at].generation = Some(expression.to_string());
                 }
                 ColumnOption::Comment(_) => {}
                 other => return Err(SqlError::unsupported(format!("the column option {other}"))),
@@ -171,15 +175,17 @@ impl TableBuilder {
         names.join("_")
     }
 
+    /// The name of an index that is given none.
+    pub(super) fn index_name(&self, columns: &[usize], primary: bool, constraint: bool) -> String {
+        let (table, columns) = (&self.definition.name, self.column_names(columns));
+        self.free_name(match (primary, constraint) {
+            (true, _) => format!("{table}_pkey"),
+            (_, true) => format!("{table}_{columns}_key"),
+            _ => format!("{table}_{columns}_idx"),
+        })
+    }
     fn key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) {
-        let table = &self.definition.name;
-        let name = name.unwrap_or_else(|| {
-            self.free_name(if primary {
-                format!("{table}_pkey")
-            } else {
-                format!("{table}_{}_key", self.column_names(&columns))
-            })
-        });
+        let name = name.unwrap_or_else(|| self.index_name(&columns, primary, true));
         self.definition.keys.push(KeyDefinition {
             name,
             columns,

@@ -4,11 +4,13 @@ mod alter;
 mod builder;
 mod cluster;
 mod comment;
+mod like;
 mod materialized;
 mod sequence;
 
 pub(crate) use builder::parse_expression;
 pub(crate) use cluster::{clause as cluster_clause, statement as cluster_statement};
+pub(crate) use like::likes_as_columns;
 pub(crate) use materialized::{clause as data_clause, statement as refresh_statement};
 pub(crate) use sequence::statement as sequence_statement;
 
@@ -20,14 +22,15 @@ use builder::{TableBuilder, columns_of, freeze_format, index_columns};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, OrderByOptions, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitMut,
-    VisitorMut,
+    CascadeOption, ColumnDef, CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName,
+    ObjectNamePart, ObjectType, OnCommit, OrderByOptions, Query, SchemaName, Statement, Truncate,
+    TruncateIdentityOption, VisitMut, VisitorMut,
 };
+use like::Like;
 use serac_engine::definition::{
     BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
 };
-use serac_engine::roles::Object;
+use serac_engine::roles::{Object, Privilege};
 use serac_engine::{DEFAULT_SCHEMA, EngineError};
 use serac_storage::ColumnType;
 use std::collections::HashSet;
@@ -208,12 +211,7 @@ impl Session {
     }
 
     async fn create_table(&mut self, create: CreateTable) -> Result<StatementResult> {
-        if create.or_replace {
-            return Err(SqlError::unsupported("CREATE OR REPLACE TABLE"));
-        }
-        if create.on_commit.as_ref().is_some_and(|on_commit| !matches!(on_commit, OnCommit::PreserveRows)) {
-            return Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS"));
-        }
+        refuse_forms(&create)?;
         let (mut schema, name) = if create.temporary { resolve(&create.name)? } else { self.locate_new(&create.name)? };
         if create.temporary {
             if create.name.0.len() > 1 && schema != TEMPORARY_SCHEMA {
@@ -229,9 +227,7 @@ impl Session {
         if let CreateTableOptions::With(options) = &create.table_options {
             builder.definition.freeze_format = freeze_format(options)?.unwrap_or_default();
         }
-        for column in &create.columns {
-            builder.column(column)?;
-        }
+        let comments = self.listed_columns(&create.columns, &mut builder)?;
         for constraint in &create.constraints {
             builder.constraint(constraint)?;
         }
@@ -255,13 +251,39 @@ impl Session {
         for check in &builder.definition.checks {
             self.check_expression(&builder.definition, &check.expression)?;
         }
-        for column in &builder.definition.columns {
+        for (at, column) in builder.definition.columns.iter().enumerate() {
             self.check_default(column)?;
+            self.check_generation(&builder.definition, at)?;
         }
         let table = self.txn_for(&schema)?.create_table(builder.definition)?;
+        for (column, text) in comments {
+            self.txn_for(&schema)?.comment(&Object::relation(&schema, table.name()), Some(&column), Some(text))?;
+        }
         let Some(batches) = source else { return done("CREATE TABLE") };
         let rows = self.fill(&table, &batches)?;
         Ok(StatementResult::Command { tag: format!("SELECT {rows}"), rows })
+    }
+
+    /// Adds the columns of a list, those of LIKE included. The comments that come with them, by column.
+    fn listed_columns(&mut self, list: &[ColumnDef], builder: &mut TableBuilder) -> Result<Vec<(String, String)>> {
+        let mut comments = Vec::new();
+        for column in list {
+            let Some(like) = Like::of(column)? else {
+                builder.column(column)?;
+                continue;
+            };
+            let source = self.table(&like.table)?;
+            let all: Vec<usize> = (0..source.definition.columns.len()).collect();
+            self.check_privilege(&source, Privilege::Select, &all)?;
+            builder.like(&like, &source.definition)?;
+            if like.has("comments") {
+                let schema = &source.definition.schema;
+                let object = Object::relation(schema, source.name());
+                let known = self.txn_for(schema)?.catalog().comments.iter().filter(|(about, ..)| **about == object);
+                comments.extend(known.filter_map(|(_, column, text)| Some((column?.to_owned(), text.to_owned()))));
+            }
+        }
+        Ok(comments)
     }
 
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
@@ -385,6 +407,24 @@ impl VisitorMut for SchemaWriter<'_> {
     }
 }
 
+/// Refuses what of CREATE TABLE means something that there is not.
+fn refuse_forms(create: &CreateTable) -> Result<()> {
+    let keeps_rows = |on_commit: &OnCommit| matches!(on_commit, OnCommit::PreserveRows);
+    let forms = [
+        ("CREATE OR REPLACE TABLE", create.or_replace),
+        ("LIKE without parentheses", create.like.is_some()),
+        ("CREATE TABLE … CLONE", create.clone.is_some()),
+        ("INHERITS", create.inherits.is_some()),
+        ("a partitioned table", create.partition_by.is_some() || create.partition_of.is_some()),
+        ("an external table", create.external || create.location.is_some()),
+        ("ON COMMIT DROP or DELETE ROWS", !create.on_commit.as_ref().is_none_or(keeps_rows)),
+    ];
+    match forms.into_iter().find(|(_, is_said)| *is_said) {
+        Some((what, _)) => Err(SqlError::unsupported(what)),
+        None => Ok(()),
+    }
+}
+
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless it is said where they are.
 fn column_order(options: &OrderByOptions) -> ColumnOrder {
     let descending = options.asc == Some(false);
@@ -399,7 +439,14 @@ fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
             other => stored_type(other)?,
         };
         let name = field.name().clone();
-        Ok(ColumnDefinition { name, sql_type, nullable: true, default: None, always_generated: false })
+        Ok(ColumnDefinition {
+            name,
+            sql_type,
+            nullable: true,
+            default: None,
+            always_generated: false,
+            generation: None,
+        })
     };
     rows.fields().iter().map(column).collect()
 }

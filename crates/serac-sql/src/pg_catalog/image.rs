@@ -70,11 +70,13 @@ pub(super) struct Attribute {
     pub(super) default: Option<String>,
     /// GENERATED ALWAYS AS IDENTITY.
     pub(super) identity: bool,
+    /// Whether its default is the expression that it is computed by.
+    pub(super) generated: bool,
 }
 
 impl Attribute {
     fn new(name: &str, type_oid: u32, modifier: i32) -> Self {
-        Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: false }
+        Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: false, generated: false }
     }
     /// A column of a query's result.
     pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
@@ -328,7 +330,11 @@ impl Relation {
         let of_table = |table: &Table| -> Vec<Attribute> {
             let attribute = |column: &serac_engine::definition::ColumnDefinition| Attribute {
                 nullable: column.nullable,
-                default: column.default.as_deref().filter(|_| !column.always_generated).map(shown_default),
+                default: match &column.generation {
+                    Some(expression) => Some(expression.clone()),
+                    None => column.default.as_deref().filter(|_| !column.always_generated).map(shown_default),
+                },
+                generated: column.generation.is_some(),
                 identity: column.always_generated,
                 ..Attribute::of_type(&column.name, column.sql_type)
             };

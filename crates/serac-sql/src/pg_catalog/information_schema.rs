@@ -117,6 +117,8 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
             };
             let is_array = types::find(attribute.type_oid).is_some_and(|(_, is_array)| is_array);
             let data_type = if is_array { "ARRAY".into() } else { types::format(attribute.type_oid, None) };
+            let (default, expression) =
+                if attribute.generated { (None, attribute.default) } else { (attribute.default, None) };
             let generation = attribute.identity.then_some("ALWAYS");
             rows.add([
                 ("table_catalog", scope.database().into()),
@@ -124,7 +126,7 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
                 ("table_name", (&relation.name).into()),
                 ("column_name", (&attribute.name).into()),
                 ("ordinal_position", (i + 1).into()),
-                ("column_default", attribute.default.into()),
+                ("column_default", default.into()),
                 ("is_nullable", yes_or_no(attribute.nullable).into()),
                 ("data_type", data_type.into()),
                 ("character_maximum_length", length.into()),
@@ -140,7 +142,8 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", yes_or_no(attribute.identity).into()),
                 ("identity_generation", generation.into()),
-                ("is_generated", "NEVER".into()),
+                ("is_generated", if attribute.generated { "ALWAYS" } else { "NEVER" }.into()),
+                ("generation_expression", expression.into()),
                 ("is_updatable", yes_or_no(is_table).into()),
             ]);
         }

@@ -136,7 +136,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
 pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in &scope.image.relations {
         for (i, attribute) in scope.attributes(relation).iter().enumerate() {
-            let Attribute { name, type_oid, modifier, nullable, default, identity } = attribute;
+            let Attribute { name, type_oid, modifier, nullable, default, identity, generated } = attribute;
             let found = types::find(*type_oid);
             rows.add([
                 ("attrelid", relation.oid.into()),
@@ -152,6 +152,7 @@ pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
                 ("attnotnull", (!nullable).into()),
                 ("atthasdef", default.is_some().into()),
                 ("attidentity", if *identity { "a" } else { "" }.into()),
+                ("attgenerated", if *generated { "s" } else { "" }.into()),
                 ("attislocal", true.into()),
                 ("attcollation", found.map_or(0, |(t, _)| t.collation).into()),
             ]);

@@ -11,6 +11,7 @@ use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
+use crate::generated;
 use crate::optimizer::{checked, without_lists_of_expressions};
 use crate::result_names;
 use crate::row_locks::OnHeld;
@@ -389,6 +390,9 @@ impl Compilation<'_> {
             return None;
         }
         let (query, table, columns, alias) = self.session.update_query(update).ok()?;
+        if !generated::changing(&table.definition, &columns).ok()?.is_empty() {
+            return None;
+        }
         for assignment in &update.assignments {
             let AssignmentTarget::ColumnName(name) = &assignment.target else { return None };
             let column = column_of(&table, &fold(name.0.last()?.as_ident()?)).ok()?;
@@ -441,8 +445,8 @@ impl Compilation<'_> {
             targets = (0..given).collect();
         }
         let fits = values.rows.iter().all(|row| row.content.len() == given) && given == targets.len();
-        let generated = targets.iter().any(|&t| definitions[t].always_generated);
-        if !fits || generated || values.rows.len() > 64 {
+        let is_generated = targets.iter().any(|&t| definitions[t].is_generated());
+        if !fits || is_generated || values.rows.len() > 64 {
             return None;
         }
         let empty = DFSchema::empty();
@@ -478,7 +482,12 @@ impl Compilation<'_> {
             let schema = crate::dml::nullable_schema(&table);
             let of = |name: &str| DFSchema::try_from_qualified_schema(name, &schema).ok();
             both = of(&alias)?.join(&of("excluded")?).ok()?;
-            for (column, expr) in crate::dml::assignments(&table, &update.assignments).ok()? {
+            let set = crate::dml::checked_assignments(&table, &update.assignments).ok()?;
+            let changed: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+            if !generated::changing(&table.definition, &changed).ok()?.is_empty() {
+                return None;
+            }
+            for (column, expr) in set {
                 self.note_assigned(&table, column, expr)?;
                 let default = || definitions[column].default.clone().unwrap_or_else(|| "NULL".into());
                 let text = if is_default(expr) { default() } else { expr.to_string() };
@@ -499,6 +508,16 @@ impl Compilation<'_> {
                 row.push(self.assignment(&table, column, expr, &mut compiler)?);
             }
             rows.push(row);
+        }
+        let mut generated = Vec::new();
+        let row_schema = DFSchema::try_from(crate::dml::nullable_schema(&table).as_ref().clone()).ok()?;
+        for (column, definition) in definitions.iter().enumerate() {
+            let Some(expression) = &definition.generation else { continue };
+            let expr = self.logical(expression, &row_schema)?;
+            let expr = self.coerced(expr, &row_schema, &[])?;
+            let column_types = definitions.iter().map(|c| c.sql_type.column_type.arrow());
+            let mut compiler = Compiler::new(&self.state, column_types, &types, true).ok()?;
+            generated.push((column, self.assignment(&table, column, expr, &mut compiler)?));
         }
         // VALUES gives the rows of a column one type.
         let first = &rows[0];
@@ -535,6 +554,6 @@ impl Compilation<'_> {
             }
         };
         let (after, returns) = self.after(&table, returning, &types, true)?;
-        self.plan(Action::Insert(Insert { rows, on_conflict, after }), table, returns, types)
+        self.plan(Action::Insert(Insert { rows, generated, on_conflict, after }), table, returns, types)
     }
 }

@@ -208,8 +208,24 @@ impl Insert {
         }
         let mut fitting: Vec<Vec<Value<'_>>> = Vec::with_capacity(given.len());
         for row in &given {
-            let values = row.iter().enumerate().map(|(c, datum)| Ok(table.fit_value(c, datum.value())?));
+            let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
+            let values = row.iter().enumerate().map(|(c, datum)| {
+                // What is computed follows.
+                Ok(if is_generated(c) { Value::Null } else { table.fit_value(c, datum.value())? })
+            });
             fitting.push(values.collect::<Result<_>>()?);
+        }
+        let mut computed: Vec<Vec<OwnedValue>> = Vec::new();
+        for values in fitting.iter().filter(|_| !self.generated.is_empty()) {
+            let row = Row { stored: None, values, parameters };
+            let value =
+                |(_, assignment): &(usize, Assignment)| Ok(OwnedValue::from(&assignment.evaluate(&row)?.value()));
+            computed.push(self.generated.iter().map(value).collect::<Result<_>>()?);
+        }
+        for (values, computed) in fitting.iter_mut().zip(&computed) {
+            for ((column, _), value) in self.generated.iter().zip(computed) {
+                values[*column] = table.fit_value(*column, value.as_value())?;
+            }
         }
         for values in &fitting {
             self.after.check(table, &Row { stored: None, values, parameters })?;

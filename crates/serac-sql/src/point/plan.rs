@@ -103,6 +103,8 @@ pub(super) struct After {
 pub(super) struct Insert {
     /// By row, a value for every column of the table.
     pub(super) rows: Vec<Vec<Assignment>>,
+    /// Generated columns, and what they become, over the row's other columns.
+    pub(super) generated: Vec<(usize, Assignment)>,
     pub(super) on_conflict: Option<OnConflict>,
     pub(super) after: After,
 }

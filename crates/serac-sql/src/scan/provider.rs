@@ -242,7 +242,7 @@ impl TableProvider for SeracTable {
 /// # Errors
 /// When a row is not visible.
 pub fn fetch_rows(table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> Result<RecordBatch> {
-    let schema = table.data.schema().arrow();
+    let schema = table.definition.storage_schema().arrow();
     let columns: Vec<ScanColumn> = (0..schema.fields().len() as u16).map(|c| ScanColumn::arrow(ColumnId(c))).collect();
     // Block by block in slot order, then back into the order asked for.
     let mut order: Vec<usize> = (0..rows.len()).collect();

@@ -8,6 +8,7 @@ mod ddl_beside_writers;
 mod documents;
 mod errors;
 mod frozen_scans;
+mod generated_columns;
 mod histories;
 mod isolation;
 mod limits;

@@ -81,9 +81,15 @@ impl Statements {
         let unique = if self.random.random_bool(0.3) { ", UNIQUE (d, c)" } else { "" };
         let default = if self.random.random_bool(0.5) { " DEFAULT 7" } else { "" };
         let not_null = if self.random.random_bool(0.5) { " NOT NULL" } else { "" };
+        let generated = match self.random.random_range(0..8) {
+            0 => "g NUMERIC(24,3) GENERATED ALWAYS AS (c * 2) STORED, ",
+            1 => "g NUMERIC(7,1) NOT NULL GENERATED ALWAYS AS (coalesce(c, 0) + 1) STORED UNIQUE, ",
+            2 => "g VARCHAR(3) GENERATED ALWAYS AS (CASE WHEN d IS NULL THEN 'none' ELSE 'x' || c END) STORED, ",
+            _ => "",
+        };
         vec![
             format!(
-                "CREATE TABLE t (a {a}, b {b}{not_null}, c {c}{default}, d {d}, e {e}, PRIMARY KEY ({}){check}{unique})",
+                "CREATE TABLE t (a {a}, b {b}{not_null}, {generated}c {c}{default}, d {d}, e {e}, PRIMARY KEY ({}){check}{unique})",
                 self.keys.join(", ")
             ),
             "CREATE INDEX t_c_a ON t (c, a)".into(),

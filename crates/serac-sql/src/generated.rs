@@ -1,0 +1,183 @@
+//! Generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other columns wherever whole rows come to be (INSERT, MERGE, COPY, record
+//! batches) and wherever columns change that they are computed from, referential actions included. Nobody else may give them values.
+
+use crate::ddl::parse_expression;
+use crate::dml::nullable_schema;
+use crate::error::{Result, SqlError};
+use crate::expressions::{evaluate, logical, named_columns};
+use crate::session::Session;
+use crate::types::assign;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr as Logical, Volatility};
+use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use serac_engine::Table;
+use serac_engine::definition::{ReferentialAction, TableDefinition};
+use serac_storage::RowId;
+use std::ops::ControlFlow;
+
+/// A value of the user's for a column that takes none.
+pub(crate) fn refused(column: &str) -> SqlError {
+    SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{column}\""))
+}
+
+/// The positions of the columns that are computed, and of all others.
+pub(crate) fn parts(table: &TableDefinition) -> (Vec<usize>, Vec<usize>) {
+    (0..table.columns.len()).partition(|&at| table.columns[at].generation.is_some())
+}
+
+/// The generated columns that change with others: those among `changed`, and those computed from one of them.
+pub(crate) fn changing(table: &TableDefinition, changed: &[usize]) -> Result<Vec<usize>> {
+    let mut changing = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        let Some(expression) = &column.generation else { continue };
+        if changed.contains(&at) || named_columns(table, expression)?.iter().any(|named| changed.contains(named)) {
+            changing.push(at);
+        }
+    }
+    Ok(changing)
+}
+
+/// The values of generated columns for whole rows, whose generated columns say nothing yet.
+fn compute(
+    state: &SessionState,
+    table: &TableDefinition,
+    columns: &[usize],
+    rows: &RecordBatch,
+) -> Result<Vec<ArrayRef>> {
+    let rows = rows.project(&parts(table).1)?;
+    let value = |&at: &usize| {
+        let column = &table.columns[at];
+        let expression = column.generation.as_deref().expect("a generated column");
+        assign(&evaluate(state, expression, &rows)?, column.sql_type, &column.name)
+    };
+    columns.iter().map(value).collect()
+}
+
+/// The values of one generated column for rows of the others.
+pub(crate) fn compute_one(
+    state: &SessionState,
+    table: &TableDefinition,
+    at: usize,
+    rows: &RecordBatch,
+) -> Result<ArrayRef> {
+    compute(state, table, &[at], rows).map(|mut values| values.remove(0))
+}
+
+/// Whole rows of a table, their generated columns computed from the others.
+pub(crate) fn complete(state: &SessionState, table: &Table, rows: RecordBatch) -> Result<RecordBatch> {
+    let (computed, given) = parts(&table.definition);
+    if computed.is_empty() {
+        return Ok(rows);
+    }
+    // What is computed from a value is computed from what the table makes of it.
+    let fitting = table.fit(&given, &rows.project(&given)?)?;
+    let (schema, mut columns, count) = rows.into_parts();
+    given.iter().zip(fitting.columns()).for_each(|(&at, values)| columns[at] = values.clone());
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    let rows = RecordBatch::try_new_with_options(schema.clone(), columns.clone(), &options)?;
+    computed.iter().zip(compute(state, &table.definition, &computed, &rows)?).for_each(|(&at, values)| {
+        columns[at] = values;
+    });
+    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+}
+
+/// The generated columns that change when rows, which are `now` so, get `new` values of `columns`; and their values.
+pub(crate) fn changes(
+    state: &SessionState,
+    table: &Table,
+    columns: &[usize],
+    new: &RecordBatch,
+    now: impl FnOnce() -> Result<RecordBatch>,
+) -> Result<Option<(Vec<usize>, RecordBatch)>> {
+    let changing = changing(&table.definition, columns)?;
+    if changing.is_empty() {
+        return Ok(None);
+    }
+    let (_, mut whole, count) = now()?.into_parts();
+    columns.iter().zip(new.columns()).for_each(|(&at, values)| whole[at] = values.clone());
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    let rows = RecordBatch::try_new_with_options(nullable_schema(table), whole, &options)?;
+    let rows = complete(state, table, rows)?;
+    Ok(Some((changing.clone(), rows.project(&changing)?)))
+}
+
+impl Session {
+    /// What an UPDATE of `columns` writes, the generated columns that change with them included; none if there are none.
+    pub(crate) fn with_generated(
+        &self,
+        table: &Table,
+        rows: &[RowId],
+        columns: &[usize],
+        new: &RecordBatch,
+    ) -> Result<Option<(Vec<usize>, RecordBatch)>> {
+        let changes = changes(&self.state(), table, columns, new, || self.rows_now(table, rows))?;
+        let Some((generated, values)) = changes else { return Ok(None) };
+        let given = (0..columns.len()).filter(|&i| !generated.contains(&columns[i]));
+        let (mut all, mut arrays): (Vec<usize>, Vec<ArrayRef>) =
+            given.map(|i| (columns[i], new.column(i).clone())).unzip();
+        all.extend(&generated);
+        arrays.extend_from_slice(values.columns());
+        let schema = nullable_schema(table).project(&all)?;
+        Ok(Some((all, RecordBatch::try_new(schema.into(), arrays)?)))
+    }
+
+    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value must depend on the row's other columns alone.
+    pub(crate) fn check_generation(&self, table: &TableDefinition, at: usize) -> Result<()> {
+        let column = &table.columns[at];
+        let Some(expression) = &column.generation else { return Ok(()) };
+        if column.default.is_some() {
+            let what = format!("for column \"{}\" of table \"{}\"", column.name, table.name);
+            return Err(SqlError::new("42601", format!("both default and generation expression specified {what}")));
+        }
+        let changes = |action| !matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
+        for key in table.foreign_keys.iter().filter(|key| key.columns.contains(&at)) {
+            let deletes = key.on_delete == ReferentialAction::Cascade;
+            if changes(key.on_update) || (changes(key.on_delete) && !deletes) {
+                let name = &key.name;
+                let message =
+                    format!("the action of foreign key \"{name}\" would change generated column \"{}\"", column.name);
+                return Err(SqlError::new("42601", message));
+            }
+        }
+        if let Some(&other) =
+            named_columns(table, expression)?.iter().find(|&&named| table.columns[named].generation.is_some())
+        {
+            let other = &table.columns[other].name;
+            let message = format!("cannot use generated column \"{other}\" in column generation expression");
+            return Err(SqlError::new("42P17", message));
+        }
+        let is_query = |expr: &Expr| match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        if visit_expressions(&parse_expression(expression)?, is_query).is_break() {
+            return Err(SqlError::new("0A000", "cannot use subquery in column generation expression"));
+        }
+        let rows = RecordBatch::new_empty(table.storage_schema().arrow());
+        let state = self.state();
+        check_logical(&logical(&state, expression, &rows.project(&parts(table).1)?.schema())?)?;
+        compute(&state, table, &[at], &rows).map(drop)
+    }
+}
+
+fn check_logical(expr: &Logical) -> Result<()> {
+    let mut found = None;
+    expr.apply(|expr| {
+        found = found.take().or(match expr {
+            Logical::AggregateFunction(_) => {
+                Some(("42803", "aggregate functions are not allowed in column generation expressions"))
+            }
+            Logical::WindowFunction(_) => {
+                Some(("42P20", "window functions are not allowed in column generation expressions"))
+            }
+            Logical::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
+                Some(("42P17", "generation expression is not immutable"))
+            }
+            _ => None,
+        });
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    found.map_or(Ok(()), |(sqlstate, message)| Err(SqlError::new(sqlstate, message)))
+}
