@@ -90,8 +90,8 @@ pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> R
     let set = assignments(table, all)?;
     match set.iter().find(|(c, e)| table.definition.columns[*c].is_generated() && !is_default(e)) {
         Some((column, _)) => {
-            let name = &table.definition.columns[*column].name;
-            Err(SqlError::new("428C9", format!("column \"{name}\" can only be updated to DEFAULT")))
+            let column = &table.definition.columns[*column];
+            Err(generated::refused(column, &format!("column \"{}\" can only be updated to DEFAULT", column.name)))
         }
         None => Ok(set),
     }
@@ -248,7 +248,7 @@ impl Session {
     /// Refuses values for GENERATED ALWAYS columns.
     pub(crate) fn refuse_generated(&self, table: &Table, mut targets: impl Iterator<Item = usize>) -> Result<()> {
         match targets.find(|&t| table.definition.columns[t].is_generated()) {
-            Some(at) => Err(generated::refused(&table.definition.columns[at].name)),
+            Some(at) => Err(generated::not_inserted(&table.definition.columns[at])),
             None => Ok(()),
         }
     }
@@ -283,7 +283,7 @@ impl Session {
     /// Whole rows of the table from the values of some columns.
     pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
         if let Some(&at) = targets.iter().find(|&&at| table.definition.columns[at].generation.is_some()) {
-            return Err(generated::refused(&table.definition.columns[at].name));
+            return Err(generated::not_inserted(&table.definition.columns[at]));
         }
         let columns: Vec<ArrayRef> = table
             .definition

@@ -13,13 +13,22 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr as Logical, Volatility};
 use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
 use serac_engine::Table;
-use serac_engine::definition::{ReferentialAction, TableDefinition};
+use serac_engine::definition::{ColumnDefinition, ReferentialAction, TableDefinition};
 use serac_storage::RowId;
 use std::ops::ControlFlow;
 
-/// A value of the user's for a column that takes none.
-pub(crate) fn refused(column: &str) -> SqlError {
-    SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{column}\""))
+/// What is wrong with a value of the user's for a column that takes none.
+pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
+    let name = &column.name;
+    let detail = match column.generation {
+        Some(_) => format!("Column \"{name}\" is a generated column."),
+        None => format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."),
+    };
+    SqlError { detail: Some(detail), ..SqlError::new("428C9", message) }
+}
+/// A value of the user's that INSERT or record batches give to such a column.
+pub(crate) fn not_inserted(column: &ColumnDefinition) -> SqlError {
+    refused(column, &format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name))
 }
 
 /// The positions of the columns that are computed, and of all others.

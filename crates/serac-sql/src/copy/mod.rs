@@ -202,6 +202,11 @@ impl Session {
             let at = table.definition.column(&column);
             targets.push(at.ok_or_else(|| SqlError::no_column(&column, table.name()))?);
         }
+        let all = &table.definition.columns;
+        if let Some(&at) = targets.iter().find(|&&at| all[at].generation.is_some()) {
+            let error = SqlError::new("42P10", format!("column \"{}\" is a generated column", all[at].name));
+            return Err(SqlError { detail: Some("Generated columns cannot be used in COPY.".into()), ..error });
+        }
         if targets.is_empty() {
             targets = generated::parts(&table.definition).1;
         }

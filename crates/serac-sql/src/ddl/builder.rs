@@ -2,6 +2,7 @@
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
+use crate::expressions::named_columns;
 use crate::session::fold;
 use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
@@ -16,7 +17,7 @@ use serac_engine::definition::{
     TableDefinition,
 };
 use serac_storage::FreezeFormat;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Parses an expression on its own.
 pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
@@ -122,10 +123,9 @@ impl TableBuilder {
     }
 
     pub(super) fn column(&mut self, column: &ColumnDef) -> Result<()> {
-        let name = fold(&column.name);
         let at = self.definition.columns.len();
         self.definition.columns.push(ColumnDefinition {
-            name: name.clone(),
+            name: fold(&column.name),
             sql_type: sql_type(&column.data_type)?,
             nullable: true,
             default: None,
@@ -145,7 +145,7 @@ impl TableBuilder {
                 ColumnOption::Default(expr) => self.definition.columns[at].default = Some(expr.to_string()),
                 ColumnOption::PrimaryKey(_) => self.key(constraint, vec![at], true),
                 ColumnOption::Unique(_) => self.key(constraint, vec![at], false),
-                ColumnOption::Check(check) => self.check(constraint, &check.expr, Some(&name)),
+                ColumnOption::Check(check) => self.check(constraint, &check.expr)?,
                 ColumnOption::ForeignKey(key) => self.foreign_key(constraint, vec![at], key)?,
                 ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
                     self.own_sequence(at, sequence_options.as_deref().unwrap_or_default())?;
@@ -195,11 +195,17 @@ impl TableBuilder {
             ..Default::default()
         });
     }
-    fn check(&mut self, name: Option<String>, expr: &Expr, column: Option<&str>) {
+    fn check(&mut self, name: Option<String>, expr: &Expr) -> Result<()> {
+        let expression = expr.to_string();
         let table = &self.definition.name;
-        let base = column.map_or(format!("{table}_check"), |c| format!("{table}_{c}_check"));
+        let named: BTreeSet<usize> = named_columns(&self.definition, &expression)?.into_iter().collect();
+        let base = match named.first().filter(|_| named.len() == 1) {
+            Some(&only) => format!("{table}_{}_check", self.definition.columns[only].name),
+            None => format!("{table}_check"),
+        };
         let name = name.unwrap_or_else(|| self.free_name(base));
-        self.definition.checks.push(CheckDefinition { name, expression: expr.to_string() });
+        self.definition.checks.push(CheckDefinition { name, expression });
+        Ok(())
     }
     fn foreign_key(&mut self, name: Option<String>, columns: Vec<usize>, key: &ForeignKeyConstraint) -> Result<()> {
         if let Some(characteristics) = key.characteristics.as_ref().filter(|c| {
@@ -274,7 +280,7 @@ impl TableBuilder {
                 let columns = columns_of(&self.definition, index_columns(&key.columns)?.into_iter())?;
                 self.key(key.name.as_ref().map(fold), columns, false);
             }
-            TableConstraint::Check(check) => self.check(check.name.as_ref().map(fold), &check.expr, None),
+            TableConstraint::Check(check) => self.check(check.name.as_ref().map(fold), &check.expr)?,
             TableConstraint::ForeignKey(key) => {
                 let columns = columns_of(&self.definition, key.columns.iter().map(fold))?;
                 self.foreign_key(key.name.as_ref().map(fold), columns, key)?;

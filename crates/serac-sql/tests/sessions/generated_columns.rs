@@ -55,7 +55,7 @@ async fn every_way_into_a_table_computes() {
         session.execute("TRUNCATE t").await.unwrap();
         session.execute(&format!("COPY t FROM '{file}' (FORMAT csv)")).await.unwrap();
         let error = session.execute(&format!("COPY t (a, twice) FROM '{file}' (FORMAT csv)")).await.unwrap_err();
-        assert_eq!(error.sqlstate, "428C9");
+        assert_eq!(error.sqlstate, "42P10");
 
         let batch = |name: &str| RecordBatch::try_from_iter([(name, Arc::new(Int32Array::from(vec![50, 51])) as _)]);
         let mut ingest = async |name: &str| {
