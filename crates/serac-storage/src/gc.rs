@@ -23,7 +23,7 @@
 //!
 //! **Deferred actions** run once the watermark has reached their timestamp, in its order, and once the records of all transactions up to it are
 //! unlinked: an action may ask which versions a chain still reaches. So a run takes actions first and transactions afterwards (a transaction is submitted
-//! before its actions are), and puts actions back that are not older than what another run has in hand.
+//! before its actions are), and puts actions back that are not older than what another run has in hand, or has put down unfinished because its watermark was lower.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began to cool ([`crate::freeze`]). Every run takes blocks from one
 //! queue until it is empty, so collectors share a backlog block by block.
@@ -383,10 +383,14 @@ impl GarbageCollector {
         if actions.is_empty() {
             return;
         }
-        // The queue first: what leaves it is in hand then.
+        // The queue first: what leaves it is in hand then. Another collector, whose watermark was lower, may have put down just now what it could not unlink:
+        // that waits, and we have not taken it up. What leaves those that wait is in hand before their latch is free.
         let queued = self.incoming.lock().iter().map(|(ts, _)| *ts).min();
-        let in_hand = self.in_hand.lock().iter().copied().min();
-        let unfinished = queued.into_iter().chain(in_hand).min().unwrap_or(u64::MAX);
+        let (waiting, in_hand) = {
+            let waiting = self.waiting.lock();
+            (waiting.keys().next().copied(), self.in_hand.lock().iter().copied().min())
+        };
+        let unfinished = queued.into_iter().chain(waiting).chain(in_hand).min().unwrap_or(u64::MAX);
         for (timestamp, mut early) in actions.split_off(&unfinished) {
             let mut deferred = self.deferred.lock();
             let actions = deferred.entry(timestamp).or_default();
