@@ -7,12 +7,13 @@
 //!
 //! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a client that wants them: the stream does.
 
-use super::words::{ROWS, Words};
+use super::words::Words;
 use super::{of_arrow, statement};
 use arrow_flight::{FlightInfo, IpcMessage};
 use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use http::header::USER_AGENT;
@@ -101,7 +102,7 @@ pub(super) async fn rows(
         let Some(first) = batches.next().await.transpose()? else { return Ok((wanted, batches)) };
         words = first.columns().iter().map(Words::of).collect();
         let fields = wanted.fields().iter().zip(&words).map(|(field, words)| match words {
-            Some(_) => Arc::new(field.as_ref().clone().with_data_type(Words::data_type())),
+            Some(words) => Arc::new(field.as_ref().clone().with_data_type(words.data_type())),
             None => field.clone(),
         });
         wanted = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), wanted.metadata().clone()));
@@ -111,26 +112,32 @@ pub(super) async fn rows(
         return Ok((known, batches));
     }
     let target = wanted.clone();
-    let mut convert = move |batch: RecordBatch| {
+    let mut convert = move |batch: &RecordBatch| {
         let columns = batch.columns().iter().zip(target.fields()).enumerate();
         let columns = columns.map(|(i, (column, field))| match words.get_mut(i) {
             Some(Some(words)) => words.encode(column),
             _ => into_form(column, field.data_type()),
         });
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(of_arrow)?;
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(target.clone(), columns, &options).map_err(of_arrow)
+        RecordBatch::try_new_with_options(target.clone(), columns, &options)
     };
-    let at_once = if caller.form.dictionaries { ROWS } else { usize::MAX };
+    // A batch, or, where its texts are too many for a dictionary, its parts.
     let pieces = move |batch: Result<RecordBatch, Status>| {
-        let pieces: Vec<_> = match batch {
-            Ok(batch) => {
-                let starts = (0..batch.num_rows().max(1)).step_by(at_once);
-                let piece = |from: usize| batch.slice(from, at_once.min(batch.num_rows() - from));
-                starts.map(|from| convert(piece(from))).collect()
+        let (mut pieces, mut rest) = (Vec::new(), Vec::new());
+        match batch {
+            Ok(batch) => rest.push(batch),
+            Err(status) => pieces.push(Err(status)),
+        }
+        while let Some(batch) = rest.pop() {
+            match convert(&batch) {
+                Err(ArrowError::DictionaryKeyOverflowError) if batch.num_rows() > 1 => {
+                    let half = batch.num_rows() / 2;
+                    rest.extend([batch.slice(half, batch.num_rows() - half), batch.slice(0, half)]);
+                }
+                piece => pieces.push(piece.map_err(of_arrow)),
             }
-            Err(status) => vec![Err(status)],
-        };
+        }
         stream::iter(pieces)
     };
     Ok((wanted, batches.flat_map(pieces).boxed()))

@@ -145,21 +145,22 @@ def forms():
 def dictionaries():
     """Texts of few different values as dictionaries, whatever comes later."""
     options = {"adbc.flight.sql.rpc.call_header.serac-strings": "dictionary"}
-    words = pa.dictionary(pa.uint16(), pa.string())
+    few, words = (pa.dictionary(code, pa.string()) for code in (pa.uint8(), pa.uint16()))
     with connect(**options) as connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE d (id BIGINT PRIMARY KEY, short TEXT, long TEXT, own TEXT, later TEXT)")
+        cursor.execute("CREATE TABLE d (id BIGINT PRIMARY KEY, short TEXT, long TEXT, own TEXT, later TEXT, more TEXT)")
         cursor.execute(
             "INSERT INTO d SELECT i, CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'bc' END, 'the same text is long, but for ' || i % 5, "
-            "'row ' || i, CASE WHEN i < 150000 THEN 'early' ELSE 'late ' || i END FROM generate_series(0, 299999) AS g(i)"
+            "'row ' || i, CASE WHEN i < 150000 THEN 'early' ELSE 'late ' || i END, 'one of ' || i % 100 FROM generate_series(0, 299999) AS g(i)"
         )
         cursor.execute("SELECT * FROM d ORDER BY id")
         table = cursor.fetch_arrow_table()
-        assert [field.type for field in table.schema] == [pa.int64(), words, words, pa.string(), words], table.schema
+        assert [field.type for field in table.schema] == [pa.int64(), few, few, pa.string(), few, words], table.schema
         want = {
             "short": lambda i: ("a", "bc", None)[i % 3],
             "long": lambda i: f"the same text is long, but for {i % 5}",
             "own": lambda i: f"row {i}",
             "later": lambda i: "early" if i < 150_000 else f"late {i}",
+            "more": lambda i: f"one of {i % 100}",
         }
         frame = table.to_pandas()
         assert str(frame["short"].dtype) == str(frame["long"].dtype) == "category", frame.dtypes
