@@ -47,6 +47,7 @@ impl Case {
             default: None,
             always_generated: false,
             generation: None,
+            hidden: false,
         };
         let mut txn = database.begin();
         let definition = TableDefinition::new("public", "t", (0..COLUMNS).map(column).collect());

@@ -15,8 +15,8 @@ use crate::postgres::{Cluster, Installation};
 use crate::report::{Report, median};
 use crate::setup::{Folder, lineitem, text};
 use arrow::array::{AsArray, RecordBatchReader};
-use arrow::compute::{cast, sum};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::compute::sum;
+use arrow::datatypes::Int64Type;
 use arrow::ipc::writer::FileWriter;
 use serac_export::flight::{FlightOptions, FlightServer};
 use serac_server::{FlightSql, FlightSqlOptions, PgOptions, PgServer};
@@ -37,9 +37,6 @@ pub struct ExportClientsArguments {
     /// Measured runs of each way.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Keys as INTEGER, as the DDL has them that comes with TPC-H's generator of data, and not as BIGINT.
-    #[arg(long)]
-    integer_keys: bool,
     /// Only the ways whose name contains this, such as "ADBC" or "psycopg, PostgreSQL".
     #[arg(long, default_value = "")]
     way: String,
@@ -57,16 +54,7 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
     let folder = Folder::new("export-clients");
     std::fs::create_dir_all(&folder.0).map_err(text)?;
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
-    let (db, mut table) = lineitem(arguments.sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
-    let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
-    let mut create = workload.create_sql(false);
-    if arguments.integer_keys {
-        create = create.replace("BIGINT", "INTEGER");
-        let keys = "ALTER l_orderkey TYPE INTEGER, ALTER l_partkey TYPE INTEGER, ALTER l_suppkey TYPE INTEGER";
-        runtime.block_on(Session::new(&db).execute(&format!("ALTER TABLE lineitem {keys}"))).map_err(text)?;
-        table = db.database().begin().catalog().table("public", workload.name).map_err(text)?.clone();
-    }
+    let (db, table) = lineitem(arguments.sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
     let (frozen, blocks) = db.database().storage().freeze_table(&table.data, Duration::from_secs(60));
     if frozen < blocks {
         return Err(format!("{frozen} of {blocks} blocks froze"));
@@ -79,12 +67,12 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
     for batch in scan {
         let batch = batch.map_err(text)?;
         rows += batch.num_rows() as i64;
-        let keys = cast(batch.column(0), &DataType::Int64).map_err(text)?;
-        total += sum(keys.as_primitive::<Int64Type>()).unwrap_or(0);
+        total += sum(batch.column(0).as_primitive::<Int64Type>()).unwrap_or(0);
         writer.write(&batch).map_err(text)?;
     }
     writer.finish().map_err(text)?;
 
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(text)?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let (pg, flight) = runtime.block_on(async {
         let pg = PgServer::bind(db.clone(), any_port, PgOptions::default()).await.map_err(text)?;
@@ -139,7 +127,8 @@ pub fn run(arguments: &ExportClientsArguments, report: &mut Report) -> Result<()
             let csv = std::path::absolute(folder.0.join("lineitem.csv")).map_err(text)?;
             let copy = format!("COPY lineitem TO '{}'", csv.display());
             runtime.block_on(Session::new(&db).execute(&copy)).map_err(text)?;
-            server.load(&create, "lineitem", &csv)?;
+            let workload = TABLES.iter().find(|t| t.name == "lineitem").expect("a table of TPC-H");
+            server.load(&workload.create_sql(false), "lineitem", &csv)?;
             std::fs::remove_file(&csv).map_err(text)?;
             let folder = cluster.sockets().display().to_string();
             for way in by_postgresql {

@@ -7,6 +7,7 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter};
+use serac_engine::definition::{KeyDefinition, TableDefinition};
 use serac_sql::{
     CancelHandle, Notification, Session, SqlDatabase, SqlError, StatementStream, TransactionStatus, reads_stdin,
 };
@@ -339,13 +340,11 @@ impl Shell {
                 out.set_header(["index", "table", "method", "columns", "unique"]);
                 for table in catalog.tables() {
                     for key in &table.definition.keys {
-                        let columns: Vec<_> =
-                            key.columns.iter().map(|&c| table.definition.columns[c].name.as_str()).collect();
                         out.add_row([
                             key.name.as_str(),
                             table.name(),
                             "btree",
-                            &columns.join(", "),
+                            &shown_columns(key, &table.definition),
                             if key.unique { "yes" } else { "no" },
                         ]);
                     }
@@ -374,7 +373,7 @@ impl Shell {
                 let schema = &table.definition.schema;
                 let definition = &table.definition;
                 out.set_header(["column", "type", "nullable", "default"]);
-                for c in &definition.columns {
+                for c in definition.visible_columns() {
                     let nullable = if c.nullable { "" } else { "not null" };
                     out.add_row([
                         c.name.clone(),
@@ -387,7 +386,7 @@ impl Shell {
                     ]);
                 }
                 let mut text = format!("Table \"{schema}.{short}\"\n{out}\n");
-                let names = |columns: &[usize], of: &serac_engine::definition::TableDefinition| {
+                let names = |columns: &[usize], of: &TableDefinition| {
                     columns.iter().map(|&c| of.columns[c].name.clone()).collect::<Vec<_>>().join(", ")
                 };
                 for key in &definition.keys {
@@ -400,8 +399,9 @@ impl Shell {
                         [] => String::new(),
                         include => format!(" INCLUDE ({})", names(include, definition)),
                     };
-                    let columns = names(&key.columns, definition);
-                    text.push_str(&format!("  \"{}\" {kind} ({columns}){include}\n", key.name));
+                    let columns = shown_columns(key, definition);
+                    let condition = key.predicate.as_ref().map_or(String::new(), |text| format!(" WHERE {text}"));
+                    text.push_str(&format!("  \"{}\" {kind} ({columns}){include}{condition}\n", key.name));
                 }
                 for bitmap in &definition.bitmaps {
                     let column = &definition.columns[bitmap.column].name;
@@ -440,7 +440,7 @@ impl Shell {
             let mut words: Vec<String> = KEYWORDS.iter().map(ToString::to_string).collect();
             for table in self.session.database().catalog().tables() {
                 words.push(table.name().to_owned());
-                words.extend(table.definition.columns.iter().map(|c| c.name.clone()));
+                words.extend(table.definition.visible_columns().iter().map(|c| c.name.clone()));
             }
             editor.set_helper(Some(ShellHelper { words }));
             let prompt = match self.session.transaction_status() {
@@ -477,6 +477,11 @@ impl Shell {
 }
 
 /// The last statement of what was typed.
+/// The columns of an index, those that are expressions included.
+fn shown_columns(key: &KeyDefinition, table: &TableDefinition) -> String {
+    (0..key.columns.len()).map(|i| key.shown(i, table)).collect::<Vec<_>>().join(", ")
+}
+
 fn last_part(line: &str) -> Option<String> {
     let mut script = Script::new(line);
     std::iter::from_fn(|| script.next_complete()).last()

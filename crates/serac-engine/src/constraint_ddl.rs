@@ -298,7 +298,12 @@ impl Transaction {
         }
         self.lock_for_ddl(&table)?;
         let mut definition = table.definition.clone();
+        let keys = definition.keys.iter().filter(|key| key.name == name);
+        let hidden: Vec<usize> = keys.flat_map(|key| definition.hidden_columns(key)).collect();
         definition.keys.retain(|k| k.name != name);
+        if !hidden.is_empty() {
+            return self.remove_columns(&table, definition, &hidden);
+        }
         self.drop_key(&table, definition, &format!("index \"{name}\""), false)
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::catalog::{Catalog, Schema};
 use crate::constraint_ddl::index_foreign_keys;
-use crate::definition::{ColumnDefinition, SequenceDefinition, TableDefinition, ViewDefinition};
+use crate::definition::{ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::roles::{Object, ObjectKind, Privilege};
 use crate::sequence::Sequence;
@@ -270,8 +270,30 @@ impl Transaction {
         change: impl FnOnce(&mut ColumnDefinition),
     ) -> Result<()> {
         self.redefine(schema, name, |_, definition| {
-            let Some(at) = definition.column(column) else { return missing("column", column) };
-            change(&mut definition.columns[at]);
+            let mut columns = definition.columns.iter_mut();
+            let Some(found) = columns.find(|found| found.name == column) else { return missing("column", column) };
+            change(found);
+            Ok(())
+        })
+        .map(|_| ())
+    }
+
+    /// Changes what is said of an index, which means what it meant: after RENAME COLUMN, the texts of its expressions.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn alter_key(
+        &mut self,
+        schema: &str,
+        name: &str,
+        key: &str,
+        change: impl FnOnce(&mut KeyDefinition),
+    ) -> Result<()> {
+        self.redefine(schema, name, |_, definition| {
+            let Some(found) = definition.keys.iter_mut().find(|found| found.name == key) else {
+                return missing("index", key);
+            };
+            change(found);
             Ok(())
         })
         .map(|_| ())
@@ -356,7 +378,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// ALTER TABLE … ADD COLUMN; `fill` gives the new column's values for a batch of old rows.
+    /// ALTER TABLE … ADD COLUMN, before the hidden columns unless it is one; `fill` gives the new column's values for a batch of old rows.
     ///
     /// # Errors
     /// [`EngineError::Exists`], and NOT NULL without values.
@@ -373,10 +395,12 @@ impl Transaction {
             return exists("column", column.name);
         }
         let mut definition = table.definition.clone();
-        definition.columns.push(column);
+        let at = if column.hidden { definition.columns.len() } else { definition.visible_columns().len() };
+        definition.columns.insert(at, column);
+        definition.renumber(|c| c + usize::from(c >= at));
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
-            columns.push(fill(old)?);
+            columns.insert(at, fill(old)?);
             Ok(columns)
         })
     }
@@ -426,26 +450,14 @@ impl Transaction {
             return Err(EngineError::Dependent { what, dependent: format!("constraint \"{}\"", key.name) });
         }
         let mut definition = table.definition.clone();
-        definition.columns.remove(at);
-        definition.keys.retain(|k| !k.columns.contains(&at) && !k.include.contains(&at));
+        let mut gone = vec![at];
+        let goes = |key: &KeyDefinition| key.columns.contains(&at) || key.include.contains(&at);
+        gone.extend(definition.keys.iter().filter(|key| goes(key)).flat_map(|key| definition.hidden_columns(key)));
+        definition.keys.retain(|key| !goes(key));
         definition.bitmaps.retain(|b| b.column != at);
         definition.foreign_keys.retain(|k| !k.columns.contains(&at));
+        self.remove_columns(&table, definition, &gone)?;
         let shift = |columns: &mut Vec<usize>| columns.iter_mut().for_each(|c| *c -= usize::from(*c > at));
-        for key in &mut definition.keys {
-            shift(&mut key.columns);
-            shift(&mut key.include);
-        }
-        definition.bitmaps.iter_mut().for_each(|b| b.column -= usize::from(b.column > at));
-        if definition.cluster.iter().any(|(column, _)| *column == at) {
-            definition.cluster.clear();
-        }
-        definition.cluster.iter_mut().for_each(|(column, _)| *column -= usize::from(*column > at));
-        definition.foreign_keys.iter_mut().for_each(|k| shift(&mut k.columns));
-        self.rewrite(&table, definition, |old| {
-            let mut columns = old.columns().to_vec();
-            columns.remove(at);
-            Ok(columns)
-        })?;
         // Foreign keys of other tables name this table's columns by position.
         let children: Vec<_> = self.catalog.children_of(&table.definition).map(|(c, i)| (c.clone(), i)).collect();
         for (child, i) in children {
@@ -456,6 +468,22 @@ impl Transaction {
             }
         }
         Ok(())
+    }
+
+    /// Takes columns of which nothing of `definition` tells any more out of it, and of the table's rows.
+    pub(crate) fn remove_columns(
+        &mut self,
+        table: &Arc<Table>,
+        mut definition: TableDefinition,
+        gone: &[usize],
+    ) -> Result<()> {
+        let kept: Vec<usize> = (0..definition.columns.len()).filter(|at| !gone.contains(at)).collect();
+        definition.columns = kept.iter().map(|&at| definition.columns[at].clone()).collect();
+        if definition.cluster.iter().any(|(column, _)| gone.contains(column)) {
+            definition.cluster.clear();
+        }
+        definition.renumber(|column| kept.iter().position(|&at| at == column).expect("it is kept"));
+        self.rewrite(table, definition, |old| Ok(kept.iter().map(|&at| old.column(at).clone()).collect()))
     }
 
     /// TRUNCATE of tables, with `cascade` also of those whose foreign keys refer to them; gives the names of the latter. With `restart`, the sequences of their columns

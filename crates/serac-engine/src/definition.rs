@@ -63,6 +63,9 @@ pub struct ColumnDefinition {
     /// GENERATED ALWAYS AS (…) STORED: SQL text that gives the value from the row's other columns; values of the user's are refused.
     #[serde(default)]
     pub generation: Option<String>,
+    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no user sees them.
+    #[serde(default)]
+    pub hidden: bool,
 }
 
 impl ColumnDefinition {
@@ -100,12 +103,26 @@ pub struct KeyDefinition {
     /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
     #[serde(default)]
     pub include: Vec<usize>,
+    /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of the table has their values. None for other columns; those that
+    /// are missing are none.
+    #[serde(default)]
+    pub expressions: Vec<Option<String>>,
+    /// SQL text of the condition of a partial index: other rows have NULL in its first column.
+    #[serde(default)]
+    pub predicate: Option<String>,
 }
 
 impl KeyDefinition {
     /// The order of the `i`-th column.
     pub fn order(&self, i: usize) -> ColumnOrder {
         self.orders.get(i).copied().unwrap_or_default()
+    }
+    /// What is said of the `i`-th column: an expression, or a column's name.
+    pub fn shown<'k>(&'k self, i: usize, table: &'k TableDefinition) -> &'k str {
+        match self.expressions.get(i) {
+            Some(Some(expression)) => expression,
+            _ => &table.columns[self.columns[i]].name,
+        }
     }
     /// Whether all columns have the default order, as both ends of a foreign key must.
     pub(crate) fn is_plain(&self) -> bool {
@@ -251,9 +268,26 @@ impl TableDefinition {
                 .collect(),
         }
     }
-    /// The position of a column.
+    /// The columns that users see.
+    pub fn visible_columns(&self) -> &[ColumnDefinition] {
+        &self.columns[..self.columns.partition_point(|column| !column.hidden)]
+    }
+    /// The position of a column that users see.
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|c| c.name == name)
+        self.visible_columns().iter().position(|c| c.name == name)
+    }
+    /// The positions of the hidden columns that a key has to itself.
+    pub fn hidden_columns(&self, key: &KeyDefinition) -> Vec<usize> {
+        key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
+    }
+    /// Puts all positions of columns, but those of other tables, through `place`.
+    pub(crate) fn renumber(&mut self, place: impl Fn(usize) -> usize) {
+        let keys = self.keys.iter_mut().flat_map(|key| key.columns.iter_mut().chain(&mut key.include));
+        let all = keys
+            .chain(self.bitmaps.iter_mut().map(|bitmap| &mut bitmap.column))
+            .chain(self.cluster.iter_mut().map(|(column, _)| column))
+            .chain(self.foreign_keys.iter_mut().flat_map(|key| &mut key.columns));
+        all.for_each(|column| *column = place(*column));
     }
     /// The names of all indexes, those of constraints included.
     pub fn index_names(&self) -> impl Iterator<Item = &String> {

@@ -355,11 +355,12 @@ impl Transaction {
     }
 
     pub(crate) fn duplicate(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> EngineError {
-        let columns = || index.definition.columns.iter().map(|&c| (&table.definition.columns[c], &values[c]));
-        let names: Vec<_> = columns().map(|(column, _)| column.name.as_str()).collect();
-        let shown: Vec<_> = columns().map(|(column, value)| display(value, column.sql_type.column_type)).collect();
+        let (definition, key) = (&table.definition, &index.definition);
+        let names: Vec<_> = (0..key.columns.len()).map(|i| key.shown(i, definition)).collect();
+        let shown = key.columns.iter().map(|&c| display(&values[c], definition.columns[c].sql_type.column_type));
+        let shown: Vec<_> = shown.collect();
         EngineError::Unique {
-            constraint: index.definition.name.clone(),
+            constraint: key.name.clone(),
             detail: format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")),
         }
     }

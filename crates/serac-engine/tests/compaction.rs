@@ -40,6 +40,7 @@ fn table_of(name: &str, columns: [&str; 3]) -> TableDefinition {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     };
     TableDefinition::new("public", name, columns.map(column).into())
 }

@@ -13,6 +13,7 @@ fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     }
 }
 

@@ -16,6 +16,7 @@ fn column(name: &str) -> ColumnDefinition {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     }
 }
 

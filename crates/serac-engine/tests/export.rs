@@ -33,6 +33,7 @@ fn filled() -> (Database, Arc<Table>) {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     });
     let mut txn = db.begin();
     txn.create_table(TableDefinition::new("public", "t", columns.to_vec())).unwrap();

@@ -20,6 +20,7 @@ fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefiniti
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     }
 }
 

@@ -21,6 +21,7 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     };
     let columns: Vec<_> = batch.schema().fields().iter().map(column).collect();
     let db = Database::in_memory()?;

@@ -23,6 +23,7 @@ fn filled() -> (Database, Arc<Table>) {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     };
     let columns = vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)];
     let mut txn = db.begin();

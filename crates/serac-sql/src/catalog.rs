@@ -10,7 +10,7 @@ use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
-use crate::scan::SeracTable;
+use crate::scan::{SeracTable, indexed_expressions};
 use crate::session::{SqlDatabase, resolve};
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
@@ -225,7 +225,11 @@ impl Shared {
             true => target_columns(&view.access, table),
             false => readable(&self.access(view), table),
         };
-        SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id).noting(reads).allowing(columns)
+        let has_expressions = table.definition.columns.last().is_some_and(|column| column.hidden);
+        let state = self.state.get().and_then(Weak::upgrade).filter(|_| has_expressions);
+        let expressions = state.map_or_else(Vec::new, |state| indexed_expressions(&state.read(), &table.definition));
+        let provider = SeracTable::new(table.clone(), view.of(schema).1.clone(), own, with_row_id);
+        provider.noting(reads).allowing(columns).knowing(expressions)
     }
     /// What the current user may do, or, while the query of a view is planned, the view's owner.
     fn access(&self, view: &View) -> Access {

@@ -1,7 +1,7 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
 use crate::ddl::parse_expression;
-use crate::dml::{nullable_schema, target_of_delete, target_of_insert};
+use crate::dml::{target_of_delete, target_of_insert, visible_schema};
 use crate::error::{Result, SqlError};
 use crate::generated;
 use crate::parts::take_parts;
@@ -261,7 +261,7 @@ impl Session {
                 let alias = insert.table_alias.as_ref().map_or_else(|| table.name().to_owned(), |a| fold(&a.alias));
                 let named = |name: &_| column_of_name(&table, name);
                 let targets: Vec<usize> = match &insert.columns[..] {
-                    [] => (0..table.definition.columns.len()).collect(),
+                    [] => (0..table.definition.visible_columns().len()).collect(),
                     columns => columns.iter().filter_map(named).collect(),
                 };
                 match insert.source.as_ref().map(|source| source.body.as_ref()) {
@@ -341,7 +341,7 @@ impl Session {
         items: Option<&[SelectItem]>,
     ) -> Result<Option<SchemaRef>> {
         let Some(items) = items else { return Ok(None) };
-        let none = datafusion::arrow::array::RecordBatch::new_empty(nullable_schema(table));
+        let none = datafusion::arrow::array::RecordBatch::new_empty(visible_schema(table));
         match self.returning("SELECT", table, alias, items, vec![none]).await? {
             StatementResult::Rows { schema, .. } => Ok(Some(schema)),
             StatementResult::Command { .. } => Ok(None),

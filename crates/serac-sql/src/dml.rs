@@ -43,12 +43,22 @@ pub(crate) fn column_of(table: &Table, name: &str) -> Result<usize> {
     table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()))
 }
 
+fn nullable(columns: &[ColumnDefinition]) -> Arc<Schema> {
+    let fields = columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
 /// The table's columns, all nullable.
 pub(crate) fn nullable_schema(table: &Table) -> Arc<Schema> {
-    let columns = table.definition.columns.iter();
-    Arc::new(Schema::new(
-        columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), true)).collect::<Vec<_>>(),
-    ))
+    nullable(&table.definition.columns)
+}
+/// The columns that users see, all nullable.
+pub(crate) fn visible_schema(table: &Table) -> Arc<Schema> {
+    nullable(table.definition.visible_columns())
+}
+/// Whole rows of a table as users see them.
+pub(crate) fn visible_rows(table: &Table, rows: &RecordBatch) -> Result<RecordBatch> {
+    let visible: Vec<usize> = (0..table.definition.visible_columns().len()).collect();
+    Ok(rows.project(&visible)?.with_schema(visible_schema(table))?)
 }
 
 /// So many rows without a column.
@@ -152,10 +162,8 @@ impl Session {
         items: &[SelectItem],
         rows: Vec<RecordBatch>,
     ) -> Result<StatementResult> {
-        let schema = nullable_schema(table);
-        let rows =
-            rows.into_iter().map(|batch| batch.with_schema(schema.clone())).collect::<std::result::Result<_, _>>()?;
-        let rows = self.readable_rows(table, Arc::new(MemTable::try_new(schema, vec![rows])?));
+        let rows = rows.iter().map(|batch| visible_rows(table, batch)).collect::<Result<_>>()?;
+        let rows = self.readable_rows(table, Arc::new(MemTable::try_new(visible_schema(table), vec![rows])?));
         self.lend(RETURNING, rows);
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));
@@ -187,7 +195,7 @@ impl Session {
             }
             Some(mut source) => {
                 if targets.is_empty() {
-                    targets = (0..table.definition.columns.len()).collect();
+                    targets = (0..table.definition.visible_columns().len()).collect();
                 }
                 let rows = self.put_defaults(&table, &mut targets, &mut source)?;
                 let constants = match rows {

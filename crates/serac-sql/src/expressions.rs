@@ -61,6 +61,12 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 /// Evaluates an SQL expression for every row of `batch`.
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
     let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
+    let expr = state.create_physical_expr(planned(state, sql, &schema)?, &schema)?;
+    Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+}
+
+/// An SQL expression over columns, its types coerced, and simplified as in a query.
+pub(crate) fn planned(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
     let expr = logical(state, sql, schema.as_arrow())?;
     let context = SimplifyContext::builder()
         .with_schema(Arc::new(schema.clone()))
@@ -68,12 +74,10 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let coerced = simplifier.coerce(expr, &schema)?;
+    let coerced = simplifier.coerce(expr, schema)?;
     // Functions such as `now()` are constants once simplified, and only then.
-    let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, &schema)?)?, &schema)?;
-    let expr = simplifier.simplify(coerced)?;
-    let expr = state.create_physical_expr(expr, &schema)?;
-    Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+    let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
+    Ok(simplifier.simplify(coerced)?)
 }
 
 /// A column's default for `rows` rows.

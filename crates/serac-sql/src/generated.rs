@@ -150,39 +150,66 @@ impl Session {
                 return Err(SqlError::new("42601", message));
             }
         }
-        if let Some(&other) =
-            named_columns(table, expression)?.iter().find(|&&named| table.columns[named].generation.is_some())
-        {
+        self.check_computed(table, expression, &Place::COLUMN)?;
+        let rows = RecordBatch::new_empty(table.storage_schema().arrow());
+        compute(&self.state(), table, &[at], &rows).map(drop)
+    }
+
+    /// Refuses an expression whose value cannot be computed from a row's columns that are not computed themselves, once for all.
+    pub(crate) fn check_computed(&self, table: &TableDefinition, expression: &str, place: &Place) -> Result<()> {
+        let named = named_columns(table, expression)?;
+        if let Some(&other) = named.iter().find(|&&named| table.columns[named].generation.is_some()) {
             let other = &table.columns[other].name;
-            let message = format!("cannot use generated column \"{other}\" in column generation expression");
-            return Err(SqlError::new("42P17", message));
+            let message = format!("cannot use generated column \"{other}\" in {}", place.name);
+            return Err(SqlError::new(place.not_of_computed, message));
         }
         let is_query = |expr: &Expr| match expr {
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         };
         if visit_expressions(&parse_expression(expression)?, is_query).is_break() {
-            return Err(SqlError::new("0A000", "cannot use subquery in column generation expression"));
+            return Err(SqlError::new("0A000", format!("cannot use subquery in {}", place.name)));
         }
-        let rows = RecordBatch::new_empty(table.storage_schema().arrow());
-        let state = self.state();
-        check_logical(&logical(&state, expression, &rows.project(&parts(table).1)?.schema())?)?;
-        compute(&state, table, &[at], &rows).map(drop)
+        let columns = table.storage_schema().arrow().project(&parts(table).1)?;
+        check_logical(&logical(&self.state(), expression, &columns)?, place)
     }
 }
 
-fn check_logical(expr: &Logical) -> Result<()> {
+/// Where an expression stands, for messages.
+pub(crate) struct Place {
+    name: &'static str,
+    not_immutable: &'static str,
+    /// SQLSTATE of a generated column in it.
+    not_of_computed: &'static str,
+}
+
+impl Place {
+    pub(crate) const COLUMN: Self = Self {
+        name: "column generation expression",
+        not_immutable: "generation expression is not immutable",
+        not_of_computed: "42P17",
+    };
+    pub(crate) const INDEX: Self = Self {
+        name: "index expression",
+        not_immutable: "functions in index expression must be marked IMMUTABLE",
+        not_of_computed: "0A000",
+    };
+    pub(crate) const PREDICATE: Self = Self {
+        name: "index predicate",
+        not_immutable: "functions in index predicate must be marked IMMUTABLE",
+        not_of_computed: "0A000",
+    };
+}
+
+fn check_logical(expr: &Logical, place: &Place) -> Result<()> {
+    let not_allowed = |what: &str| format!("{what} functions are not allowed in {}s", place.name);
     let mut found = None;
     expr.apply(|expr| {
         found = found.take().or(match expr {
-            Logical::AggregateFunction(_) => {
-                Some(("42803", "aggregate functions are not allowed in column generation expressions"))
-            }
-            Logical::WindowFunction(_) => {
-                Some(("42P20", "window functions are not allowed in column generation expressions"))
-            }
+            Logical::AggregateFunction(_) => Some(("42803", not_allowed("aggregate"))),
+            Logical::WindowFunction(_) => Some(("42P20", not_allowed("window"))),
             Logical::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                Some(("42P17", "generation expression is not immutable"))
+                Some(("42P17", place.not_immutable.to_owned()))
             }
             _ => None,
         });

@@ -302,7 +302,8 @@ fn indexes_view(view: &View) -> datafusion::error::Result<Arc<dyn TableProvider>
         for (name, table) in entry.tables.iter().filter(|(_, table)| view.may_look_into(table)) {
             let columns = &table.definition.columns;
             for index in &table.indexes {
-                let names: Vec<_> = index.definition.columns.iter().map(|&c| columns[c].name.as_str()).collect();
+                let key = &index.definition;
+                let names: Vec<_> = (0..key.columns.len()).map(|i| key.shown(i, &table.definition)).collect();
                 let mut figures = [None; 11];
                 figures[1] = Some(index.entries.len() as u64);
                 row([schema, name, &index.definition.name, "btree", &names.join(", ")], figures);

@@ -110,7 +110,7 @@ impl Session {
                 MergeAction::Delete { .. } => (Privilege::Delete, Vec::new()),
             };
             let columns = match privilege {
-                Privilege::Insert if columns.is_empty() => (0..table.definition.columns.len()).collect(),
+                Privilege::Insert if columns.is_empty() => (0..table.definition.visible_columns().len()).collect(),
                 _ => columns,
             };
             self.check_privilege(table, privilege, &columns)?;
@@ -204,7 +204,7 @@ impl Session {
             targets.push(at);
         }
         if targets.is_empty() {
-            targets = (0..table.definition.columns.len().min(row.content.len())).collect();
+            targets = (0..table.definition.visible_columns().len().min(row.content.len())).collect();
         }
         if targets.len() != row.content.len() {
             let what = if targets.len() < row.content.len() {

@@ -3,7 +3,7 @@
 //! There is one strength: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a row for one transaction, as if it were updated. That is never too weak; readers
 //! that only share wait for each other. A row that another transaction holds is waited for, or is an error (NOWAIT), or is left out (SKIP LOCKED).
 
-use crate::dml::{RETURNING, TARGET, nullable_schema};
+use crate::dml::{RETURNING, TARGET, visible_rows, visible_schema};
 use crate::error::{Result, SqlError};
 use crate::parts::alias_of;
 use crate::query::Output;
@@ -159,8 +159,8 @@ impl Session {
             }
         }
         // The query gives these rows.
-        let schema = nullable_schema(&table);
-        let batch = self.rows_now(&table, &claimed)?.with_schema(schema.clone())?;
+        let schema = visible_schema(&table);
+        let batch = visible_rows(&table, &self.rows_now(&table, &claimed)?)?;
         let claimed = self.readable_rows(&table, Arc::new(MemTable::try_new(schema, vec![vec![batch]])?));
         self.lend(RETURNING, claimed);
         select.selection = None;

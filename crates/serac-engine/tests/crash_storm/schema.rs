@@ -28,6 +28,7 @@ pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
         default: None,
         always_generated: false,
         generation: None,
+        hidden: false,
     }
 }
 

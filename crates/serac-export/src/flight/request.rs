@@ -131,7 +131,7 @@ impl ScanRequest {
     /// The scan that this asks for, in the transaction's snapshot.
     pub(super) fn scan(&self, txn: &Transaction) -> Result<ArrowScan, Status> {
         let table = txn.catalog().table(&self.schema, &self.table).map_err(|error| status_of(&error))?;
-        let all = &table.definition.columns;
+        let all = table.definition.visible_columns();
         let position = |name: &String| {
             let missing = || status_of(&EngineError::Missing { kind: "column", name: name.clone() });
             all.iter().position(|column| column.name == *name).ok_or_else(missing)

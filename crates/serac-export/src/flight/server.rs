@@ -253,6 +253,7 @@ mod tests {
             default: None,
             always_generated: false,
             generation: None,
+            hidden: false,
         };
         let price = ColumnType::Decimal { precision: 15, scale: 2 };
         let columns = [("id", ColumnType::Int64), ("price", price), ("text", ColumnType::Utf8)];

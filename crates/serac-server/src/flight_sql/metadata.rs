@@ -22,7 +22,7 @@ const TEMPORARY: &str = "LOCAL TEMPORARY";
 
 /// The columns of a table as the caller sees them.
 fn table_schema(caller: &Caller, definition: &TableDefinition) -> SchemaRef {
-    let fields = definition.columns.iter().map(|column| {
+    let fields = definition.visible_columns().iter().map(|column| {
         let metadata = HashMap::from([
             ("ARROW:FLIGHT:SQL:CATALOG_NAME".to_owned(), CATALOG.to_owned()),
             ("ARROW:FLIGHT:SQL:SCHEMA_NAME".to_owned(), definition.schema.clone()),

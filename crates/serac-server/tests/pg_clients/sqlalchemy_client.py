@@ -30,6 +30,7 @@ def reflection():
                 ON UPDATE CASCADE ON DELETE SET NULL);
             CREATE INDEX customer_name ON customer (name, born DESC);
             CREATE UNIQUE INDEX customer_code ON customer (code);
+            CREATE UNIQUE INDEX customer_mail ON customer (lower(email), code) WHERE active;
             CREATE VIEW rich AS SELECT id, name FROM customer WHERE balance > 100;
             CREATE SEQUENCE tickets INCREMENT BY 2 START WITH 5;
             CREATE TABLE identities (a INTEGER GENERATED ALWAYS AS IDENTITY, b INTEGER)
@@ -82,10 +83,12 @@ def reflection():
     assert key["referred_table"] == "customer" and key["options"] == {"ondelete": "CASCADE"}, key
 
     indexes = {index["name"]: index for index in inspector.get_indexes("customer")}
-    assert set(indexes) == {"customer_name", "customer_code", "customer_email_key"}, indexes
+    assert set(indexes) == {"customer_name", "customer_code", "customer_mail", "customer_email_key"}, indexes
     assert indexes["customer_name"]["column_names"] == ["name", "born"] and not indexes["customer_name"]["unique"]
     assert indexes["customer_name"]["column_sorting"] == {"born": ("desc",)}, indexes["customer_name"]
     assert indexes["customer_code"]["unique"]
+    assert indexes["customer_mail"]["expressions"] == ["lower(email)", "code"], indexes["customer_mail"]
+    assert indexes["customer_mail"]["dialect_options"]["postgresql_where"] == "active", indexes["customer_mail"]
     assert indexes["customer_email_key"]["duplicates_constraint"] == "customer_email_key"
     (unique,) = inspector.get_unique_constraints("orders", schema="shop")
     assert unique["column_names"] == ["customer_id", "placed"], unique

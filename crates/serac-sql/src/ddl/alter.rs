@@ -1,6 +1,7 @@
 //! ALTER TABLE.
 
 use super::builder::freeze_format;
+use super::indexes::hidden_values;
 use crate::error::{Result, SqlError};
 use crate::expressions::{evaluate, into_engine, named_columns, renamed};
 use crate::generated;
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, ColumnDef, DropBehavior, Expr, RenameTableNameKind, TableConstraint,
 };
 use serac_engine::EngineError;
-use serac_engine::definition::{CheckDefinition, ColumnDefinition, SqlType, TableDefinition};
+use serac_engine::definition::{CheckDefinition, ColumnDefinition, KeyDefinition, SqlType, TableDefinition};
 
 fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", quote(schema), quote(name))
@@ -27,6 +28,12 @@ fn checks_naming(table: &TableDefinition, column: usize) -> Result<Vec<CheckDefi
         }
     }
     Ok(found)
+}
+
+/// The index that has a hidden column to itself, and as the how manieth.
+fn key_of_hidden(table: &TableDefinition, column: usize) -> Option<(&KeyDefinition, usize)> {
+    let of = |key: &'_ KeyDefinition| key.columns.iter().position(|&c| c == column);
+    table.columns[column].hidden.then(|| table.keys.iter().find_map(|key| Some((key, of(key)?)))).flatten()
 }
 
 /// How many constraints of each kind a definition has, to tell those that a builder adds.
@@ -143,6 +150,14 @@ impl Session {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let Some(at) = definition.column(column) else { return Ok(()) };
         for other in generated::changing(&definition, &[at])?.into_iter().filter(|&other| other != at) {
+            // What the index has of the column, and no longer can have.
+            if let Some((key, _)) = key_of_hidden(&definition, other) {
+                let index = key.name.clone();
+                if self.txn_for(schema)?.catalog().table(schema, name)?.definition.index_names().any(|n| *n == index) {
+                    self.txn_for(schema)?.drop_index(schema, &index)?;
+                }
+                continue;
+            }
             let other = &definition.columns[other].name;
             if !cascade {
                 let message =
@@ -177,6 +192,18 @@ impl Session {
         }
         for at in computed {
             let column = &table.columns[at];
+            if let Some((key, i)) = key_of_hidden(table, at) {
+                let mut key = key.clone();
+                for text in key.expressions.iter_mut().flatten().chain(&mut key.predicate) {
+                    *text = renamed(text, old, new)?;
+                }
+                let values = hidden_values(&key, i);
+                txn.alter_column(schema, name, &column.name, |column| column.generation = values)?;
+                txn.alter_key(schema, name, &key.name, |now| {
+                    (now.expressions, now.predicate) = (key.expressions.clone(), key.predicate.clone());
+                })?;
+                continue;
+            }
             let expression = column.generation.as_deref().map(|text| renamed(text, old, new)).transpose()?;
             txn.alter_column(schema, name, &column.name, |column| column.generation = expression)?;
         }
@@ -194,8 +221,13 @@ impl Session {
         if table.column(&fold(&column.name)).is_some() {
             return Err(EngineError::Exists { kind: "column", name: fold(&column.name) }.into());
         }
-        let known = Constraints::of(table);
-        let mut builder = self.builder(table.clone());
+        // Without the hidden columns, before which it comes.
+        let mut visible = table.clone();
+        visible.keys.retain(|key| table.hidden_columns(key).is_empty());
+        visible.columns.truncate(table.visible_columns().len());
+        let known = Constraints::of(&visible);
+        let at = visible.columns.len();
+        let mut builder = self.builder(visible);
         builder.column(column)?;
         builder.resolve_parents(self.txn_for(schema)?.catalog())?;
         for sequence in std::mem::take(&mut builder.sequences) {
@@ -208,7 +240,7 @@ impl Session {
         let count = self.collect(count).await?[0].column(0).as_primitive::<Int64Type>().value(0);
         let column = builder.definition.columns.last().expect("one was added").clone();
         let values = self.column_default(&column, count as usize)?;
-        let (at, taken) = (table.columns.len(), std::cell::Cell::new(0));
+        let taken = std::cell::Cell::new(0);
         self.check_generation(&builder.definition, at)?;
         let (state, definition) = (self.state(), &builder.definition);
         self.txn_for(schema)?.add_column(schema, name, column, |old| {
@@ -276,7 +308,8 @@ impl Session {
             return Ok(redefined?);
         }
         if generated::changing(table, &[at])?.iter().any(|&other| other != at) {
-            return Err(SqlError::unsupported("the type of a column from which a generated column is computed"));
+            let what = "the type of a column from which a generated column or an index is computed";
+            return Err(SqlError::unsupported(what));
         }
         let catalog = self.txn_for(schema)?.catalog().clone();
         let is_referenced =

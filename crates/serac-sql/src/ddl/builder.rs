@@ -28,6 +28,8 @@ pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
 pub(super) struct TableBuilder {
     pub(super) definition: TableDefinition,
     pub(super) sequences: Vec<SequenceDefinition>,
+    /// Indexes with expressions, which are made when the table is there.
+    pub(super) expression_keys: Vec<KeyDefinition>,
     /// Foreign keys of `definition` whose parents are not looked up yet, and the columns they name.
     unresolved: Vec<(usize, Vec<String>)>,
     /// What the statement sees.
@@ -44,12 +46,12 @@ pub(super) fn columns_of(definition: &TableDefinition, names: impl Iterator<Item
         .collect()
 }
 
-pub(super) fn index_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
+fn index_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
     columns
         .iter()
         .map(|column| match &column.column.expr {
             Expr::Identifier(ident) => Ok(fold(ident)),
-            other => Err(SqlError::unsupported(format!("an index on the expression {other}"))),
+            other => Err(SqlError::unsupported(format!("a key with the expression {other}"))),
         })
         .collect()
 }
@@ -105,7 +107,7 @@ fn action(parsed: Option<ParsedAction>) -> ReferentialAction {
 
 impl TableBuilder {
     pub(super) fn new(definition: TableDefinition, view: View) -> Self {
-        Self { definition, sequences: Vec::new(), unresolved: Vec::new(), view }
+        Self { definition, sequences: Vec::new(), expression_keys: Vec::new(), unresolved: Vec::new(), view }
     }
 
     pub(super) fn own_sequence(&mut self, at: usize, options: &[SequenceOptions]) -> Result<()> {
@@ -131,6 +133,7 @@ impl TableBuilder {
             default: None,
             always_generated: false,
             generation: None,
+            hidden: false,
         });
         if let DataType::Custom(custom, _) = &column.data_type
             && serial_type(&custom.to_string().to_lowercase()).is_some()
@@ -162,11 +165,13 @@ impl TableBuilder {
     }
 
     /// `base`, or `base` with the first number that makes it a new constraint's name.
-    fn free_name(&self, base: String) -> String {
+    pub(super) fn free_name(&self, base: String) -> String {
         let definition = &self.definition;
         let checks = definition.checks.iter().map(|c| &c.name);
         let foreign_keys = definition.foreign_keys.iter().map(|k| &k.name);
-        let taken: HashSet<&String> = checks.chain(foreign_keys).chain(definition.index_names()).collect();
+        let later = self.expression_keys.iter().map(|k| &k.name);
+        let known = checks.chain(foreign_keys).chain(definition.index_names()).chain(later);
+        let taken: HashSet<&String> = known.collect();
         let numbered = (1..).map(|n| format!("{base}{n}"));
         std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains(name)).expect("numbers do not end")
     }

@@ -3,6 +3,7 @@
 //! The parser knows LIKE alone between the parentheses. So each becomes a column, whose name nobody else gives and whose default says the rest.
 
 use super::builder::TableBuilder;
+use super::indexes::index_base_name;
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{ColumnDef, ColumnOption, Expr, ObjectName, Value};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -122,7 +123,7 @@ impl TableBuilder {
     pub(super) fn like(&mut self, like: &Like, source: &TableDefinition) -> Result<()> {
         let base = self.definition.columns.len();
         let key = source.primary_key();
-        for (i, column) in source.columns.iter().enumerate() {
+        for (i, column) in source.visible_columns().iter().enumerate() {
             let own_sequence = column.always_generated && like.has("identity");
             self.definition.columns.push(ColumnDefinition {
                 nullable: column.nullable && !key.is_some_and(|key| key.columns.contains(&i)),
@@ -143,8 +144,14 @@ impl TableBuilder {
             // An index that a foreign key has made for itself belongs to that.
             for key in source.keys.iter().filter(|key| key.unique || !key.constraint) {
                 let (columns, include) = (moved(&key.columns), moved(&key.include));
-                let name = self.index_name(&columns, key.primary, key.constraint);
-                self.definition.keys.push(KeyDefinition { name, columns, include, ..key.clone() });
+                if key.expressions.is_empty() {
+                    let name = self.index_name(&columns, key.primary, key.constraint);
+                    self.definition.keys.push(KeyDefinition { name, columns, include, ..key.clone() });
+                } else {
+                    let parts = (0..columns.len()).map(|i| key.shown(i, source));
+                    let name = self.free_name(index_base_name(&self.definition.name, parts));
+                    self.expression_keys.push(KeyDefinition { name, columns, include, ..key.clone() });
+                }
             }
             for bitmap in &source.bitmaps {
                 let column = base + bitmap.column;

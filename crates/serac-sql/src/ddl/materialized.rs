@@ -116,7 +116,7 @@ impl Session {
 
     /// Puts the rows of a query into a table that it has just filled the columns of; how many.
     pub(super) fn fill(&mut self, table: &Arc<Table>, batches: &[RecordBatch]) -> Result<u64> {
-        let targets: Vec<usize> = (0..table.definition.columns.len()).collect();
+        let targets: Vec<usize> = (0..table.definition.visible_columns().len()).collect();
         let complete = batches.iter().map(|batch| self.complete_rows(table, &targets, batch));
         let complete = complete.collect::<Result<Vec<_>>>()?;
         let mut rows = 0;
@@ -142,7 +142,7 @@ impl Session {
         let table = self.txn()?.empty_materialized(&schema, &name, populated)?;
         if populated {
             let plan = planned_for_owner(&self.shared, &Object::relation(&schema, &name), &materialized.query).await?;
-            let (found, wanted) = (plan.schema().fields().len(), definition.columns.len());
+            let (found, wanted) = (plan.schema().fields().len(), definition.visible_columns().len());
             if found != wanted {
                 let message = format!("the query of materialized view \"{name}\" has {found} columns, not {wanted}");
                 return Err(SqlError::new("42P16", message).named(name));

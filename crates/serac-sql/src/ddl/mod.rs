@@ -4,6 +4,7 @@ mod alter;
 mod builder;
 mod cluster;
 mod comment;
+mod indexes;
 mod like;
 mod materialized;
 mod sequence;
@@ -18,20 +19,17 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::session::{Session, StatementResult, fold, resolve};
-use builder::{TableBuilder, columns_of, freeze_format, index_columns};
+use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, ColumnDef, CreateIndex, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName,
-    ObjectNamePart, ObjectType, OnCommit, OrderByOptions, Query, SchemaName, Statement, Truncate,
-    TruncateIdentityOption, VisitMut, VisitorMut,
+    CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitMut, VisitorMut,
 };
 use like::Like;
-use serac_engine::definition::{
-    BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, SqlType, TableDefinition, ViewDefinition,
-};
+use serac_engine::DEFAULT_SCHEMA;
+use serac_engine::definition::{ColumnDefinition, SqlType, TableDefinition, ViewDefinition};
 use serac_engine::roles::{Object, Privilege};
-use serac_engine::{DEFAULT_SCHEMA, EngineError};
 use serac_storage::ColumnType;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -255,7 +253,11 @@ impl Session {
             self.check_default(column)?;
             self.check_generation(&builder.definition, at)?;
         }
-        let table = self.txn_for(&schema)?.create_table(builder.definition)?;
+        let mut table = self.txn_for(&schema)?.create_table(builder.definition)?;
+        for key in builder.expression_keys {
+            self.create_key(&table.definition, key)?;
+            table = self.txn_for(&schema)?.catalog().table(&schema, table.name())?.clone();
+        }
         for (column, text) in comments {
             self.txn_for(&schema)?.comment(&Object::relation(&schema, table.name()), Some(&column), Some(text))?;
         }
@@ -273,7 +275,7 @@ impl Session {
                 continue;
             };
             let source = self.table(&like.table)?;
-            let all: Vec<usize> = (0..source.definition.columns.len()).collect();
+            let all: Vec<usize> = (0..source.definition.visible_columns().len()).collect();
             self.check_privilege(&source, Privilege::Select, &all)?;
             builder.like(&like, &source.definition)?;
             if like.has("comments") {
@@ -326,58 +328,6 @@ impl Session {
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
         done("CREATE VIEW")
     }
-
-    fn create_index(&mut self, index: CreateIndex) -> Result<StatementResult> {
-        let (schema, table) = self.locate(&index.table_name)?;
-        let method = index.using.as_ref().map_or("btree".into(), |method| method.to_string().to_lowercase());
-        if !["btree", "bitmap"].contains(&method.as_str()) {
-            return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
-        }
-        if index.predicate.is_some() {
-            return Err(SqlError::unsupported("a partial index"));
-        }
-        let has_order = |options: &OrderByOptions| options.asc.is_some() || options.nulls_first.is_some();
-        if method == "bitmap" && index.columns.iter().any(|column| has_order(&column.column.options)) {
-            return Err(SqlError::new(
-                "0A000",
-                "access method \"bitmap\" does not support ASC/DESC or NULLS FIRST/LAST options",
-            ));
-        }
-        let orders = index.columns.iter().map(|column| column_order(&column.column.options)).collect();
-        let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
-        let names = index_columns(&index.columns)?;
-        let columns = columns_of(&definition, names.iter().cloned())?;
-        let include = columns_of(&definition, index.include.iter().map(fold))?;
-        if method == "bitmap" && !include.is_empty() {
-            return Err(SqlError::new("0A000", "access method \"bitmap\" does not support included columns"));
-        }
-        let name = match &index.name {
-            Some(name) => resolve(name)?.1,
-            None => format!("{table}_{}_idx", names.join("_")),
-        };
-        let lacks = |what: &str| {
-            Err(SqlError::new("0A000", format!("access method \"bitmap\" does not support {what} indexes")))
-        };
-        let created = match columns[..] {
-            _ if method == "btree" => {
-                let key = KeyDefinition { name, columns, unique: index.unique, orders, include, ..Default::default() };
-                self.txn_for(&schema)?.create_index(&schema, &table, key)
-            }
-            _ if index.unique => return lacks("unique"),
-            [column] => {
-                let bitmap = BitmapDefinition { name, column };
-                self.txn_for(&schema)?.create_bitmap_index(&schema, &table, bitmap)
-            }
-            _ => return lacks("multicolumn"),
-        };
-        match created {
-            Err(EngineError::Exists { name, .. }) if index.if_not_exists => {
-                self.say_exists("42P07", &format!("relation \"{name}\""));
-            }
-            result => result?,
-        }
-        done("CREATE INDEX")
-    }
 }
 
 /// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.
@@ -425,12 +375,6 @@ fn refuse_forms(create: &CreateTable) -> Result<()> {
     }
 }
 
-/// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless it is said where they are.
-fn column_order(options: &OrderByOptions) -> ColumnOrder {
-    let descending = options.asc == Some(false);
-    ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
-}
-
 /// The columns of a table that has a query's rows.
 fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
     let column = |field: &Arc<Field>| {
@@ -446,6 +390,7 @@ fn columns_of_rows(rows: &Schema) -> Result<Vec<ColumnDefinition>> {
             default: None,
             always_generated: false,
             generation: None,
+            hidden: false,
         })
     };
     rows.fields().iter().map(column).collect()

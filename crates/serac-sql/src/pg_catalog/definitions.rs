@@ -1,8 +1,10 @@
 //! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` give, as PostgreSQL writes them.
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
-use crate::session::quote;
-use serac_engine::definition::{KeyDefinition, ReferentialAction};
+use crate::ddl::parse_expression;
+use crate::session::{fold, quote};
+use datafusion::sql::sqlparser::ast::Expr;
+use serac_engine::definition::{KeyDefinition, ReferentialAction, TableDefinition};
 
 /// Words that must be quoted as names, because they would be read as something else.
 pub(super) const RESERVED: &str = " all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create current_catalog \
@@ -37,10 +39,49 @@ fn names<'a>(relation: &Relation, columns: impl IntoIterator<Item = &'a usize>) 
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// The table's column that the `i`-th of an index is; none for an expression. One that a condition hides is that column all the same.
+pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinition) -> Option<usize> {
+    match key.expressions.get(i) {
+        Some(Some(text)) => match parse_expression(text) {
+            Ok(Expr::Identifier(name)) => table.column(&fold(&name)),
+            _ => None,
+        },
+        _ => Some(key.columns[i]),
+    }
+}
+
+/// The name that a column of an index has which is an expression: its function's.
+pub(crate) fn index_column_name(expression: &str) -> String {
+    match parse_expression(expression) {
+        Ok(Expr::Identifier(name)) => fold(&name),
+        Ok(Expr::Function(function)) => {
+            function.name.0.last().and_then(|part| part.as_ident()).map_or_else(|| "expr".into(), fold)
+        }
+        Ok(Expr::Cast { expr, .. } | Expr::Nested(expr)) => index_column_name(&expr.to_string()),
+        Ok(Expr::Substring { .. }) => "substring".into(),
+        Ok(Expr::Extract { .. }) => "extract".into(),
+        Ok(Expr::Case { .. }) => "case".into(),
+        _ => "expr".into(),
+    }
+}
+
+/// A column of an index without its order: a name, a function's call, or another expression in parentheses.
+fn index_part(table: &Relation, key: &KeyDefinition, i: usize) -> String {
+    let Object::Table(table) = &table.object else { return String::new() };
+    match plain_column(key, i, &table.definition) {
+        Some(column) => quote_ident(&table.definition.columns[column].name),
+        None => {
+            let text = key.shown(i, &table.definition);
+            let is_call = matches!(parse_expression(text), Ok(Expr::Function(_)));
+            if is_call { text.to_owned() } else { format!("({text})") }
+        }
+    }
+}
+
 /// A column of an index: its name, and its order where that is not the usual one.
 fn index_column(table: &Relation, key: &KeyDefinition, i: usize) -> String {
     let order = key.order(i);
-    let mut text = names(table, [&key.columns[i]]);
+    let mut text = index_part(table, key, i);
     if order.descending {
         text += " DESC";
     }
@@ -66,16 +107,18 @@ pub(super) fn index(image: &Image, oid: u32, column: usize) -> Option<String> {
     };
     let table = &image.relations[table];
     if column > 0 {
-        return Some(key.columns.get(column - 1).map(|column| names(table, [column])).unwrap_or_default());
+        return Some(if column <= key.columns.len() { index_part(table, &key, column - 1) } else { String::new() });
     }
     let columns: Vec<String> = (0..key.columns.len()).map(|i| index_column(table, &key, i)).collect();
     Some(format!(
-        "CREATE {}INDEX {} ON {}.{} USING {method} ({})",
+        "CREATE {}INDEX {} ON {}.{} USING {method} ({}){}{}",
         if key.unique { "UNIQUE " } else { "" },
         quote_ident(&key.name),
         quote_ident(&table.schema),
         quote_ident(&table.name),
-        columns.join(", ")
+        columns.join(", "),
+        if key.include.is_empty() { String::new() } else { format!(" INCLUDE ({})", names(table, &key.include)) },
+        key.predicate.as_ref().map_or(String::new(), |predicate| format!(" WHERE ({predicate})"))
     ))
 }
 

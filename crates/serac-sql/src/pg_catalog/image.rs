@@ -5,6 +5,7 @@
 //! numbers; where two names meet, the later in the order of names takes the next free number. So a number stays as long as the object keeps its name. System
 //! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are fixed.
 
+use super::definitions::index_column_name;
 use super::layout::{LAYOUTS, Layout};
 use super::types;
 use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
@@ -338,7 +339,7 @@ impl Relation {
                 identity: column.always_generated,
                 ..Attribute::of_type(&column.name, column.sql_type)
             };
-            table.definition.columns.iter().map(attribute).collect()
+            table.definition.visible_columns().iter().map(attribute).collect()
         };
         Some(match &self.object {
             Object::Table(table) => {
@@ -354,8 +355,11 @@ impl Relation {
                 let columns = SEQUENCE_COLUMNS.iter();
                 columns.map(|(name, oid)| Attribute { nullable: false, ..Attribute::new(name, *oid, -1) }).collect()
             }
-            Object::Index(table, key) => image.of_index(*table, &key.columns),
-            Object::Bitmap(table, bitmap) => image.of_index(*table, &[bitmap.column]),
+            Object::Index(table, key) => image.of_index(*table, key),
+            Object::Bitmap(table, bitmap) => {
+                let key = KeyDefinition { columns: vec![bitmap.column], ..Default::default() };
+                image.of_index(*table, &key)
+            }
             Object::System(layout) => {
                 let columns = layout.columns.iter();
                 columns.map(|column| Attribute::new(column.name, types::named(column.type_name), -1)).collect()
@@ -365,10 +369,15 @@ impl Relation {
 }
 
 impl Image {
-    fn of_index(&self, table: usize, columns: &[usize]) -> Vec<Attribute> {
+    fn of_index(&self, table: usize, key: &KeyDefinition) -> Vec<Attribute> {
         let Object::Table(table) = &self.relations[table].object else { return Vec::new() };
-        let column = |&column: &usize| &table.definition.columns[column];
-        columns.iter().map(column).map(|column| Attribute::of_type(&column.name, column.sql_type)).collect()
+        let attribute = |(i, &column): (usize, &usize)| {
+            let column = &table.definition.columns[column];
+            let name =
+                if column.hidden { index_column_name(key.shown(i, &table.definition)) } else { column.name.clone() };
+            Attribute::of_type(&name, column.sql_type)
+        };
+        key.columns.iter().enumerate().map(attribute).collect()
     }
 }
 

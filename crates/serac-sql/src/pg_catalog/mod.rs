@@ -27,7 +27,7 @@ mod row_values;
 mod types;
 mod windows;
 
-pub(crate) use definitions::{quote_ident, split_name};
+pub(crate) use definitions::{index_column_name, quote_ident, split_name};
 pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
 pub(crate) use merged_columns::check_joins;

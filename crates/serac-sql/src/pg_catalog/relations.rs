@@ -5,7 +5,7 @@ use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Ima
 use super::layout::{Cell, Rows};
 use super::types;
 use super::{BITMAP_METHOD, BTREE_METHOD, CATALOG_SCHEMA, HEAP_METHOD, SUPERUSER, Scope};
-use serac_engine::definition::{ColumnOrder, ReferentialAction};
+use serac_engine::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::roles;
 
 /// The numbers of columns as PostgreSQL counts them, from 1.
@@ -183,35 +183,58 @@ pub(super) fn defaults(scope: &Scope<'_>, rows: &mut Rows) {
 
 pub(super) fn indexes(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in &scope.image.relations {
-        let (table, columns, orders, unique, primary): (_, &[usize], &[ColumnOrder], _, _) = match &relation.object {
-            Object::Index(table, key) => (*table, &key.columns, &key.orders, key.unique, key.primary),
-            Object::Bitmap(table, bitmap) => (*table, std::slice::from_ref(&bitmap.column), &[], false, false),
+        let bitmap_key;
+        let (table, key) = match &relation.object {
+            Object::Index(table, key) => (*table, key),
+            Object::Bitmap(table, bitmap) => {
+                bitmap_key = KeyDefinition { columns: vec![bitmap.column], ..Default::default() };
+                (*table, &bitmap_key)
+            }
             _ => continue,
         };
         let table = &scope.image.relations[table];
         let attributes = scope.attributes(relation);
         let option = |i: usize| {
-            let order = orders.get(i).copied().unwrap_or_default();
+            let order = key.order(i);
             i16::from(order.descending) | i16::from(order.nulls_first) << 1
         };
+        let (columns, expressions) = key_parts(table, key);
         let collation = |a: &Attribute| types::find(a.type_oid).map_or(0, |(t, _)| t.collation);
         rows.add([
             ("indexrelid", relation.oid.into()),
             ("indrelid", table.oid.into()),
             ("indnatts", columns.len().into()),
             ("indnkeyatts", columns.len().into()),
-            ("indisunique", unique.into()),
-            ("indisprimary", primary.into()),
+            ("indisunique", key.unique.into()),
+            ("indisprimary", key.primary.into()),
             ("indimmediate", true.into()),
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
-            ("indkey", numbers(columns).into()),
+            ("indkey", columns.into()),
             ("indcollation", attributes.iter().map(collation).collect::<Vec<u32>>().into()),
             ("indclass", attributes.iter().map(|a| operator_class(a.type_oid)).collect::<Vec<u32>>().into()),
-            ("indoption", (0..columns.len()).map(option).collect::<Vec<i16>>().into()),
+            ("indoption", (0..key.columns.len()).map(option).collect::<Vec<i16>>().into()),
+            ("indexprs", expressions.into()),
+            ("indpred", key.predicate.clone().into()),
         ]);
     }
+}
+
+/// The numbers of an index's columns, 0 for expressions; and the expressions, if there are any.
+fn key_parts(table: &Relation, key: &KeyDefinition) -> (Vec<i16>, Option<String>) {
+    let Object::Table(table) = &table.object else { return (Vec::new(), None) };
+    let (mut columns, mut expressions) = (numbers(&key.columns), Vec::new());
+    for (i, number) in columns.iter_mut().enumerate() {
+        match definitions::plain_column(key, i, &table.definition) {
+            Some(column) => *number = column as i16 + 1,
+            None => {
+                *number = 0;
+                expressions.push(key.shown(i, &table.definition));
+            }
+        }
+    }
+    (columns, (!expressions.is_empty()).then(|| expressions.join(", ")))
 }
 
 pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {

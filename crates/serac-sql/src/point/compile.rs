@@ -321,7 +321,7 @@ impl Compilation<'_> {
         items: &Option<Vec<SelectItem>>,
     ) -> Option<Option<LogicalPlan>> {
         let Some(items) = items else { return Some(None) };
-        let rows = MemTable::try_new(crate::dml::nullable_schema(table), vec![vec![]]).ok()?;
+        let rows = MemTable::try_new(crate::dml::visible_schema(table), vec![vec![]]).ok()?;
         self.session.lend(RETURNING, Arc::new(rows));
         let items: Vec<String> = items.iter().map(ToString::to_string).collect();
         let query = format!("SELECT {} FROM {RETURNING} AS {}", items.join(", "), quote(alias));

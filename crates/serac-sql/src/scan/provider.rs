@@ -2,6 +2,7 @@
 
 use super::bitmap::{BitmapFilter, Indexed, Indexes};
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
+use super::indexed_expression::{self, IndexedExpression};
 use super::lookup::{KeyLookup, SeracLookupExec};
 use crate::roles::check_scan;
 use async_trait::async_trait;
@@ -43,6 +44,8 @@ pub struct SeracTable {
     reads: Option<ReadSet>,
     /// The columns that may be read.
     columns: Columns,
+    /// What of filters the table's indexes on expressions know.
+    expressions: Vec<IndexedExpression>,
     /// What is known of filters: planning asks again and again.
     planned: Mutex<HashMap<Vec<Expr>, Planned>>,
 }
@@ -62,11 +65,13 @@ impl SeracTable {
     /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the snapshot's transaction has changed in bitmap
     /// indexes; without it they are not used.
     pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
-        let columns = &table.definition.columns;
+        let columns = table.definition.columns.iter();
         let mut fields: Vec<Field> =
-            columns.iter().map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
-        let plain = Arc::new(Schema::new(fields.clone()));
-        fields.push(Field::new(ROW_ID_COLUMN, DataType::UInt64, false));
+            columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
+        let mut visible = fields[..table.definition.visible_columns().len()].to_vec();
+        let row_id = Field::new(ROW_ID_COLUMN, DataType::UInt64, false);
+        visible.extend(with_row_id.then(|| row_id.clone()));
+        fields.push(row_id);
         let full_schema = Arc::new(Schema::new(fields));
         let constraints = table
             .definition
@@ -80,16 +85,16 @@ impl SeracTable {
             .collect();
         let readers = |own: &OwnChanges| table.bitmaps.iter().filter_map(|b| own.reader(b, &snapshot)).collect();
         let indexes = own.map_or_else(|| Arc::from([]), readers);
-        let schema = if with_row_id { full_schema.clone() } else { plain };
         Self {
             table,
             snapshot,
             full_schema,
-            schema,
+            schema: Arc::new(Schema::new(visible)),
             constraints: Constraints::new_unverified(constraints),
             indexes,
             reads: None,
             columns: Columns::All,
+            expressions: Vec::new(),
             planned: Mutex::default(),
         }
     }
@@ -103,6 +108,14 @@ impl SeracTable {
     /// The same, whose scans are refused if they read other columns.
     pub(crate) fn allowing(self, columns: Columns) -> Self {
         Self { columns, ..self }
+    }
+    /// The same, whose scans find rows by these expressions, too.
+    pub(crate) fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
+        Self { expressions, ..self }
+    }
+    /// The lookup that an index allows.
+    fn lookup(&self, filters: &[Expr]) -> Option<KeyLookup> {
+        KeyLookup::find(&self.table, &indexed_expression::with_hidden_columns(&self.expressions, filters))
     }
     /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -125,7 +138,7 @@ impl SeracTable {
 
     /// About how many rows `filters` leave.
     pub(crate) fn estimated_rows(&self, filters: &[Expr]) -> f64 {
-        match KeyLookup::find(&self.table, filters) {
+        match self.lookup(filters) {
             Some(lookup) => lookup.candidates() as f64,
             None => self.planned(filters).rows,
         }
@@ -206,10 +219,14 @@ impl TableProvider for SeracTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        check_scan(&self.columns, self.table.name(), &self.full_schema, projection, filters)?;
-        let projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let mut projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        // Behind the columns that users see there is only the row id.
+        let visible = self.table.definition.visible_columns().len();
+        let row_id = self.table.definition.columns.len();
+        projection.iter_mut().filter(|column| **column >= visible).for_each(|column| *column = row_id);
+        check_scan(&self.columns, self.table.name(), &self.full_schema, Some(&projection), filters)?;
         let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
-        if let Some(lookup) = KeyLookup::find(&self.table, filters) {
+        if let Some(lookup) = self.lookup(filters) {
             if let Some(reads) = &self.reads {
                 lookup.note(&self.table, reads);
             }

@@ -1,0 +1,69 @@
+//! Indexes on expressions, and partial ones: what of a filter their hidden columns stand for.
+//!
+//! A part of a filter that is the expression of an index is the hidden column that keeps its values, and so finds rows as any other column of an index does.
+//! With a partial index that holds where the filter has all of its condition; the column that the condition hides is then the hidden one. The filter itself
+//! is tested on the rows that are found, so a lookup only has to find enough of them.
+
+use crate::expressions::planned;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction;
+use serac_engine::definition::{KeyDefinition, TableDefinition};
+
+/// An expression whose values a hidden column has.
+#[derive(Debug)]
+pub(crate) struct IndexedExpression {
+    expression: Expr,
+    /// What must hold for it.
+    conditions: Vec<Expr>,
+    hidden: Expr,
+}
+
+/// Without what it says of columns but their names.
+fn bare(expr: Expr) -> Result<Expr> {
+    let bare = expr.transform(|expr| match expr {
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(bare.data)
+}
+
+/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned now helps nobody.
+pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
+    let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
+    let plan = |text: &str| bare(planned(state, text, &schema).ok()?).ok();
+    let of_column = |key: &KeyDefinition, i: usize| {
+        let text = key.expressions.get(i)?.as_deref()?;
+        let predicate = key.predicate.as_deref().filter(|_| i == 0);
+        let conditions = predicate.map_or(Some(Vec::new()), |predicate| {
+            Some(split_conjunction(&plan(predicate)?).into_iter().cloned().collect())
+        })?;
+        let hidden = Expr::Column(Column::new_unqualified(&table.columns[key.columns[i]].name));
+        Some(IndexedExpression { expression: plan(text)?, conditions, hidden })
+    };
+    table.keys.iter().flat_map(|key| (0..key.columns.len()).filter_map(move |i| of_column(key, i))).collect()
+}
+
+/// The filters, and what becomes of them where hidden columns stand for their parts.
+pub(super) fn with_hidden_columns(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
+    let mut all = filters.to_vec();
+    if expressions.is_empty() {
+        return all;
+    }
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    let Ok(conjuncts) = conjuncts.cloned().map(bare).collect::<Result<Vec<_>>>() else { return all };
+    for IndexedExpression { expression, conditions, hidden } in expressions {
+        if !conditions.iter().all(|condition| conjuncts.contains(condition)) {
+            continue;
+        }
+        for conjunct in &conjuncts {
+            let with_hidden = conjunct.clone().transform_down(|expr| {
+                Ok(if expr == *expression { Transformed::yes(hidden.clone()) } else { Transformed::no(expr) })
+            });
+            all.extend(with_hidden.ok().filter(|found| found.transformed).map(|found| found.data));
+        }
+    }
+    all
+}
