@@ -3,6 +3,7 @@
 //! The query's result is complete before the first row is written, so a statement never meets its own changes (no Halloween problem), and its
 //! filters are DataFusion's in every shape. The target stands in the query under a name of its own, with its row ids.
 
+use crate::conflict_targets::{index_of_target, told_columns};
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
@@ -319,7 +320,7 @@ impl Session {
     ) -> Result<Vec<RecordBatch>> {
         let index = conflict_index(table, on.conflict_target.as_ref())?;
         if let (Some(index), Some(_)) = (&index, &on.conflict_target) {
-            self.check_privilege(table, Privilege::Select, &index.definition.columns)?;
+            self.check_privilege(table, Privilege::Select, &told_columns(&table.definition, &index.definition)?)?;
         }
         if let OnConflictAction::DoUpdate(update) = &on.action {
             let set = checked_assignments(table, &update.assignments)?;
@@ -571,7 +572,10 @@ pub(crate) fn conflict_index(table: &Table, target: Option<&ConflictTarget>) -> 
         }
         Some(ConflictTarget::OnConstraint(name)) => {
             let name = resolve(name)?.1;
-            table.indexes.iter().find(|index| index.definition.name == name).cloned()
+            match index_of_target(table, &name) {
+                Some(found) => found?,
+                None => table.indexes.iter().find(|index| index.definition.name == name).cloned(),
+            }
         }
     };
     let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";

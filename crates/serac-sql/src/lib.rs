@@ -6,6 +6,7 @@ mod advisory_locks;
 mod backends;
 mod catalog;
 mod channels;
+mod conflict_targets;
 mod conflicts;
 mod copy;
 mod cursors;

@@ -8,6 +8,7 @@ use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
+use crate::conflict_targets::conflict_targets;
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::ddl::likes_as_columns;
@@ -268,7 +269,7 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// Tokens that the parser does not take, in the place of others.
 fn in_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    likes_as_columns(table_queries(row_locks(copy_switches(statement_words(tokens)))))
+    conflict_targets(likes_as_columns(table_queries(row_locks(copy_switches(statement_words(tokens))))))
 }
 
 /// Parses a script.
