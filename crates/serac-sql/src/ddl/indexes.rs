@@ -51,27 +51,26 @@ impl Session {
             return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
         }
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
-        let mut expressions = Vec::new();
+        // Columns that are expressions get their places when the table has them.
+        let (mut columns, mut expressions) = (Vec::new(), Vec::new());
         for (i, column) in index.columns.iter().enumerate() {
             let mut expr = &column.column.expr;
             while let Expr::Nested(inner) = expr {
                 expr = inner;
             }
-            expressions.push(match expr {
-                Expr::Identifier(_) if i > 0 || index.predicate.is_none() => None,
-                Expr::Identifier(name) => Some(quote(&fold(name))),
-                other => Some(other.to_string()),
-            });
-        }
-        let mut columns = Vec::new();
-        for (column, expression) in index.columns.iter().zip(&expressions) {
-            let name = match &column.column.expr {
-                Expr::Identifier(name) => Some(fold(name)),
-                _ => None,
+            let (at, expression) = match expr {
+                Expr::Identifier(name) => {
+                    let at = columns_of(&definition, [fold(name)].into_iter())?[0];
+                    if i == 0 && index.predicate.is_some() {
+                        (usize::MAX, Some(quote(&fold(name))))
+                    } else {
+                        (at, None)
+                    }
+                }
+                other => (usize::MAX, Some(other.to_string())),
             };
-            let named = columns_of(&definition, name.into_iter())?;
-            // Columns that are expressions get their places when the table has them.
-            columns.push(if expression.is_some() { usize::MAX } else { named[0] });
+            columns.push(at);
+            expressions.push(expression);
         }
         if expressions.iter().all(Option::is_none) {
             expressions.clear();
