@@ -9,6 +9,7 @@ use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
+use crate::planner;
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::{SeracTable, indexed_expressions};
 use crate::session::{SqlDatabase, resolve};
@@ -21,7 +22,6 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use parking_lot::{Mutex, RwLock};
 use serac_engine::bitmap::OwnChanges;
@@ -385,6 +385,6 @@ pub(crate) async fn planned_for_owner(
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
     let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
     pg_catalog::rewrite(&mut statement);
-    let plan = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await?;
+    let plan = planner::plan(state, statement).await?;
     Ok(crate::functions::of_durations(plan)?)
 }

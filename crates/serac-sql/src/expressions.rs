@@ -6,6 +6,7 @@ use crate::error::{Result, SqlError};
 use crate::functions::with_own_casts;
 use crate::generated;
 use crate::optimizer::{checked, without_lists_of_expressions};
+use crate::planner;
 use crate::scan::fetch_rows;
 use crate::session::fold;
 use crate::types::assign;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Weak};
 /// An SQL expression over columns, as it is planned.
 pub(crate) fn logical(state: &SessionState, sql: &str, columns: &Schema) -> Result<Expr> {
     let schema = DFSchema::try_from(columns.clone())?;
-    state.create_logical_expr(sql, &schema).map_err(|e| SqlError::from(e).unplaced())
+    planner::expression(state, sql, &schema).map_err(|e| SqlError::from(e).unplaced())
 }
 
 /// The positions of the columns that an expression names.

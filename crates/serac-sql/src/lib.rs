@@ -30,6 +30,7 @@ mod notices;
 mod optimizer;
 mod parts;
 mod pg_catalog;
+mod planner;
 mod point;
 mod procedures;
 mod query;

@@ -5,6 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::parts::has_changes;
+use crate::planner;
 use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
@@ -22,7 +23,6 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement, TableObject};
 use futures::{StreamExt, TryStreamExt};
 use serac_engine::DecimalForm;
@@ -145,17 +145,17 @@ impl Session {
         crate::pg_catalog::check_joins(&statement)?;
         let mut again = statement.clone();
         let state = self.state();
-        let mut planned = state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await;
+        let mut planned = planner::plan(&state, statement).await;
         if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
             same_names::tell_casts_apart(&mut again);
-            planned = state.statement_to_plan(DfStatement::Statement(Box::new(again.clone()))).await;
+            planned = planner::plan(&state, again.clone()).await;
         }
         // A name of the query around may have been taken for a column of the subquery.
         let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
         if is_misread
             && crate::pg_catalog::has_subquery(&again)
             && crate::pg_catalog::qualify_outer_names(&mut again)
-            && let Ok(plan) = state.statement_to_plan(DfStatement::Statement(Box::new(again))).await
+            && let Ok(plan) = planner::plan(&state, again).await
         {
             return Ok(crate::functions::of_durations(plan)?);
         }

@@ -24,6 +24,7 @@ use crate::optimizer::{
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
+use crate::planner::Functions;
 use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
@@ -35,10 +36,10 @@ use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::config::Dialect;
-use datafusion::execution::FunctionRegistry;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -380,6 +381,7 @@ impl Session {
             advisory_locks: Arc::new(SessionLocks::new(&db.advisory_locks)),
             listener: Listener::new(&db.channels),
         });
+        config.set_extension(Arc::new(Functions::new(shared.clone())));
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let mut rules = Optimizer::new().rules;
@@ -401,12 +403,16 @@ impl Session {
         analyzer.push(Arc::new(FloatCases));
         analyzer.push(Arc::new(Unnest::default()));
         analyzer.push(Arc::new(CheckedArithmetic));
+        // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
+        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> =
+            vec![Arc::new(Quotients), Arc::new(IntervalArithmetic), Arc::new(UuidComparisons), Arc::new(JsonOperators)];
+        expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))
-            // Before DataFusion's, which takes `d['key']` for a field of a structure.
-            .with_expr_planners(vec![Arc::new(JsonOperators)])
-            .with_default_features()
+            .with_expr_planners(expr_planners)
+            // A rule of the optimizer looks for it. All others are with `Functions`.
+            .with_aggregate_functions(vec![first_value_udaf()])
             .with_analyzer_rules(analyzer)
             .with_optimizer_rules(rules)
             .with_physical_optimizer_rules(physical_rules())
@@ -418,39 +424,7 @@ impl Session {
             .build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
-        let own = crate::functions::functions(&shared).into_iter().chain(crate::identity::functions(&shared));
-        let of_types = crate::uuids::functions().into_iter().chain(crate::formats::functions());
-        for function in own.chain(of_types).chain(crate::pg_catalog::functions(&shared)) {
-            ctx.register_udf(function);
-        }
-        // PostgreSQL's names of DataFusion's own.
-        ctx.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
-        let variance = datafusion::functions_aggregate::variance::var_samp_udaf().as_ref().clone();
-        ctx.register_udaf(variance.with_aliases(["variance"]));
-        let every = datafusion::functions_aggregate::bool_and_or::bool_and_udaf().as_ref().clone();
-        ctx.register_udaf(every.with_aliases(["every"]));
-        let split = datafusion::functions_nested::string::string_to_array_udf().as_ref().clone();
-        ctx.register_udf(split.with_aliases(["string_to_table"]));
-        // All that are equal, where DataFusion's own change the first.
-        let remove = datafusion::functions_nested::remove::array_remove_all_udf().as_ref().clone();
-        ctx.register_udf(remove.with_aliases(["array_remove"]));
-        let replace = datafusion::functions_nested::replace::array_replace_all_udf().as_ref().clone();
-        ctx.register_udf(replace.with_aliases(["array_replace"]));
-        crate::functions::aggregates().into_iter().for_each(|function| ctx.register_udaf(function));
-        crate::functions::windows().into_iter().for_each(|function| ctx.register_udwf(function));
-        for function in crate::pg_catalog::table_functions() {
-            ctx.register_udtf(function.name(), function.function().clone());
-        }
-        for planner in
-            [Arc::new(UuidComparisons) as Arc<dyn ExprPlanner>, Arc::new(IntervalArithmetic), Arc::new(Quotients)]
-        {
-            ctx.state_ref().write().register_expr_planner(planner).expect("planners are taken");
-        }
         let _ = shared.state.set(ctx.state_weak_ref());
-        for function in crate::backends::functions(&shared).into_iter().chain(crate::advisory_locks::functions(&shared))
-        {
-            ctx.register_udf(function);
-        }
         let mut session = Self {
             expressions: Arc::new(SessionExpressions(shared.clone())),
             shared,

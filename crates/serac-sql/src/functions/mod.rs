@@ -109,8 +109,8 @@ impl ScalarUDFImpl for DefinedFunction {
     }
 }
 
-/// The functions of a session.
-pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
+/// The functions that are the same in every session.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
@@ -122,9 +122,12 @@ pub(crate) fn functions(shared: &Arc<Shared>) -> Vec<ScalarUDF> {
         times::DEFINITIONS,
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
-    let defined = defined.chain(json::functions());
-    let of_session = times::functions(shared).into_iter().chain(sequences::functions(shared));
-    let of_session = of_session.chain(crate::channels::functions(shared));
     let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());
-    defined.chain(of_session).chain(others).collect()
+    defined.chain(json::functions()).chain(others)
+}
+
+/// Those that know their session.
+pub(crate) fn of_session(shared: &Arc<Shared>) -> impl Iterator<Item = ScalarUDF> + use<> {
+    let functions = times::functions(shared).into_iter().chain(sequences::functions(shared));
+    functions.chain(crate::channels::functions(shared))
 }

@@ -9,6 +9,7 @@ use super::names::replace_outer;
 use super::rewrite::{call, rewrite, text};
 use crate::catalog::Shared;
 use crate::error::SqlError;
+use crate::planner;
 use crate::session::parse;
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
 use datafusion::arrow::compute::concat;
@@ -21,7 +22,6 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use datafusion::physical_plan::collect;
-use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, visit_expressions_mut};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -125,7 +125,7 @@ async fn plan(state: &SessionState, sql: &str, arguments: &[ScalarValue]) -> Res
         ControlFlow::<()>::Continue(())
     });
     rewrite(&mut statement);
-    state.statement_to_plan(DfStatement::Statement(Box::new(statement))).await
+    planner::plan(state, statement).await
 }
 
 /// Runs what waits for nothing but memory on a thread of its own: the caller may be a thread of a runtime, which must not be blocked by itself.

@@ -6,6 +6,7 @@ use super::layout::Rows;
 use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
 use crate::advisory_locks::Mode;
 use crate::backends;
+use crate::planner;
 use crate::types::micros;
 use crate::wire::oid;
 use serac_engine::procedure::Parameter;
@@ -245,10 +246,9 @@ fn languages(rows: &mut Rows) {
 /// Functions, with the letters of their kinds.
 pub(super) fn all_functions(scope: &Scope<'_>) -> Vec<(String, &'static str)> {
     let Some(state) = scope.state() else { return Vec::new() };
-    let scalar = state.scalar_functions().keys().map(|name| (name.clone(), "f"));
-    let aggregate = state.aggregate_functions().keys().map(|name| (name.clone(), "a"));
-    let window = state.window_functions().keys().map(|name| (name.clone(), "w"));
-    let mut all: Vec<_> = scalar.chain(aggregate).chain(window).filter(|(name, _)| !name.contains(' ')).collect();
+    let functions = planner::functions(&state);
+    let shown = functions.names().filter(|(name, _)| !name.contains(' '));
+    let mut all: Vec<_> = shown.map(|(name, kind)| (name.clone(), kind)).collect();
     all.sort_unstable();
     all.dedup_by(|a, b| a.0 == b.0);
     all

@@ -13,6 +13,7 @@ use crate::dml::{column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
 use crate::generated;
 use crate::optimizer::{checked, without_lists_of_expressions};
+use crate::planner;
 use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
@@ -106,7 +107,7 @@ impl Compilation<'_> {
     }
     /// An expression over the columns of `schema`, not coerced.
     fn logical(&mut self, sql: &str, schema: &DFSchema) -> Option<Expr> {
-        let expr = self.state.create_logical_expr(sql, schema).ok()?.unalias();
+        let expr = planner::expression(&self.state, sql, schema).ok()?.unalias();
         let (expr, _) = expr.infer_placeholder_types(schema).ok()?;
         self.parameters.note_expr(&expr)?;
         Some(expr)

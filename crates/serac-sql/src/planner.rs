@@ -1,0 +1,194 @@
+//! From parsed SQL to logical plans: what DataFusion's planner finds by name.
+//!
+//! Functions are found here and not in DataFusion's state of a session, which is copied for every statement with all that it knows. Those that are the same in every
+//! session are registered once for all; those that know their session come into being when it first asks for a function.
+
+use crate::catalog::Shared;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::TableFunctionArgs;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::Result;
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::sqlparser::ast::Statement;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+/// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
+static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
+    use datafusion::{functions, functions_aggregate as aggregates, functions_nested as nested};
+    let mut state = SessionStateBuilder::new().with_default_features().build();
+    // All that are equal, where DataFusion's own change the first.
+    let all = [
+        (nested::remove::array_remove_all_udf(), "array_remove"),
+        (nested::replace::array_replace_all_udf(), "array_replace"),
+    ];
+    let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
+    let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
+    let own = crate::functions::functions().chain(crate::uuids::functions()).chain(crate::formats::functions());
+    for function in own.chain(renamed) {
+        state.register_udf(Arc::new(function)).expect("functions are taken");
+    }
+    let renamed =
+        [(aggregates::variance::var_samp_udaf(), "variance"), (aggregates::bool_and_or::bool_and_udaf(), "every")];
+    let renamed = renamed.into_iter().map(|(function, name)| function.as_ref().clone().with_aliases([name]));
+    for function in renamed.chain(crate::functions::aggregates()) {
+        state.register_udaf(Arc::new(function)).expect("functions are taken");
+    }
+    for function in crate::functions::windows() {
+        state.register_udwf(Arc::new(function)).expect("functions are taken");
+    }
+    for function in crate::pg_catalog::table_functions() {
+        state.register_udtf(function.name(), function.function().clone());
+    }
+    state
+});
+
+/// The functions of a session, an extension of its configuration.
+pub(crate) struct Functions {
+    shared: Arc<Shared>,
+    /// Those that know the session, by name.
+    own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
+}
+
+impl Functions {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, own: OnceLock::new() }
+    }
+    fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
+        self.own.get_or_init(|| {
+            let shared = &self.shared;
+            let functions = crate::functions::of_session(shared)
+                .chain(crate::identity::functions(shared))
+                .chain(crate::pg_catalog::functions(shared))
+                .chain(crate::backends::functions(shared))
+                .chain(crate::advisory_locks::functions(shared));
+            functions.map(|function| (function.name().to_owned(), Arc::new(function))).collect()
+        })
+    }
+    fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
+        self.own().get(name).or_else(|| COMMON.scalar_functions().get(name))
+    }
+    /// The names of all, with the letters of their kinds in `pg_proc`.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&String, &'static str)> {
+        let scalar = self.own().keys().chain(COMMON.scalar_functions().keys()).map(|name| (name, "f"));
+        let aggregate = COMMON.aggregate_functions().keys().map(|name| (name, "a"));
+        scalar.chain(aggregate).chain(COMMON.window_functions().keys().map(|name| (name, "w")))
+    }
+}
+
+/// The functions of the session whose state this is.
+pub(crate) fn functions(state: &SessionState) -> Arc<Functions> {
+    state.config().get_extension::<Functions>().expect("every session's configuration has its functions")
+}
+
+/// The plan of a statement, neither analysed nor optimized.
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
+    let statement = DfStatement::Statement(Box::new(statement));
+    let mut names = Names::new(state);
+    for reference in state.resolve_table_references(&statement)? {
+        let name = names.resolved(reference);
+        if !names.tables.contains_key(&name)
+            && let Ok(schema) = state.schema_for_ref(name.clone())
+            && let Some(table) = schema.table(&name.table).await?
+        {
+            names.tables.insert(name, provider_as_source(table));
+        }
+    }
+    SqlToRel::new_with_options(&names, names.parser_options()).statement_to_plan(statement)
+}
+
+/// An expression over the columns of `schema`, its types not coerced.
+pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
+    let parsed = state.sql_to_expr_with_alias(sql, &state.config().options().sql_parser.dialect)?;
+    let names = Names::new(state);
+    let planner = SqlToRel::new_with_options(&names, names.parser_options());
+    planner.sql_to_expr_with_alias(parsed, schema, &mut Default::default())
+}
+
+/// What the names in a statement mean.
+struct Names<'s> {
+    state: &'s SessionState,
+    functions: Arc<Functions>,
+    tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
+}
+
+impl<'s> Names<'s> {
+    fn new(state: &'s SessionState) -> Self {
+        Self { state, functions: functions(state), tables: HashMap::new() }
+    }
+    fn resolved(&self, name: TableReference) -> ResolvedTableReference {
+        let defaults = &self.options().catalog;
+        name.resolve(&defaults.default_catalog, &defaults.default_schema)
+    }
+    fn parser_options(&self) -> ParserOptions {
+        ParserOptions::from(&self.options().sql_parser)
+    }
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let name = self.resolved(name);
+        self.tables.get(&name).cloned().ok_or_else(|| plan_datafusion_err!("table '{name}' not found"))
+    }
+    fn get_table_function_source(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = COMMON.table_functions().get(name);
+        let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let context = SimplifyContext::builder()
+            .with_config_options(self.state.config_options().clone())
+            .with_query_execution_start_time(self.state.execution_props().query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let simplified = |argument| simplifier.simplify(simplifier.coerce(argument, &DFSchema::empty())?);
+        let arguments = arguments.into_iter().map(simplified).collect::<Result<Vec<_>>>()?;
+        let table = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
+        Ok(provider_as_source(table))
+    }
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let function = self.functions.scalar(name)?;
+        // Some depend on the time zone.
+        let configured = function.inner().with_updated_config(self.options());
+        Some(configured.map_or_else(|| function.clone(), Arc::new))
+    }
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        COMMON.higher_order_functions().get(name).cloned()
+    }
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        COMMON.aggregate_functions().get(name).cloned()
+    }
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        COMMON.window_functions().get(name).cloned()
+    }
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+    fn udf_names(&self) -> Vec<String> {
+        self.functions.own().keys().chain(COMMON.scalar_functions().keys()).cloned().collect()
+    }
+    fn higher_order_function_names(&self) -> Vec<String> {
+        COMMON.higher_order_functions().keys().cloned().collect()
+    }
+    fn udaf_names(&self) -> Vec<String> {
+        COMMON.aggregate_functions().keys().cloned().collect()
+    }
+    fn udwf_names(&self) -> Vec<String> {
+        COMMON.window_functions().keys().cloned().collect()
+    }
+}
