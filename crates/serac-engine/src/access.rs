@@ -109,8 +109,16 @@ impl<'a> KeyRange<'a> {
         Self { reverse: true, ..self }
     }
 
-    /// Encodes both ends into `from` and `to`; says on which side of these they lie. None where no key can be.
-    fn encode(&self, encodings: &[Encoding], from: &mut Vec<u8>, to: &mut Vec<u8>) -> Option<(bool, bool)> {
+    /// The limits of the keys, encoded into `from` and `to`. None where no key can be.
+    pub(crate) fn limits<'b>(
+        &self,
+        encodings: &[Encoding],
+        from: &'b mut Vec<u8>,
+        to: &'b mut Vec<u8>,
+    ) -> Option<(Limit<'b>, Limit<'b>)> {
+        if self.equal.iter().any(Value::is_null) {
+            return None;
+        }
         for (value, &encoding) in self.equal.iter().zip(encodings) {
             key::push(from, value, encoding);
         }
@@ -136,8 +144,8 @@ impl<'a> KeyRange<'a> {
             }
         };
         let (first, last) = if encoding.descending { (&self.upper, &self.lower) } else { (&self.lower, &self.upper) };
-        let from_after = side(first, from, false)?;
-        Some((from_after, side(last, to, true)?))
+        let (from_after, to_after) = (side(first, from, false)?, side(last, to, true)?);
+        Some((Limit { prefix: from, after: from_after }, Limit { prefix: to, after: to_after }))
     }
 }
 
@@ -186,12 +194,8 @@ impl Transaction {
         mut visit: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.check_current(&access.catalog, &access.table)?;
-        if range.equal.iter().any(Value::is_null) {
-            return Ok(());
-        }
         with_key_buffers(|[from, to, actual]| {
-            let Some((from_after, to_after)) = range.encode(&access.index.encodings, from, to) else { return Ok(()) };
-            let (from, to) = (Limit { prefix: from, after: from_after }, Limit { prefix: to, after: to_after });
+            let Some((from, to)) = range.limits(&access.index.encodings, from, to) else { return Ok(()) };
             if let Some(reads) = self.reads() {
                 reads.note_range(&access.table, &access.index, from, to);
             }

@@ -19,11 +19,12 @@
 //!
 //! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a transaction that might have committed.
 
+use crate::access::KeyRange;
 use crate::error::{EngineError, Result};
 use crate::table::{Table, TableIndex};
 use parking_lot::Mutex;
 use serac_index::ordered::Limit;
-use serac_storage::{Snapshot, Value};
+use serac_storage::Snapshot;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ impl ReadSet {
         }
     }
     /// Notes that the rows were read whose keys in an index lie between two limits; that there are no others was read, too.
-    pub fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
+    pub(crate) fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
         let mut reads = self.0.lock();
         if reads.has(table) {
             return;
@@ -78,10 +79,12 @@ impl ReadSet {
         let (from, to) = (owned(from), owned(to));
         reads.ranges.push(RangeRead { table: table.clone(), index: index.clone(), from, to });
     }
-    /// Notes that the rows with a key were read.
-    pub fn note_key(&self, table: &Arc<Table>, index: &Arc<TableIndex>, values: &[Value<'_>]) {
-        let key = index.encode_key(values.iter().copied()).0;
-        self.note_range(table, index, Limit::before(&key), Limit::after(&key));
+    /// Notes that the rows with keys in a range were read.
+    pub fn note_keys(&self, table: &Arc<Table>, index: &Arc<TableIndex>, range: &KeyRange<'_>) {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        if let Some((from, to)) = range.limits(&index.encodings, &mut from, &mut to) {
+            self.note_range(table, index, from, to);
+        }
     }
 
     /// Whether what was read in `snapshot` is still so. In the commit critical section.

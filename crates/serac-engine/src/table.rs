@@ -1,5 +1,6 @@
 //! A table of the catalog: its definition, its data and its indexes.
 
+use crate::access::KeyRange;
 use crate::bitmap::BitmapIndex;
 use crate::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;
@@ -14,7 +15,7 @@ use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 /// An ordered index of a table, and the rule it enforces.
@@ -85,10 +86,12 @@ impl TableIndex {
         let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
-    /// How many rows have, in some snapshot, this key.
-    pub fn candidates(&self, values: &[Value<'_>]) -> usize {
-        let (wanted, has_null) = self.encode_key(values.iter().copied());
-        if has_null { 0 } else { self.entries.rows(&wanted).len() }
+    /// Visits the rows that have, in some snapshot, a key in a range, in the order of the index, until `visit` breaks. A row comes once for each of these keys.
+    pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        if let Some((from, to)) = range.limits(&self.encodings, &mut from, &mut to) {
+            let _ = self.entries.scan(from, to, range.reverse, |_, row| visit(row));
+        }
     }
     /// The row other than `except` whose newest state has this encoded key.
     ///

@@ -1,7 +1,7 @@
 //! `SeracLookupExec`: rows found by their keys in an ordered index, without looking at any other.
 //!
-//! A filter that fixes all columns of an index to constants (`=`, `IN`, or a few `=` joined by OR) names a handful of keys. Each is looked up
-//! in the scan's snapshot, own writes included; then the whole filter is applied to the rows found, so the lookup only has to find enough.
+//! A filter that fixes the first columns of an index to constants (`=`, `IN`, or a few `=` joined by OR), or bounds the one behind them, names keys or ranges of keys.
+//! What the index has for them in any snapshot is read in the scan's, own writes included, and the whole filter is applied to it, so the lookup only has to find enough.
 
 use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
@@ -20,21 +20,30 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use serac_engine::values::{OwnedValue, array_of, value_at};
-use serac_engine::{ReadSet, Table, TableIndex};
+use serac_engine::{KeyRange, ReadSet, Table, TableIndex};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Snapshot, Value};
-use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// So many rows are looked up in any case; more only if they are less than a hundredth of the table.
+/// So many rows are looked up in any case; more only if they are less than a hundredth of the table by whole keys, less than a [`RANGE_SHARE`]th by others.
 const FEW_ROWS: u64 = 64;
+/// A row is read by itself in about the time in which a scan passes so many.
+const RANGE_SHARE: u64 = 256;
+/// Rows of ranges are counted before, which shall take no time to speak of.
+const MOST_IN_RANGES: u64 = 1 << 14;
 
-/// Keys of one index.
+type Bounds<T> = (Bound<T>, Bound<T>);
+
+/// Keys of one index, or ranges of them.
 #[derive(Debug, Clone)]
 pub(super) struct KeyLookup {
     index: Arc<TableIndex>,
+    /// Values of the index's first columns.
     keys: Vec<Vec<OwnedValue>>,
-    /// Rows that the index has for the keys, in any snapshot.
+    /// Of the column behind them.
+    bounds: Bounds<OwnedValue>,
+    /// Rows that the index has for them, in any snapshot.
     candidates: usize,
 }
 
@@ -64,12 +73,78 @@ fn allowed(conjunct: &Expr) -> Option<(&str, Vec<&ScalarValue>)> {
     }
 }
 
+/// The bounds that a conjunct gives a column.
+fn bounds(conjunct: &Expr) -> Option<(&str, Bounds<ScalarValue>)> {
+    match conjunct {
+        Expr::BinaryExpr(binary) => {
+            let (column, op, value) = match (binary.left.as_ref(), binary.right.as_ref()) {
+                (Expr::Column(column), Expr::Literal(value, _)) => (column, binary.op, value),
+                (Expr::Literal(value, _), Expr::Column(column)) => (column, binary.op.swap()?, value),
+                _ => return None,
+            };
+            let value = value.clone();
+            let bounds = match op {
+                Operator::Gt => (Bound::Excluded(value), Bound::Unbounded),
+                Operator::GtEq => (Bound::Included(value), Bound::Unbounded),
+                Operator::Lt => (Bound::Unbounded, Bound::Excluded(value)),
+                Operator::LtEq => (Bound::Unbounded, Bound::Included(value)),
+                _ => return None,
+            };
+            Some((&column.name, bounds))
+        }
+        Expr::Between(between) if !between.negated => {
+            match (between.expr.as_ref(), between.low.as_ref(), between.high.as_ref()) {
+                (Expr::Column(column), Expr::Literal(low, _), Expr::Literal(high, _)) => {
+                    Some((&column.name, (Bound::Included(low.clone()), Bound::Included(high.clone()))))
+                }
+                _ => None,
+            }
+        }
+        Expr::Like(like) if !like.negated && !like.case_insensitive && like.escape_char.is_none() => {
+            match (like.expr.as_ref(), like.pattern.as_ref()) {
+                (Expr::Column(column), Expr::Literal(pattern, _)) => Some((&column.name, prefix_bounds(pattern)?)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The bounds of texts that begin as a pattern of LIKE does.
+fn prefix_bounds(pattern: &ScalarValue) -> Option<Bounds<ScalarValue>> {
+    let pattern = pattern.try_as_str()??;
+    let prefix = pattern.split(['%', '_', '\\']).next().filter(|prefix| !prefix.is_empty())?;
+    let text = |text: &str| ScalarValue::Utf8(Some(text.to_owned()));
+    // Texts are ordered by their characters' numbers.
+    let (at, last) = prefix.char_indices().next_back()?;
+    let after = match char::from_u32(u32::from(last) + 1) {
+        Some(next) => Bound::Excluded(text(&format!("{}{next}", &prefix[..at]))),
+        None => Bound::Unbounded,
+    };
+    Some((Bound::Included(text(prefix)), after))
+}
+
+/// Whether an index has the values of such a column in the order in which filters compare them.
+fn is_ordered_alike(column_type: ColumnType) -> bool {
+    use ColumnType::{Float32, Float64, Interval, Json};
+    !matches!(column_type, Float32 | Float64 | Interval | Json)
+}
+
 /// The constant as a value of the column; none if it is not exactly that (then only the filter itself knows what it means).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     let cast = value.cast_to(&column_type.arrow()).ok()?;
     let same = cast.cast_to(&value.data_type()).is_ok_and(|back| back == *value);
     let array = cast.to_array().ok()?;
     (same && !value.is_null()).then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
+}
+
+/// As [`exact`]; no bound where the constant is no value of the column.
+fn exact_bound(bound: Bound<ScalarValue>, column_type: ColumnType) -> Bound<OwnedValue> {
+    match bound.map(|value| exact(&value, column_type)) {
+        Bound::Included(Some(value)) => Bound::Included(value),
+        Bound::Excluded(Some(value)) => Bound::Excluded(value),
+        _ => Bound::Unbounded,
+    }
 }
 
 impl KeyLookup {
@@ -79,66 +154,120 @@ impl KeyLookup {
             return None;
         }
         let columns = &table.definition.columns;
+        let known = |name: &str| columns.iter().position(|c| c.name == name);
         let most = FEW_ROWS + table.data.approximate_rows() / 100;
         let mut fixed: Vec<Option<Vec<OwnedValue>>> = vec![None; columns.len()];
-        for (name, values) in filters.iter().flat_map(split_conjunction).filter_map(allowed) {
-            let Some(at) = columns.iter().position(|c| c.name == name) else { continue };
-            let fewer = fixed[at].as_ref().is_none_or(|known| known.len() > values.len());
-            if fewer && values.len() as u64 <= most {
-                let column_type = columns[at].sql_type.column_type;
-                let exact: Option<Vec<_>> = values.into_iter().map(|value| exact(value, column_type)).collect();
-                fixed[at] = exact.or_else(|| fixed[at].take());
+        let mut bounded: Vec<Bounds<OwnedValue>> = vec![(Bound::Unbounded, Bound::Unbounded); columns.len()];
+        for conjunct in filters.iter().flat_map(split_conjunction) {
+            if let Some((name, values)) = allowed(conjunct)
+                && let Some(at) = known(name)
+            {
+                let fewer = fixed[at].as_ref().is_none_or(|known| known.len() > values.len());
+                if fewer && values.len() as u64 <= most {
+                    let column_type = columns[at].sql_type.column_type;
+                    let exact: Option<Vec<_>> = values.into_iter().map(|value| exact(value, column_type)).collect();
+                    fixed[at] = exact.or_else(|| fixed[at].take());
+                }
+            }
+            if let Some((name, (lower, upper))) = bounds(conjunct)
+                && let Some(at) = known(name)
+                && is_ordered_alike(columns[at].sql_type.column_type)
+            {
+                let (known_lower, known_upper) = &mut bounded[at];
+                for (known, bound) in [(known_lower, lower), (known_upper, upper)] {
+                    // The first that is said; the others are for the filter.
+                    if *known == Bound::Unbounded {
+                        *known = exact_bound(bound, columns[at].sql_type.column_type);
+                    }
+                }
             }
         }
         table
             .indexes
             .iter()
-            .filter_map(|index| {
-                let values: Vec<&Vec<OwnedValue>> =
-                    index.definition.columns.iter().map(|&c| fixed[c].as_ref()).collect::<Option<_>>()?;
-                let count = values.iter().try_fold(1u64, |n, values| n.checked_mul(values.len() as u64))?;
-                if count > most {
-                    return None;
-                }
-                let keys = values.into_iter().fold(vec![Vec::new()], |keys: Vec<Vec<OwnedValue>>, values| {
-                    let with =
-                        |key: &Vec<OwnedValue>, value: &OwnedValue| [&key[..], std::slice::from_ref(value)].concat();
-                    keys.iter().flat_map(|key| values.iter().map(move |value| with(key, value))).collect()
-                });
-                let candidates = if index.definition.unique {
-                    keys.len()
-                } else {
-                    keys.iter().map(|key| index.candidates(&borrow(key))).sum()
-                };
-                (candidates as u64 <= most).then(|| Self { index: index.clone(), keys, candidates })
-            })
+            .filter_map(|index| Self::with(table, index, &fixed, &bounded, most))
             .min_by_key(|lookup| lookup.candidates)
     }
 
+    /// The lookup in an index, where the values of columns are `fixed` or `bounded`.
+    fn with(
+        table: &Table,
+        index: &Arc<TableIndex>,
+        fixed: &[Option<Vec<OwnedValue>>],
+        bounded: &[Bounds<OwnedValue>],
+        most: u64,
+    ) -> Option<Self> {
+        let columns = &index.definition.columns;
+        let values: Vec<&Vec<OwnedValue>> = columns.iter().map_while(|&c| fixed[c].as_ref()).collect();
+        let unbounded = (Bound::Unbounded, Bound::Unbounded);
+        let bounds = columns.get(values.len()).map_or(unbounded.clone(), |&next| bounded[next].clone());
+        if values.is_empty() && bounds == unbounded {
+            return None;
+        }
+        let whole = values.len() == columns.len();
+        let count = values.iter().try_fold(1u64, |n, values| n.checked_mul(values.len() as u64))?;
+        let most = match whole {
+            true => most,
+            false => FEW_ROWS + (table.data.approximate_rows() / RANGE_SHARE).min(MOST_IN_RANGES),
+        };
+        if count > most {
+            return None;
+        }
+        let keys = values.into_iter().fold(vec![Vec::new()], |keys: Vec<Vec<OwnedValue>>, values| {
+            let with = |key: &Vec<OwnedValue>, value: &OwnedValue| [&key[..], std::slice::from_ref(value)].concat();
+            keys.iter().flat_map(|key| values.iter().map(move |value| with(key, value))).collect()
+        });
+        let mut lookup = Self { index: index.clone(), candidates: keys.len(), keys, bounds };
+        if !(whole && index.definition.unique) {
+            lookup.candidates = lookup.count(most)?;
+        }
+        Some(lookup)
+    }
     /// Rows to look at, at the most.
     pub(super) fn candidates(&self) -> usize {
         self.candidates
     }
 
+    /// Calls `f` with the ranges of keys.
+    fn ranges(&self, mut f: impl FnMut(&KeyRange<'_>)) {
+        let (lower, upper) = (self.bounds.0.as_ref(), self.bounds.1.as_ref());
+        let (lower, upper) = (lower.map(OwnedValue::as_value), upper.map(OwnedValue::as_value));
+        for key in &self.keys {
+            let equal: Vec<Value<'_>> = key.iter().map(OwnedValue::as_value).collect();
+            f(&KeyRange::prefix(&equal).from(lower).to(upper));
+        }
+    }
+
     /// Notes that the keys are read.
     pub(super) fn note(&self, table: &Arc<Table>, reads: &ReadSet) {
-        for key in &self.keys {
-            reads.note_key(table, &self.index, &borrow(key));
-        }
+        self.ranges(|range| reads.note_keys(table, &self.index, range));
     }
 
-    /// The rows that have one of the keys in `snapshot`, each once.
-    fn rows(&self, table: &Table, snapshot: &Snapshot) -> serac_engine::Result<Vec<RowId>> {
-        let mut found = BTreeSet::new();
-        for key in &self.keys {
-            found.extend(self.index.lookup(&table.data, snapshot, &borrow(key))?);
-        }
-        Ok(found.into_iter().collect())
+    /// How many rows the index has for the keys; none if they are more than `most`.
+    fn count(&self, most: u64) -> Option<usize> {
+        let mut count = 0;
+        self.ranges(|range| {
+            self.index.candidates(range, |_| {
+                count += 1;
+                if count > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+        });
+        (count <= most).then_some(count as usize)
     }
-}
-
-fn borrow(key: &[OwnedValue]) -> Vec<Value<'_>> {
-    key.iter().map(OwnedValue::as_value).collect()
+    /// The rows that have one of the keys in some snapshot, each once.
+    fn rows(&self) -> Vec<RowId> {
+        let mut found = Vec::with_capacity(self.candidates);
+        self.ranges(|range| {
+            self.index.candidates(range, |row| {
+                found.push(row);
+                ControlFlow::Continue(())
+            });
+        });
+        // An update may have left a row under two keys.
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
 }
 
 /// Reads the rows with some keys; see the module.
@@ -228,7 +357,8 @@ impl DisplayAs for SeracLookupExec {
         let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
         let KeyLookup { index, keys, .. } = &self.lookup;
         write!(f, "SeracLookupExec: table={}, index={}", self.table.name(), index.definition.name)?;
-        write!(f, ", keys={}, columns=[{}], filters=[{}]", keys.len(), names.join(", "), filters.join(" AND "))?;
+        let what = if keys[0].len() == index.definition.columns.len() { "keys" } else { "ranges" };
+        write!(f, ", {what}={}, columns=[{}], filters=[{}]", keys.len(), names.join(", "), filters.join(" AND "))?;
         match self.limit {
             Some(limit) => write!(f, ", limit={limit}"),
             None => Ok(()),
@@ -269,19 +399,11 @@ impl ExecutionPlan for SeracLookupExec {
         // Nothing is looked up before the first batch is wanted.
         let batches = std::iter::from_fn(move || {
             let _timer = baseline.elapsed_compute().timer();
-            if rows.is_none() {
-                match lookup.lookup.rows(&lookup.table, &lookup.snapshot) {
-                    Ok(found) => {
-                        rows_found.add(found.len());
-                        rows = Some((found, 0));
-                    }
-                    Err(error) => {
-                        rows = Some((Vec::new(), 0));
-                        return Some(Err(DataFusionError::External(Box::new(error))));
-                    }
-                }
-            }
-            let (rows, at) = rows.as_mut().expect("just found");
+            let (rows, at) = rows.get_or_insert_with(|| {
+                let found = lookup.lookup.rows();
+                rows_found.add(found.len());
+                (found, 0)
+            });
             if left == 0 || *at == rows.len() {
                 return None;
             }

@@ -53,6 +53,8 @@ pub struct SeracTable {
 /// What is known of some filters before they run.
 #[derive(Clone, Debug)]
 struct Planned {
+    /// Rows that an ordered index finds.
+    lookup: Option<KeyLookup>,
     /// What bitmap indexes answer of them.
     bitmap: Option<Arc<BitmapFilter>>,
     /// The conjuncts that are left.
@@ -138,21 +140,24 @@ impl SeracTable {
 
     /// About how many rows `filters` leave.
     pub(crate) fn estimated_rows(&self, filters: &[Expr]) -> f64 {
-        match self.lookup(filters) {
-            Some(lookup) => lookup.candidates() as f64,
-            None => self.planned(filters).rows,
-        }
+        self.planned(filters).rows
     }
 
-    /// What bitmap indexes answer of `filters`; the rest is tried on a few blocks.
+    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of which the rest is tried on a few blocks.
     fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {
-            return Planned { bitmap: None, others: Vec::new(), rows: all };
+            return Planned { lookup: None, bitmap: None, others: Vec::new(), rows: all };
         }
         let filters = unnormalize_cols(filters.iter().cloned());
         if let Some(known) = self.planned.lock().get(&filters) {
             return known.clone();
+        }
+        if let Some(lookup) = self.lookup(&filters) {
+            let rows = lookup.candidates() as f64;
+            let planned = Planned { lookup: Some(lookup), bitmap: None, others: filters.clone(), rows };
+            self.planned.lock().insert(filters, planned.clone());
+            return planned;
         }
         let blocks = self.table.data.block_count();
         let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema, blocks };
@@ -172,7 +177,7 @@ impl SeracTable {
         });
         // What cannot be tried (a filter that fails on some row) fails when it runs, with its own message.
         let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
-        let planned = Planned { bitmap, others, rows };
+        let planned = Planned { lookup: None, bitmap, others, rows };
         self.planned.lock().insert(filters, planned.clone());
         planned
     }
@@ -226,11 +231,12 @@ impl TableProvider for SeracTable {
         projection.iter_mut().filter(|column| **column >= visible).for_each(|column| *column = row_id);
         check_scan(&self.columns, self.table.name(), &self.full_schema, Some(&projection), filters)?;
         let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
-        if let Some(lookup) = self.lookup(filters) {
+        let Planned { lookup, bitmap, others, rows } = self.planned(filters);
+        let conjuncts = self.conjuncts(&others, physical)?;
+        if let Some(lookup) = lookup {
             if let Some(reads) = &self.reads {
                 lookup.note(&self.table, reads);
             }
-            let conjuncts = self.conjuncts(filters, physical)?;
             let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
             let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
             return Ok(Arc::new(lookup));
@@ -238,7 +244,6 @@ impl TableProvider for SeracTable {
         if let Some(reads) = &self.reads {
             reads.note_table(&self.table);
         }
-        let Planned { bitmap, others, rows } = self.planned(filters);
         Ok(Arc::new(SeracScanExec::new(
             self.table.clone(),
             self.snapshot.clone(),
@@ -246,7 +251,7 @@ impl TableProvider for SeracTable {
             bitmap,
             self.full_schema.clone(),
             projection,
-            self.conjuncts(&others, physical)?,
+            conjuncts,
             rows,
             limit,
             state.config().target_partitions(),
