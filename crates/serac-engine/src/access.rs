@@ -11,7 +11,7 @@ use crate::table::{Table, TableIndex};
 use crate::transaction::{Transaction, changed};
 use serac_index::ordered::Limit;
 use serac_index::ordered::key::{self, Encoding};
-use serac_storage::{ColumnId, RowBuffer, RowId, Value};
+use serac_storage::{ColumnId, RowBuffer, RowId, Value, pin};
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -166,6 +166,7 @@ impl Transaction {
     /// Has the memory bring the rows with these keys of a unique index, of all keys together, for [`get`](Self::get)s that follow: each of these by itself
     /// would wait for the index's nodes and the row's cells one after the other. Changes nothing, and fails at nothing.
     pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
+        let _pinned = pin();
         with_key_buffers(|[encoded, ..]| {
             let mut ends = Vec::new();
             for key in keys {
@@ -194,6 +195,7 @@ impl Transaction {
         mut visit: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.check_current(&access.catalog, &access.table)?;
+        let _pinned = pin();
         with_key_buffers(|[from, to, actual]| {
             let Some((from, to)) = range.limits(&access.index.encodings, from, to) else { return Ok(()) };
             if let Some(reads) = self.reads() {
@@ -201,6 +203,15 @@ impl Transaction {
             }
             let snapshot = self.snapshot();
             let IndexAccess { table, index, read, asked, .. } = access;
+            let is_whole = index.definition.unique && range.equal.len() == index.encodings.len();
+            if is_whole
+                && let Some(row) = index.entries.hint(from.prefix)
+                // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
+                && matches!(table.data.read(snapshot, row, read, out), Ok(true))
+                && range.equal.iter().zip(*asked..).all(|(value, i)| out.value(i) == *value)
+            {
+                return visit(row, out).map(drop);
+            }
             // Reads the row, if the transaction sees it, and encodes the key that it has.
             let fetch = |row, out: &mut RowBuffer, actual: &mut Vec<u8>| -> Result<bool> {
                 if !table.data.read(snapshot, row, read, out)? {
@@ -212,15 +223,6 @@ impl Transaction {
                 }
                 Ok(true)
             };
-            let is_whole = index.definition.unique && range.equal.len() == index.encodings.len();
-            if is_whole
-                && let Some(row) = index.entries.hint(from.prefix)
-                // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
-                && matches!(fetch(row, out, actual), Ok(true))
-                && actual.as_slice() == from.prefix
-            {
-                return visit(row, out).map(drop);
-            }
             let outcome = index.entries.scan(from, to, range.reverse, |entry, row| {
                 let visited = (|| {
                     if !fetch(row, out, actual)? || !entry.is(actual) {

@@ -121,7 +121,9 @@ impl Database {
             logins: Mutex::default(),
             security_version: AtomicU64::new(0),
         });
-        inner.merger.watch(bitmaps(&inner.catalog_at(Timestamp(u64::MAX))).map(|bitmap| &bitmap.entries));
+        let catalog = inner.catalog_at(Timestamp(u64::MAX));
+        catalog.tables().for_each(|table| table.set_current(true));
+        inner.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         Ok(Self(inner))
@@ -234,6 +236,8 @@ impl DatabaseInner {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         let mut catalogs = self.catalogs.lock();
+        catalogs.iter().last().into_iter().flat_map(|(_, last)| last.tables()).for_each(|old| old.set_current(false));
+        catalog.tables().for_each(|table| table.set_current(true));
         let same_security = catalogs.last().is_some_and(|(_, last)| Arc::ptr_eq(&last.security, &catalog.security));
         if catalogs.len() == CATALOG_VERSIONS {
             catalogs.remove(0);

@@ -16,26 +16,23 @@ enum Change {
     Lost,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Note {
     change: Change,
-    table: Arc<Table>,
+    /// Place in [`EntryNotes::tables`].
+    table: u32,
     /// Position in the table's indexes.
-    index: usize,
+    index: u32,
     row: RowId,
     /// Where the key ends in the buffer.
     key_end: usize,
 }
 
-impl Note {
-    fn remove_entry_if_unused(&self, key: &[u8]) {
-        remove_if_unused(&self.table, &self.table.indexes[self.index], self.row, key);
-    }
-}
-
 /// The notes of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct EntryNotes {
+    /// The tables of the notes, each once: threads that count in a table with every note would wait for each other.
+    tables: Vec<Arc<Table>>,
     notes: Vec<Note>,
     keys: Vec<u8>,
 }
@@ -51,7 +48,13 @@ impl EntryNotes {
     ) -> (&[u8], bool) {
         let key_start = self.keys.len();
         let complete = table.indexes[index].encode(values, &mut self.keys);
-        self.notes.push(Note { change, table: table.clone(), index, row, key_end: self.keys.len() });
+        let known = self.tables.iter().position(|known| Arc::ptr_eq(known, table));
+        let at = known.unwrap_or_else(|| {
+            self.tables.push(table.clone());
+            self.tables.len() - 1
+        });
+        let (at, index) = (at as u32, index as u32);
+        self.notes.push(Note { change, table: at, index, row, key_end: self.keys.len() });
         (&self.keys[key_start..], complete)
     }
     /// An entry is added, for these values of the row. Returns its key, and whether that has no NULL.
@@ -80,11 +83,18 @@ impl EntryNotes {
         })
     }
 
+    fn remove_entry_if_unused(&self, note: &Note, key: &[u8]) {
+        let table = &self.tables[note.table as usize];
+        remove_if_unused(table, &table.indexes[note.index as usize], note.row, key);
+    }
     /// Removes the entries that were added since `mark`, newest first. The versions are undone already.
     pub(crate) fn roll_back(&mut self, mark: usize) {
-        self.each(mark, Change::Added).rev().for_each(|(note, key)| note.remove_entry_if_unused(key));
+        self.each(mark, Change::Added).rev().for_each(|(note, key)| self.remove_entry_if_unused(note, key));
         self.notes.truncate(mark);
         self.keys.truncate(self.notes.last().map_or(0, |note| note.key_end));
+        if self.notes.is_empty() {
+            self.tables.clear();
+        }
     }
 
     /// What remains to be done once nobody sees the rows with the keys that they have lost; none if they have lost none.
@@ -92,16 +102,18 @@ impl EntryNotes {
         let mut lost = Self::default();
         for (note, key) in self.each(0, Change::Lost) {
             lost.keys.extend_from_slice(key);
-            lost.notes.push(Note { table: note.table.clone(), key_end: lost.keys.len(), ..*note });
+            lost.notes.push(Note { key_end: lost.keys.len(), ..*note });
         }
+        lost.tables.clone_from(&self.tables);
         (!lost.notes.is_empty()).then_some(lost)
     }
     /// Removes the entries of keys that were lost.
     pub(crate) fn remove_lost(&self) {
-        self.each(0, Change::Lost).for_each(|(note, key)| note.remove_entry_if_unused(key));
+        self.each(0, Change::Lost).for_each(|(note, key)| self.remove_entry_if_unused(note, key));
     }
     /// Forgets everything, but keeps the memory.
     pub(crate) fn clear(&mut self) {
+        self.tables.clear();
         self.notes.clear();
         self.keys.clear();
     }

@@ -122,7 +122,8 @@ impl Transaction {
         let columns = &child.definition.foreign_keys[update.foreign_key].columns;
         let snapshot = self.snapshot().clone();
         self.lock_for_write(child)?;
-        let mut rows = RowsUpdate::new(ColumnUpdate::new(&self.catalog, child, columns));
+        let plan = ColumnUpdate::new(&self.catalog, child, columns);
+        let mut rows = RowsUpdate::new(&plan);
         let mut changed = Vec::with_capacity(update.rows.len());
         for (row, values) in &update.rows {
             // Another foreign key's action may have deleted it.

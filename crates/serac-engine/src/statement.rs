@@ -11,7 +11,7 @@ use crate::error::{EngineError, Result};
 use crate::json::normalized;
 use crate::table::Table;
 use crate::transaction::Transaction;
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value, pin};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -66,15 +66,15 @@ impl ColumnUpdate {
 
 /// An update of several rows under way.
 #[derive(Debug)]
-pub struct RowsUpdate {
-    pub(crate) plan: ColumnUpdate,
+pub struct RowsUpdate<'p> {
+    pub(crate) plan: &'p ColumnUpdate,
     pub(crate) old: RowBuffer,
     /// Rows whose unique keys are to be checked.
     pub(crate) written: Vec<RowId>,
 }
 
-impl RowsUpdate {
-    pub(crate) fn new(plan: ColumnUpdate) -> Self {
+impl<'p> RowsUpdate<'p> {
+    pub(crate) fn new(plan: &'p ColumnUpdate) -> Self {
         Self { plan, old: RowBuffer::default(), written: Vec::new() }
     }
 }
@@ -187,6 +187,7 @@ impl Transaction {
         let columns = plan.columns.iter().map(|&c| &plan.table.definition.columns[c]);
         let values = check_values(&plan.table, columns, values)?;
         if plan.touched.is_empty() && plan.touched_bitmaps.is_empty() {
+            let _pinned = pin();
             return Ok(plan.table.data.update(self.storage(), row, &plan.ids, &values)?);
         }
         let mut old = std::mem::take(&mut self.old);

@@ -17,6 +17,7 @@ use serac_storage::{
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An ordered index of a table, and the rule it enforces.
 #[derive(Debug)]
@@ -216,6 +217,8 @@ pub struct Table {
     pub(crate) key_columns: Vec<ColumnId>,
     pub(crate) has_unique_key: bool,
     manager: Arc<TransactionManager>,
+    /// Whether the newest catalog has the table, with this definition.
+    is_current: AtomicBool,
     pub(crate) lock: Arc<TableLock>,
     pub(crate) parent_pins: Arc<ParentPins>,
     statistics: Arc<StatisticsCache>,
@@ -241,6 +244,7 @@ impl Table {
             indexes,
             bitmaps,
             manager: manager.clone(),
+            is_current: AtomicBool::new(false),
             lock: Arc::default(),
             parent_pins: Arc::default(),
             statistics: Arc::default(),
@@ -273,6 +277,7 @@ impl Table {
                 })
                 .collect(),
             manager: self.manager.clone(),
+            is_current: AtomicBool::new(false),
             key_columns: key_columns(&definition),
             has_unique_key: definition.keys.iter().any(|key| key.unique),
             definition,
@@ -281,6 +286,16 @@ impl Table {
             parent_pins: self.parent_pins.clone(),
             statistics: self.statistics.clone(),
         }
+    }
+    /// Whether the newest catalog has the table, as it is here.
+    pub(crate) fn is_current(&self) -> bool {
+        // Acquire: pairs with `set_current`.
+        self.is_current.load(Ordering::Acquire)
+    }
+    /// When a catalog is published that has the table, or no longer has it.
+    pub(crate) fn set_current(&self, is_current: bool) {
+        // Release: pairs with `is_current`.
+        self.is_current.store(is_current, Ordering::Release);
     }
     /// The values of the key columns in `buffer`, each at its column's position; NULL in all others.
     pub(crate) fn spread<'b>(&self, buffer: &'b RowBuffer) -> Vec<Value<'b>> {

@@ -12,7 +12,7 @@ use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
 use crate::roles::RoleId;
 use crate::table::Table;
-use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Turn};
+use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     storage: serac_storage::Savepoint,
-    catalog: Arc<Catalog>,
-    catalog_changed: bool,
+    /// The catalog, if the transaction had changed it.
+    changed_catalog: Option<Arc<Catalog>>,
     own_pins: HashSet<(TableId, RowId)>,
     bitmaps: Vec<usize>,
     entries: usize,
@@ -35,6 +35,8 @@ pub struct Transaction {
     pub(crate) txn: Option<serac_storage::Transaction>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) catalog_changed: bool,
+    /// What the catalog was before it was changed.
+    unchanged_catalog: Option<Arc<Catalog>>,
     pub(crate) owner: u64,
     /// Locks held, and whether exclusively.
     locks: Vec<(Arc<TableLock>, bool)>,
@@ -72,6 +74,7 @@ impl Transaction {
             txn: Some(txn),
             catalog,
             catalog_changed: false,
+            unchanged_catalog: None,
             owner,
             locks: Vec::new(),
             holds_catalog: false,
@@ -149,8 +152,8 @@ impl Transaction {
     pub fn savepoint(&mut self) -> Savepoint {
         Savepoint {
             storage: self.storage().savepoint(),
-            catalog: self.catalog.clone(),
-            catalog_changed: self.catalog_changed,
+            // No count in a catalog that all share.
+            changed_catalog: self.catalog_changed.then(|| self.catalog.clone()),
             own_pins: self.own_pins.clone(),
             bitmaps: self.bitmaps.lock().mark(),
             entries: self.entries.mark(),
@@ -160,8 +163,14 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);
         self.entries.roll_back(savepoint.entries);
-        self.catalog = savepoint.catalog.clone();
-        self.catalog_changed = savepoint.catalog_changed;
+        match (&savepoint.changed_catalog, &self.unchanged_catalog) {
+            (Some(changed), _) => self.catalog = changed.clone(),
+            (None, Some(unchanged)) if self.catalog_changed => {
+                self.catalog = unchanged.clone();
+                self.catalog_changed = false;
+            }
+            _ => {}
+        }
         self.own_pins = savepoint.own_pins.clone();
         self.bitmaps.lock().rollback_to(&savepoint.bitmaps);
         self.pending.clear();
@@ -180,21 +189,17 @@ impl Transaction {
             let (db, catalog) = (self.db.clone(), self.catalog.clone());
             txn.on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         }
-        if !self.locks.is_empty() {
-            let locks = self.locks.clone();
-            txn.on_commit(Box::new(move |timestamp| {
-                for (lock, exclusive) in &locks {
-                    lock.note_commit(timestamp.0, *exclusive);
-                }
-            }));
-        }
         let loaded = self.bitmaps.lock().publish(&mut txn);
         if let Some(lost) = self.entries.lost_keys() {
             txn.on_obsolete(Box::new(move || lost.remove_lost()));
         }
         let writes = txn.has_writes();
         let reads = self.reads.take();
-        let ticket = txn.commit_if(|snapshot| reads.map_or(Ok(()), |reads| reads.validate(snapshot)));
+        let note_commit = |timestamp: Timestamp| {
+            self.locks.iter().for_each(|(lock, exclusive)| lock.note_commit(timestamp.0, *exclusive));
+        };
+        let is_valid = |snapshot: &Snapshot| reads.map_or(Ok(()), |reads| reads.validate(snapshot));
+        let ticket = txn.commit_if(is_valid, note_commit);
         if ticket.is_ok() {
             self.entries.clear();
         }
@@ -213,7 +218,7 @@ impl Transaction {
             return;
         }
         // Current to the end, because the catalog's lock is held.
-        let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
+        let current = self.db.catalog_at(Timestamp(u64::MAX));
         let catalog = self.catalog.clone();
         let is_new = |id| current.sequences().all(|known| known.definition.id != id);
         for sequence in catalog.sequences().filter(|sequence| is_new(sequence.definition.id)) {
@@ -308,8 +313,9 @@ impl Transaction {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
         }
-        if !self.catalog_changed {
-            let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
+        // A definition can only change under the lock that the caller holds: what is current now stays so.
+        if !self.catalog_changed && !table.is_current() {
+            let current = self.db.catalog_at(Timestamp(u64::MAX));
             let now = current.table(&table.definition.schema, table.name());
             if !now.is_ok_and(|now| Arc::ptr_eq(now, table) || now.definition == table.definition) {
                 return Err(changed(table));
@@ -326,7 +332,7 @@ impl Transaction {
         }
         // Until the first change, each time: the lock is also held after an attempt that failed here.
         if !self.catalog_changed {
-            let current = self.db.catalog_at(serac_storage::Timestamp(u64::MAX));
+            let current = self.db.catalog_at(Timestamp(u64::MAX));
             if !Arc::ptr_eq(&current, &self.catalog) {
                 return Err(EngineError::Conflict("the catalog was changed by a concurrent transaction".into()));
             }
@@ -341,8 +347,10 @@ impl Transaction {
         changed.forget_comments();
         let state = changed.state(self.db.next_id.load(std::sync::atomic::Ordering::SeqCst));
         self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
-        self.catalog = Arc::new(changed);
-        self.catalog_changed = true;
+        let before = std::mem::replace(&mut self.catalog, Arc::new(changed));
+        if !std::mem::replace(&mut self.catalog_changed, true) {
+            self.unchanged_catalog = Some(before);
+        }
         Ok(result)
     }
 }

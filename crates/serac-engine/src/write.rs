@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -87,6 +87,7 @@ impl Transaction {
                 return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
             }
         }
+        let _pinned = pin();
         let id = table.data.insert(self.storage(), row)?;
         let check = self.add_entries(table, id, row);
         if !table.bitmaps.is_empty() {
@@ -171,7 +172,8 @@ impl Transaction {
     ) -> Result<()> {
         assert_eq!(rows.len(), new.num_rows(), "one row of values per row");
         let new = table.fit(columns, new)?;
-        let mut update = self.start_update(&ColumnUpdate::new(&self.catalog, table, columns))?;
+        let plan = ColumnUpdate::new(&self.catalog, table, columns);
+        let mut update = self.start_update(&plan)?;
         for (i, &row) in rows.iter().enumerate() {
             let values: Vec<Value<'_>> = new
                 .columns()
@@ -188,17 +190,17 @@ impl Transaction {
     ///
     /// # Errors
     /// When the table is being changed by DDL.
-    pub fn start_update(&mut self, plan: &ColumnUpdate) -> Result<RowsUpdate> {
+    pub fn start_update<'p>(&mut self, plan: &'p ColumnUpdate) -> Result<RowsUpdate<'p>> {
         self.lock_for_write(&plan.table)?;
-        Ok(RowsUpdate::new(plan.clone()))
+        Ok(RowsUpdate::new(plan))
     }
 
     /// Updates one row. The values fit their columns ([`Table::fit_value`]).
     ///
     /// # Errors
     /// Conflicts.
-    pub fn update_row(&mut self, update: &mut RowsUpdate, row: RowId, values: &[Value<'_>]) -> Result<()> {
-        if self.update_unchecked(&update.plan, &mut update.old, row, values)? {
+    pub fn update_row(&mut self, update: &mut RowsUpdate<'_>, row: RowId, values: &[Value<'_>]) -> Result<()> {
+        if self.update_unchecked(update.plan, &mut update.old, row, values)? {
             update.written.push(row);
         }
         Ok(())
@@ -208,7 +210,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Violated constraints and conflicts; the caller rolls the statement back.
-    pub fn finish_update(&mut self, mut update: RowsUpdate) -> Result<()> {
+    pub fn finish_update(&mut self, mut update: RowsUpdate<'_>) -> Result<()> {
         update.written.iter().try_for_each(|&row| self.check_written_keys(&update.plan.table, row, &mut update.old))
     }
 
@@ -220,6 +222,7 @@ impl Transaction {
         row: RowId,
         values: &[Value<'_>],
     ) -> Result<bool> {
+        let _pinned = pin();
         let table = &plan.table;
         let watched = !plan.touched.is_empty() || plan.references;
         if watched {
@@ -289,6 +292,7 @@ impl Transaction {
         row: RowId,
         old: &mut RowBuffer,
     ) -> Result<()> {
+        let _pinned = pin();
         let watched = referenced || !table.key_columns.is_empty();
         if watched {
             table.data.read(self.snapshot(), row, &table.key_columns, old)?;

@@ -140,6 +140,9 @@ impl Lent {
     }
 }
 
+/// Of [`Shared::statement_time`]: few statements are asked when they began.
+pub(crate) const NOT_ASKED: i64 = i64::MIN;
+
 /// The parts of a session that DataFusion reaches back to.
 pub(crate) struct Shared {
     pub(crate) database: Database,
@@ -168,7 +171,7 @@ pub(crate) struct Shared {
     pub(crate) sequence_values: RwLock<SequenceValues>,
     /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody asks.
     pub(crate) time: AtomicI64,
-    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`.
+    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`, [`NOT_ASKED`] where it is to be looked at a clock.
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
@@ -197,8 +200,15 @@ impl Shared {
     /// When the running statement began, in microseconds since 1970: `now()` unless it is one of several in a transaction.
     pub(crate) fn statement_time(&self) -> i64 {
         // Relaxed: as in `time`.
-        let known = self.statement_time.load(Ordering::Relaxed);
-        if known != 0 { known } else { self.time() }
+        match self.statement_time.load(Ordering::Relaxed) {
+            0 => self.time(),
+            NOT_ASKED => {
+                let now = crate::types::micros(SystemTime::now());
+                self.statement_time.store(now, Ordering::Relaxed);
+                now
+            }
+            known => known,
+        }
     }
     /// Makes the present what `now()` is.
     pub(crate) fn start_time(&self) -> i64 {

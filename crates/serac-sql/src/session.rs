@@ -603,6 +603,7 @@ impl Session {
     /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees; the savepoint to which its failure leads back.
     pub(crate) fn start_statement(&mut self) -> Result<Option<Mark>> {
         let savepoint = self.open_statement()?;
+        self.shared.statement_time();
         self.refresh_view();
         Ok(savepoint)
     }

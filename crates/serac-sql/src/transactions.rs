@@ -6,7 +6,7 @@
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
 //! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
-use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::catalog::{NOT_ASKED, TEMPORARY_SCHEMA, View};
 use crate::channels::Letters;
 use crate::error::{Result, SqlError};
 use crate::limits::CancelHandle;
@@ -23,7 +23,6 @@ use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 const NO_TRANSACTION: &str = "there is no transaction in progress";
 
@@ -265,7 +264,7 @@ impl Session {
                 }
                 running.started = true;
                 // Relaxed: as in `begin`.
-                self.shared.statement_time.store(crate::types::micros(SystemTime::now()), Ordering::Relaxed);
+                self.shared.statement_time.store(NOT_ASKED, Ordering::Relaxed);
                 Ok(running.explicit.then(|| running.mark()))
             }
             None => {

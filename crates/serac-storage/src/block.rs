@@ -72,12 +72,13 @@ impl Block {
             Self::Frozen(block) => block.slot_limit(),
         }
     }
-    /// Reads a cell; of a hot block see the module.
+    /// Reads the cells of a slot in some columns; of a hot block see the module.
     #[inline]
-    pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
+    pub fn read_cells(&self, columns: &[ColumnId], slot: Slot, out: &mut Vec<Cell>) {
+        out.clear();
         match self {
-            Self::Hot(block) => block.read_cell(column, slot),
-            Self::Frozen(block) => block.read_cell(column, slot),
+            Self::Hot(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
+            Self::Frozen(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
         }
     }
     /// Makes sure that the columns, if they lie in a file, are as they were written.
@@ -443,7 +444,8 @@ impl HotBlock {
     }
 
     /// Reads a cell; see the module for what it may be.
-    #[inline]
+    // Always inlined: a cell that comes back through memory is written in halves and read as a whole, for which the processor waits.
+    #[inline(always)]
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         let layout = *self.layout.column(column);
         let null = self.may_have_nulls(column) && !self.bit(layout.validity_offset, slot);

@@ -53,6 +53,7 @@ use crate::value::Value;
 use crate::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -108,7 +109,7 @@ pub struct DataTable {
     /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
-    rows: AtomicI64,
+    rows: RowCount,
     /// A [`FreezeFormat`].
     freeze_format: AtomicU8,
 }
@@ -118,6 +119,20 @@ fn thread_head() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static HEAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % INSERTION_HEADS);
     HEAD.with(|head| *head)
+}
+
+/// Inserts less deletes so far, counted by each thread where its insertion head's threads count, and no others.
+#[derive(Debug, Default)]
+struct RowCount([CachePadded<AtomicI64>; INSERTION_HEADS]);
+
+impl RowCount {
+    fn add(&self, rows: i64) {
+        // Relaxed, here and below: a figure, which orders nothing.
+        self.0[thread_head()].fetch_add(rows, Ordering::Relaxed);
+    }
+    fn get(&self) -> i64 {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
 }
 
 impl DataTable {
@@ -136,7 +151,7 @@ impl DataTable {
             heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
             free_numbers: Mutex::default(),
             compaction_latch: Mutex::new(()),
-            rows: AtomicI64::new(0),
+            rows: RowCount::default(),
             freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
         }))
     }
@@ -213,11 +228,11 @@ impl DataTable {
     }
     /// Inserts less deletes so far, uncommitted ones included: an estimate for planning.
     pub fn approximate_rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed).max(0) as u64
+        self.rows.get().max(0) as u64
     }
     /// Figures; walks the blocks.
     pub fn metrics(&self) -> TableMetrics {
-        let mut metrics = TableMetrics { rows: self.rows.load(Ordering::Relaxed), ..Default::default() };
+        let mut metrics = TableMetrics { rows: self.rows.get(), ..Default::default() };
         for block in (0..self.block_count()).filter_map(|no| self.block(BlockNo(no))) {
             metrics.blocks += 1;
             match &*block {
@@ -376,7 +391,7 @@ impl DataTable {
         }
         drop(latch);
         block.set_present(id.slot(), true);
-        self.rows.fetch_add(1, Ordering::Relaxed);
+        self.rows.add(1);
         txn.redo().insert(self.id, id, row);
         Ok(true)
     }
@@ -491,7 +506,7 @@ impl DataTable {
         let block = self.locate_for_write(row)?;
         self.install(txn, block, row, UndoKind::Delete, &[])?;
         block.set_present(row.slot(), false);
-        self.rows.fetch_sub(1, Ordering::Relaxed);
+        self.rows.add(-1);
         txn.redo().delete(self.id, row);
         txn.spill_redo()
     }
@@ -528,21 +543,21 @@ impl DataTable {
             UndoKind::Insert => {
                 if block.is_present(row.slot()) {
                     block.set_present(row.slot(), false);
-                    self.rows.fetch_sub(1, Ordering::Relaxed);
+                    self.rows.add(-1);
                 }
             }
             // A record that a ROLLBACK TO has already undone is met again by an abort: undoing is idempotent.
             UndoKind::Delete => {
                 if !block.is_present(row.slot()) {
                     block.set_present(row.slot(), true);
-                    self.rows.fetch_add(1, Ordering::Relaxed);
+                    self.rows.add(1);
                 }
             }
             UndoKind::Append => {
                 for slot in 0..block.slot_limit() {
                     if block.is_present(Slot(slot)) {
                         block.set_present(Slot(slot), false);
-                        self.rows.fetch_sub(1, Ordering::Relaxed);
+                        self.rows.add(-1);
                     }
                 }
             }
@@ -560,8 +575,7 @@ impl DataTable {
             block.prefetch_row(row.slot(), columns);
         }
         block.check(columns)?;
-        out.cells.clear();
-        out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+        block.read_cells(columns, row.slot(), &mut out.cells);
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire); // step 2: pairs with the writers' Release fence
         // SAFETY: pinned.
@@ -621,8 +635,7 @@ impl DataTable {
                 }
                 snapshot.note_read(timestamp);
             }
-            out.cells.clear();
-            out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+            block.read_cells(columns, row.slot(), &mut out.cells);
             let present = block.is_present(row.slot());
             fence(Ordering::Acquire);
             if block.newest_version(row.slot()) != seen
@@ -675,7 +688,7 @@ impl DataTable {
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
         block.check(columns)?;
         let mut out = RowBuffer::default();
-        out.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+        block.read_cells(columns, row.slot(), &mut out.cells);
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire);
         let mut current = block.newest_version(row.slot());
@@ -728,7 +741,7 @@ impl DataTable {
             unsafe { crate::append::fill(block, &self.schema, from, &part)? };
             // Release: pairs with `slot_limit`.
             block.insert_cursor().store(from + rows as u32, Ordering::Release);
-            self.rows.fetch_add(rows as i64, Ordering::Relaxed);
+            self.rows.add(rows as i64);
             let first = RowId::new(head, Slot(from)).as_u64();
             txn.redo().append(self.id, RowId::from_u64(first), &part)?;
             txn.spill_redo()?;
@@ -797,7 +810,7 @@ impl DataTable {
         let columns: Vec<ColumnId> = (0..values.len() as u16).map(ColumnId).collect();
         let block = self.recover_slot(row)?;
         if !block.is_present(row.slot()) {
-            self.rows.fetch_add(1, Ordering::Relaxed);
+            self.rows.add(1);
         }
         block.set_present(row.slot(), true);
         self.recover_update(row, &columns, values)
@@ -815,7 +828,7 @@ impl DataTable {
     pub(crate) fn recover_delete(&self, row: RowId) -> Result<()> {
         let block = self.recover_slot(row)?;
         if block.is_present(row.slot()) {
-            self.rows.fetch_sub(1, Ordering::Relaxed);
+            self.rows.add(-1);
         }
         block.set_present(row.slot(), false);
         block.release_row(row.slot());
@@ -831,7 +844,7 @@ impl DataTable {
         let block = self.recover_slot(last)?;
         // SAFETY: recovery gives each block to one thread, before the database is open.
         unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch)? };
-        self.rows.fetch_add(batch.num_rows() as i64, Ordering::Relaxed);
+        self.rows.add(batch.num_rows() as i64);
         Ok(())
     }
     /// Puts a block of a checkpoint's file where it was.
@@ -846,7 +859,7 @@ impl DataTable {
                 no.0, self.name
             )));
         }
-        self.rows.fetch_add(rows.into(), Ordering::Relaxed);
+        self.rows.add(rows.into());
         Ok(())
     }
     /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have room.
@@ -896,7 +909,7 @@ impl DataTable {
                 self.verify_heap(block);
             }
         }
-        assert_eq!(rows, self.rows.load(Ordering::Relaxed), "rows of table {}", self.name);
+        assert_eq!(rows, self.rows.get(), "rows of table {}", self.name);
     }
 
     /// Without versions, slots alone name what is live in the heap.

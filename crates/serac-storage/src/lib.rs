@@ -66,3 +66,9 @@ pub use types::{ColumnSchema, ColumnType, TableSchema, marked};
 pub use value::{FromValue, Value};
 pub use waits::{Blocker, Turn, Waiting};
 pub use wal::Durability;
+
+/// Keeps what operations of the calling thread may reach from being freed, as each of them does for itself. Around several of them, it saves each a fence; it must not
+/// be held for long, because nothing is freed meanwhile.
+pub fn pin() -> crossbeam_epoch::Guard {
+    crossbeam_epoch::pin()
+}

@@ -410,17 +410,18 @@ impl Transaction {
     /// # Errors
     /// When the log cannot take the transaction; it is rolled back then.
     pub fn commit(self) -> Result<CommitTicket> {
-        self.commit_if(|_| Ok(()))
+        self.commit_if(|_| Ok(()), |_| {})
     }
 
     /// Commits if `is_valid` agrees, which runs inside the commit critical section: every transaction that has committed before is wholly there, and none can
-    /// commit until this one has. Not asked for a transaction that has written nothing.
+    /// commit until this one has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction that has written nothing.
     ///
     /// # Errors
     /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
     pub fn commit_if<E: From<StorageError>>(
         mut self,
         is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
+        at_commit: impl FnOnce(Timestamp),
     ) -> Result<CommitTicket, E> {
         let manager = &*self.snapshot.0.manager;
         let log = manager.log.clone();
@@ -444,6 +445,7 @@ impl Transaction {
                 }
             };
             let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
+            at_commit(timestamp);
             for hook in self.hooks.drain(..) {
                 match hook {
                     Hook::Commit(hook) => hook(timestamp),

@@ -355,12 +355,11 @@ impl Access {
         buffer: &mut RowBuffer,
         mut f: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
     ) -> Result<bool> {
+        let listed: Vec<Datum<'_>>;
         let mut equal: SmallVec<[Datum<'_>; 4]> = SmallVec::new();
         for part in &self.equal {
             equal.push(part.expr.evaluate(parameters)?);
         }
-        let list = self.list.iter().flat_map(|(_, values)| values);
-        let listed = list.map(|part| part.expr.evaluate(parameters)).collect::<Result<Vec<_>>>()?;
         let mut values: SmallVec<[Value<'_>; 4]> = SmallVec::new();
         for (part, datum) in self.equal.iter().zip(&equal) {
             match place(datum.value(), part.source, part.target) {
@@ -413,6 +412,7 @@ impl Access {
         match &self.list {
             None => scan(&values).map(drop)?,
             Some((at, list)) => {
+                listed = list.iter().map(|part| part.expr.evaluate(parameters)).collect::<Result<Vec<_>>>()?;
                 let mut keys = Vec::with_capacity(list.len());
                 for (part, datum) in list.iter().zip(&listed) {
                     if let Place::At(value) = place(datum.value(), part.source, part.target) {

@@ -34,7 +34,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
-use serac_storage::ColumnType;
+use serac_storage::{ColumnId, ColumnType};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -329,7 +329,7 @@ impl Compilation<'_> {
         self.planned_text(&query).map(Some)
     }
 
-    /// What follows the writing of a row; and the result's columns.
+    /// What follows the writing of a row; and the result's columns. `read`: the row is read from the table for it, otherwise all of its values are at hand.
     #[expect(clippy::type_complexity, reason = "named where it is used")]
     fn after(
         &mut self,
@@ -337,33 +337,42 @@ impl Compilation<'_> {
         returning: Option<LogicalPlan>,
         types: &[ColumnType],
         with_checks: bool,
+        read: bool,
     ) -> Option<(After, Option<(SchemaRef, Vec<ColumnType>)>)> {
-        let column_types = || table.definition.columns.iter().map(|c| c.sql_type.column_type.arrow());
-        let mut checks = Vec::new();
         let schema = DFSchema::try_from(crate::dml::nullable_schema(table).as_ref().clone()).ok()?;
+        let mut drafts = Vec::new();
         for check in table.definition.checks.iter().filter(|_| with_checks) {
             let expr = self.logical(&check.expression, &schema)?;
-            let expr = self.coerced(expr, &schema, &[])?;
-            let mut compiler = Compiler::new(&self.state, column_types(), types, true).ok()?;
+            drafts.push((check.name.clone(), self.coerced(expr, &schema, &[])?));
+        }
+        let column_types = table.definition.columns.iter().map(|c| c.sql_type.column_type.arrow());
+        let mut compiler = Compiler::new(&self.state, column_types, types, !read).ok()?;
+        let columns = |compiler: Compiler<'_>| {
+            let columns = compiler.used.unwrap_or_else(|| (0..table.definition.columns.len()).collect());
+            columns.into_iter().map(|column| ColumnId(column as u16)).collect()
+        };
+        let mut checks = Vec::new();
+        for (name, expr) in drafts {
             let typed = self.compile(expr, &mut compiler)?;
             if typed.column_type != ColumnType::Boolean {
                 return None;
             }
-            checks.push((check.name.clone(), typed.expr));
+            checks.push((name, typed.expr));
         }
-        let Some(plan) = returning else { return Some((After { checks, returning: None }, None)) };
+        let Some(plan) = returning else {
+            return Some((After { columns: columns(compiler), checks, returning: None }, None));
+        };
         let plan = self.analysed(plan, types)?;
         let shape = Shape::of(&plan)?;
         if shape.aggregates.is_some() {
             return None;
         }
-        let mut compiler = Compiler::new(&self.state, column_types(), types, true).ok()?;
         let outputs: Vec<Typed> =
             shape.outputs.into_iter().map(|expr| self.compile(expr, &mut compiler)).collect::<Option<_>>()?;
         let schema = same_names::shown(plan.schema().as_arrow());
         let output_types = outputs.iter().map(|typed| typed.column_type).collect();
         let returning = Some(outputs.into_iter().map(|typed| typed.expr).collect());
-        Some((After { checks, returning }, Some((schema, output_types))))
+        Some((After { columns: columns(compiler), checks, returning }, Some((schema, output_types))))
     }
 
     /// The rows that a change finds, and the expressions of its query behind the row id.
@@ -403,7 +412,7 @@ impl Compilation<'_> {
         let returning = self.returning(&table, &alias, &update.returning)?;
         let types = self.parameters.types()?;
         let (find, set) = self.changed_rows(plan, &types, &table, &columns)?;
-        let (after, returns) = self.after(&table, returning, &types, true)?;
+        let (after, returns) = self.after(&table, returning, &types, true, true)?;
         let update = ColumnUpdate::new(&self.catalog()?, &table, &columns);
         self.plan(Action::Update { find, set, columns, update, after }, table, returns, types)
     }
@@ -414,7 +423,7 @@ impl Compilation<'_> {
         let returning = self.returning(&table, &alias, &delete.returning)?;
         let types = self.parameters.types()?;
         let (find, _) = self.changed_rows(plan, &types, &table, &[])?;
-        let (after, returns) = self.after(&table, returning, &types, false)?;
+        let (after, returns) = self.after(&table, returning, &types, false, true)?;
         self.plan(Action::Delete { find, after }, table, returns, types)
     }
 
@@ -554,7 +563,7 @@ impl Compilation<'_> {
                 Some(OnConflict { index, update })
             }
         };
-        let (after, returns) = self.after(&table, returning, &types, true)?;
+        let (after, returns) = self.after(&table, returning, &types, true, false)?;
         self.plan(Action::Insert(Insert { rows, generated, on_conflict, after }), table, returns, types)
     }
 }

@@ -131,17 +131,19 @@ fn write_update(
     plan: &ColumnUpdate,
     scratch: &Scratch,
 ) -> Result<()> {
-    let fit = |row: usize| -> Result<SmallVec<[Value<'_>; 8]>> {
-        let values = scratch.values.row(row).zip(columns);
-        values.map(|(value, &column)| Ok(table.fit_value(column, value)?)).collect()
-    };
+    let fit = |row: usize, column: usize| table.fit_value(columns[column], scratch.values.value(row, column));
     // A value that does not fit fails the statement before any row is written.
     for row in 1..scratch.ids.len() {
-        fit(row)?;
+        (0..columns.len()).try_for_each(|column| fit(row, column).map(drop))?;
     }
     let mut update = txn.start_update(plan)?;
+    let mut values: SmallVec<[Value<'_>; 8]> = SmallVec::new();
     for (row, &id) in scratch.ids.iter().enumerate() {
-        txn.update_row(&mut update, id, &fit(row)?)?;
+        values.clear();
+        for column in 0..columns.len() {
+            values.push(fit(row, column)?);
+        }
+        txn.update_row(&mut update, id, &values)?;
     }
     Ok(txn.finish_update(update)?)
 }
@@ -180,9 +182,8 @@ impl After {
         if self.checks.is_empty() && self.returning.is_none() {
             return Ok(());
         }
-        let all = all_columns(table);
         for &id in &scratch.ids {
-            if table.data.read(snapshot, id, &all, &mut scratch.buffer)? {
+            if table.data.read(snapshot, id, &self.columns, &mut scratch.buffer)? {
                 let row = Row { stored: Some(&scratch.buffer), values: &[], parameters };
                 self.check(table, &row)?;
                 self.give(&row, rows)?;
@@ -202,49 +203,51 @@ impl Insert {
         rows: &mut Rows,
     ) -> Result<u64> {
         let constants = parameters_only(parameters);
-        let mut given: Vec<Vec<Datum<'_>>> = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
-            given.push(row.iter().map(|assignment| assignment.evaluate(&constants)).collect::<Result<_>>()?);
+        // Row after row.
+        let mut given: SmallVec<[Datum<'_>; 16]> = SmallVec::new();
+        for assignment in self.rows.iter().flatten() {
+            given.push(assignment.evaluate(&constants)?);
         }
-        let mut fitting: Vec<Vec<Value<'_>>> = Vec::with_capacity(given.len());
-        for row in &given {
-            let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
-            let values = row.iter().enumerate().map(|(c, datum)| {
-                // What is computed follows.
-                Ok(if is_generated(c) { Value::Null } else { table.fit_value(c, datum.value())? })
-            });
-            fitting.push(values.collect::<Result<_>>()?);
+        let width = table.definition.columns.len();
+        let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
+        let mut computed: Vec<OwnedValue> = Vec::new();
+        let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::new();
+        for (at, datum) in given.iter().enumerate() {
+            let column = at % width;
+            // What is computed follows.
+            let is_given = self.generated.is_empty() || !is_generated(column);
+            fitting.push(if is_given { table.fit_value(column, datum.value())? } else { Value::Null });
         }
-        let mut computed: Vec<Vec<OwnedValue>> = Vec::new();
-        for values in fitting.iter().filter(|_| !self.generated.is_empty()) {
-            let row = Row { stored: None, values, parameters };
-            let value =
-                |(_, assignment): &(usize, Assignment)| Ok(OwnedValue::from(&assignment.evaluate(&row)?.value()));
-            computed.push(self.generated.iter().map(value).collect::<Result<_>>()?);
-        }
-        for (values, computed) in fitting.iter_mut().zip(&computed) {
-            for ((column, _), value) in self.generated.iter().zip(computed) {
-                values[*column] = table.fit_value(*column, value.as_value())?;
+        for row in (0..self.rows.len()).filter(|_| !self.generated.is_empty()) {
+            let row = Row { stored: None, values: &fitting[row * width..][..width], parameters };
+            for (_, assignment) in &self.generated {
+                computed.push(OwnedValue::from(&assignment.evaluate(&row)?.value()));
             }
         }
-        for values in &fitting {
+        for (at, value) in computed.iter().enumerate() {
+            let (row, generated) = (at / self.generated.len(), at % self.generated.len());
+            let column = self.generated[generated].0;
+            fitting[row * width + column] = table.fit_value(column, value.as_value())?;
+        }
+        let fitting = |row: usize| &fitting[row * width..][..width];
+        for values in (0..self.rows.len()).map(fitting) {
             self.after.check(table, &Row { stored: None, values, parameters })?;
         }
         let mut affected = 0;
-        for values in fitting {
+        for values in (0..self.rows.len()).map(fitting) {
             let conflict = match &self.on_conflict {
                 None => None,
-                Some(on) => txn.find_conflict(table, on.index.as_deref(), &values)?.map(|row| (row, on)),
+                Some(on) => txn.find_conflict(table, on.index.as_deref(), values)?.map(|row| (row, on)),
             };
             match conflict {
                 None => {
-                    txn.insert_row(table, &values)?;
-                    self.after.give(&Row { stored: None, values: &values, parameters }, rows)?;
+                    txn.insert_row(table, values)?;
+                    self.after.give(&Row { stored: None, values, parameters }, rows)?;
                     affected += 1;
                 }
                 Some((_, OnConflict { update: None, .. })) => {}
                 Some((row, OnConflict { update: Some(update), .. })) => {
-                    if update.collect(table, txn.snapshot(), row, &values, parameters, scratch)? {
+                    if update.collect(table, txn.snapshot(), row, values, parameters, scratch)? {
                         write_update(table, txn, &update.columns, &update.update, scratch)?;
                         self.after.read(table, txn.snapshot(), parameters, scratch, rows)?;
                         affected += 1;

@@ -87,6 +87,18 @@ pub(super) enum Arithmetic {
     Divide,
 }
 
+impl Arithmetic {
+    /// None where the result is none of the type, and for a division.
+    fn of_integers(self, a: i64, b: i64) -> Option<i64> {
+        match self {
+            Self::Add => a.checked_add(b),
+            Self::Subtract => a.checked_sub(b),
+            Self::Multiply => a.checked_mul(b),
+            Self::Divide => None,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) enum RowExpr {
@@ -140,6 +152,17 @@ pub(super) struct Typed {
     pub(super) column_type: ColumnType,
 }
 
+/// 1, 10, 100 … as far as they go.
+const POWERS_OF_TEN: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
 /// What a number must not exceed, in absolute value, to be of a type.
 pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     Some(match target {
@@ -147,7 +170,7 @@ pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
         ColumnType::Int32 => (i32::MIN.into(), i32::MAX.into()),
         ColumnType::Int64 => (i64::MIN.into(), i64::MAX.into()),
         ColumnType::Decimal { precision, .. } => {
-            let most = 10i128.checked_pow(precision.into())? - 1;
+            let most = POWERS_OF_TEN.get(usize::from(precision))? - 1;
             (-most, most)
         }
         _ => return None,
@@ -207,7 +230,17 @@ pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
 }
 
 impl RowExpr {
+    #[inline]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
+        Ok(Datum::Borrowed(match self {
+            Self::Column(at) => row.column(*at),
+            Self::Parameter(at) => row.parameters[*at],
+            Self::Literal(value) => value.as_value(),
+            _ => return self.compute(row),
+        }))
+    }
+    /// The value of what is more than a value.
+    fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
         use Datum::Borrowed;
         let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Datum<'a>, Datum<'a>)>> {
             let a = operands[0].evaluate(row)?;
@@ -215,9 +248,7 @@ impl RowExpr {
             Ok((!a.value().is_null() && !b.value().is_null()).then_some((a, b)))
         };
         Ok(Borrowed(match self {
-            Self::Column(at) => row.column(*at),
-            Self::Parameter(at) => row.parameters[*at],
-            Self::Literal(value) => value.as_value(),
+            Self::Column(_) | Self::Parameter(_) | Self::Literal(_) => return self.evaluate(row),
             Self::Integer(operation, operands) => match both(operands)? {
                 None => Value::Null,
                 Some((a, b)) => integer(*operation, a.value(), b.value())?,
@@ -229,6 +260,11 @@ impl RowExpr {
             Self::Decimal { operation, factors, narrow, operands } => match both(operands)? {
                 None => Value::Null,
                 Some((a, b)) => {
+                    if let (Value::Int64(a), Value::Int64(b), [1, 1], true) = (a.value(), b.value(), *factors, *narrow)
+                        && let Some(result) = operation.of_integers(a, b)
+                    {
+                        return Ok(Borrowed(Value::Int64(result)));
+                    }
                     let scaled = |v: &Datum<'_>, factor: i128| number(v.value()).and_then(|v| v.checked_mul(factor));
                     let (a, b) = scaled(&a, factors[0]).zip(scaled(&b, factors[1])).ok_or_else(overflow)?;
                     let result = match operation {
@@ -391,6 +427,8 @@ pub(super) fn owned(array: &ArrayRef, column_type: ColumnType) -> Result<OwnedVa
 pub(super) struct Assignment {
     expr: RowExpr,
     source: Option<ColumnType>,
+    /// Whether what is assigned is not of the column's type.
+    converts: bool,
     sql_type: SqlType,
     name: String,
 }
@@ -402,7 +440,8 @@ impl Assignment {
             Some(typed) => (typed.expr, Some(typed.column_type)),
             None => (RowExpr::Literal(OwnedValue::Fixed(Value::Null)), None),
         };
-        Self { expr, source, sql_type: definition.sql_type, name: definition.name.clone() }
+        let converts = source.is_some_and(|source| source != definition.sql_type.column_type);
+        Self { expr, source, converts, sql_type: definition.sql_type, name: definition.name.clone() }
     }
 
     /// Whether what is assigned has the type of what another assigns.
@@ -410,18 +449,22 @@ impl Assignment {
         self.source == other.source
     }
     /// The value, of the column's type.
+    #[inline]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
-        let datum = self.expr.evaluate(row)?;
+        let datum = self.expr.evaluate(row);
+        if self.converts { self.converted(datum?) } else { datum }
+    }
+    fn converted<'a>(&self, datum: Datum<'a>) -> Result<Datum<'a>> {
         let target = self.sql_type.column_type;
-        let Some(source) = self.source.filter(|source| *source != target) else { return Ok(datum) };
+        let source = self.source.expect("what is converted has a type");
         if datum.value().is_null() {
             return Ok(Datum::Borrowed(Value::Null));
         }
         if let (Some(from), Some(to), Some(number)) = (scale_of(source), scale_of(target), number(datum.value()))
             && to >= from
-            && let Some(value) = 10i128
-                .checked_pow((to - from) as u32)
-                .and_then(|factor| number.checked_mul(factor))
+            && let Some(value) = POWERS_OF_TEN
+                .get((to - from) as usize)
+                .and_then(|factor| number.checked_mul(*factor))
                 .and_then(|number| of_number(number, target))
         {
             return Ok(Datum::Borrowed(value));

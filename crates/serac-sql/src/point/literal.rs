@@ -161,13 +161,15 @@ pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option
 pub(super) fn is_of(value: &Value<'_>, column_type: ColumnType) -> bool {
     match (value, column_type) {
         (Value::Null, _) | (Value::Bool(_), ColumnType::Boolean) => true,
+        (Value::Int16(_), ColumnType::Int16) | (Value::Int32(_), ColumnType::Int32) => true,
+        (Value::Int64(_), ColumnType::Int64) => true,
         (Value::Float32(_), ColumnType::Float32) | (Value::Float64(_), ColumnType::Float64) => true,
         (Value::Int32(_), ColumnType::Date) => true,
         (Value::Int64(_), ColumnType::Time | ColumnType::Timestamp { .. }) => true,
         (Value::Int128(_), ColumnType::Interval | ColumnType::Uuid) => true,
         (Value::Bytes(bytes), ColumnType::Utf8 | ColumnType::Json) => std::str::from_utf8(bytes).is_ok(),
         (Value::Bytes(_), ColumnType::Binary) => true,
-        (value, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Decimal { .. }) => {
+        (value, ColumnType::Decimal { .. }) => {
             number(*value).and_then(|number| of_number(number, column_type)).is_some_and(|own| own == *value)
         }
         _ => false,

@@ -84,15 +84,14 @@ struct Under {
 }
 
 impl Under {
-    fn is(&self, other: &Self) -> bool {
-        let same_temporary = match (&self.temporary, &other.temporary) {
+    /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
+    fn is(&self, catalog: &Arc<Catalog>, temporary: Option<&Arc<Catalog>>, security: u64, settings: u64) -> bool {
+        let same_temporary = match (&self.temporary, temporary) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        Arc::ptr_eq(&self.catalog, &other.catalog)
-            && same_temporary
-            && (self.security, self.settings) == (other.security, other.settings)
+        Arc::ptr_eq(&self.catalog, catalog) && same_temporary && (self.security, self.settings) == (security, settings)
     }
 }
 
@@ -395,17 +394,13 @@ impl Session {
     /// Finds out what a statement is under the running transaction's catalog, whose view is set.
     fn know(&mut self, prepared: &mut Prepared) {
         let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return };
-        let under = Under {
-            catalog: running.txn.catalog().clone(),
-            temporary: running.temporary.as_ref().map(|txn| txn.catalog().clone()),
-            security: self.database().security_version(),
-            settings: self.shared.settings(),
-        };
+        let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
+        let (security, settings) = (self.database().security_version(), self.shared.settings());
         match &prepared.known {
-            Known::Other(known) if known.is(&under) => return,
-            Known::Point(_, known) if known.is(&under) => return,
+            Known::Other(known) | Known::Point(_, known) if known.is(catalog, temporary, security, settings) => return,
             _ => {}
         }
+        let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
         prepared.known = match self.compile_point(&prepared.statement, &prepared.declared) {
             Some(plan) => Known::Point(Arc::new(plan), under),
@@ -551,13 +546,9 @@ impl Session {
             return true;
         }
         let Known::Other(known) = &prepared.known else { return false };
-        let now = || Under {
-            catalog: self.database().catalog(),
-            temporary: self.temporary_catalog(),
-            security: self.database().security_version(),
-            settings: self.shared.settings(),
-        };
-        self.running.is_none() && known.is(&now())
+        let (security, settings) = (self.database().security_version(), self.shared.settings());
+        self.running.is_none()
+            && known.is(&self.database().catalog(), self.temporary_catalog().as_ref(), security, settings)
     }
 }
 

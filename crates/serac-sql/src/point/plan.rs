@@ -7,7 +7,7 @@ use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
-use serac_storage::ColumnType;
+use serac_storage::{ColumnId, ColumnType};
 use std::sync::Arc;
 
 /// A compiled statement.
@@ -91,9 +91,11 @@ pub(super) struct Query {
     pub(super) fetch: Option<RowExpr>,
 }
 
-/// What follows the writing of a row, over all of its columns.
+/// What follows the writing of a row.
 #[derive(Debug)]
 pub(super) struct After {
+    /// The columns over which it is, where the row is read: of an INSERT all.
+    pub(super) columns: Vec<ColumnId>,
     /// Names and conditions of CHECK constraints.
     pub(super) checks: Vec<(String, RowExpr)>,
     pub(super) returning: Option<Vec<RowExpr>>,
