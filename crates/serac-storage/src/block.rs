@@ -81,6 +81,21 @@ impl Block {
             Self::Frozen(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
         }
     }
+    /// Asks for a row's cells, and for what says who sees it.
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
+        match self {
+            Self::Hot(block) => block.prefetch_row(slot, columns),
+            Self::Frozen(block) => block.prefetch_row(slot, columns),
+        }
+    }
+    /// Asks for the bytes that a row's views name.
+    pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
+        match self {
+            Self::Hot(block) => block.prefetch_texts(columns, slot),
+            Self::Frozen(block) => block.prefetch_texts(columns, slot),
+        }
+    }
     /// Makes sure that the columns, if they lie in a file, are as they were written.
     #[inline]
     pub(crate) fn check(&self, columns: &[ColumnId]) -> Result<()> {

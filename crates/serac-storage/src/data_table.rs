@@ -571,9 +571,7 @@ impl DataTable {
     pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         let guard = epoch::pin();
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
-        if let Some(block) = block.hot() {
-            block.prefetch_row(row.slot(), columns);
-        }
+        block.prefetch_row(row.slot(), columns);
         block.check(columns)?;
         block.read_cells(columns, row.slot(), &mut out.cells);
         let mut present = block.is_present(row.slot());
@@ -599,13 +597,9 @@ impl DataTable {
     /// Changes nothing.
     pub fn look_ahead(&self, rows: &[RowId], columns: &[ColumnId]) {
         let guard = epoch::pin();
-        let hot = |row: &RowId| self.locate(*row, &guard).and_then(Block::hot);
-        for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
-            block.prefetch_row(row.slot(), columns);
-        }
-        for (row, block) in rows.iter().filter_map(|row| Some((row, hot(row)?))) {
-            block.prefetch_texts(columns, row.slot());
-        }
+        let located = || rows.iter().filter_map(|row| Some((row.slot(), self.locate(*row, &guard)?)));
+        located().for_each(|(slot, block)| block.prefetch_row(slot, columns));
+        located().for_each(|(slot, block)| block.prefetch_texts(columns, slot));
     }
 
     /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).

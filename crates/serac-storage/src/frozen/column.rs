@@ -17,6 +17,7 @@ use crate::column_values::ColumnValues;
 use crate::error::{Result, StorageError};
 use crate::heap::{INLINE_BYTES, View, view_len};
 use crate::layout::value_bytes;
+use crate::racy::prefetch;
 use crate::scan::{ColumnForm, Selection};
 use crate::types::{ColumnType, PhysicalType};
 use arrow_array::cast::AsArray;
@@ -55,6 +56,12 @@ pub(crate) struct FrozenColumn {
     pub(super) encoding: Encoding,
     pub(super) nulls: Option<NullBuffer>,
     pub(super) zone: Option<Zone>,
+}
+
+/// The `i`-th value, of `N` bytes.
+#[inline]
+fn bytes_of<const N: usize>(values: &[u8], i: usize) -> [u8; N] {
+    values[i * N..(i + 1) * N].try_into().expect("as many as were taken")
 }
 
 impl FrozenColumn {
@@ -233,16 +240,41 @@ impl FrozenColumn {
         Ok(Self { physical, encoding, nulls, zone })
     }
 
+    /// Asks for the memory of a cell, ahead of its use.
+    #[inline]
+    pub(super) fn prefetch(&self, i: usize) {
+        let (values, width) = match &self.encoding {
+            Encoding::Plain(values) | Encoding::Views { views: values, .. } => {
+                (values.as_ptr(), value_bytes(self.physical, 1))
+            }
+            Encoding::Offsets(strings) => (strings.offsets.as_ptr().cast(), 4),
+            Encoding::Dictionary(dictionary) => (dictionary.codes.as_ptr().cast(), 2),
+        };
+        let at = if self.physical == PhysicalType::Bit { i / 8 } else { i * width };
+        prefetch(values.wrapping_add(at));
+    }
+    /// Asks for the bytes that a long value's view names.
+    #[inline]
+    pub(super) fn prefetch_text(&self, i: usize) {
+        let Encoding::Views { views, heap, .. } = &self.encoding else { return };
+        let view = u128::from_le_bytes(bytes_of(views, i));
+        if view_len(view) > INLINE_BYTES
+            && let Some(chunk) = heap.get((view >> 64) as u32 as usize)
+        {
+            prefetch(chunk.as_ptr().wrapping_add((view >> 96) as usize));
+        }
+    }
+
     #[inline]
     pub(super) fn read_cell(&self, i: usize) -> Cell {
         let null = self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i));
         let bits = match (&self.encoding, self.physical) {
             (Encoding::Plain(values), PhysicalType::Bit) => u128::from(values[i / 8] >> (i % 8) & 1),
-            (Encoding::Plain(values) | Encoding::Views { views: values, .. }, physical) => {
-                let width = value_bytes(physical, 1);
-                let mut bytes = [0; 16];
-                bytes[..width].copy_from_slice(&values[i * width..(i + 1) * width]);
-                u128::from_le_bytes(bytes)
+            (Encoding::Plain(values), PhysicalType::Fixed(2)) => u16::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values), PhysicalType::Fixed(4)) => u32::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values), PhysicalType::Fixed(8)) => u64::from_le_bytes(bytes_of(values, i)).into(),
+            (Encoding::Plain(values) | Encoding::Views { views: values, .. }, _) => {
+                u128::from_le_bytes(bytes_of(values, i))
             }
             (Encoding::Offsets(strings), _) => strings.view(i),
             (Encoding::Dictionary(dictionary), _) => dictionary.views()[dictionary.codes[i] as usize],

@@ -283,6 +283,17 @@ impl FrozenBlock {
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         self.column(column).read_cell(slot.0 as usize)
     }
+    /// Asks for the cells of a slot below the limit.
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
+        columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
+    }
+    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to be read, and checked, for that.
+    pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
+        for &column in columns.iter().filter(|_| !self.is_mapped()) {
+            self.column(column).prefetch_text(slot.0 as usize);
+        }
+    }
     /// The bytes that a view of `column` names.
     pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
         self.column(column).read_view(view, out);
