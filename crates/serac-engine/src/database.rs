@@ -236,7 +236,7 @@ impl DatabaseInner {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         let mut catalogs = self.catalogs.lock();
-        catalogs.iter().last().into_iter().flat_map(|(_, last)| last.tables()).for_each(|old| old.set_current(false));
+        catalogs.last().into_iter().flat_map(|(_, last)| last.tables()).for_each(|old| old.set_current(false));
         catalog.tables().for_each(|table| table.set_current(true));
         let same_security = catalogs.last().is_some_and(|(_, last)| Arc::ptr_eq(&last.security, &catalog.security));
         if catalogs.len() == CATALOG_VERSIONS {

@@ -121,7 +121,7 @@ fn thread_head() -> usize {
     HEAD.with(|head| *head)
 }
 
-/// Inserts less deletes so far, counted by each thread where its insertion head's threads count, and no others.
+/// Inserts less deletes so far, in a place for each insertion head: threads that count in one place wait for each other.
 #[derive(Debug, Default)]
 struct RowCount([CachePadded<AtomicI64>; INSERTION_HEADS]);
 

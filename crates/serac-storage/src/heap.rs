@@ -214,8 +214,9 @@ pub(crate) const fn is_in_heap(view: View) -> bool {
 pub(crate) const fn chunk_of(view: View) -> usize {
     (view >> 64) as u32 as usize
 }
+/// Where in that buffer the value begins.
 #[inline]
-const fn offset_of(view: View) -> usize {
+pub(crate) const fn offset_of(view: View) -> usize {
     (view >> 96) as u32 as usize
 }
 

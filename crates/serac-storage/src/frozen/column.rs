@@ -15,7 +15,7 @@ use super::{FreezeFormat, Zone};
 use crate::block::Cell;
 use crate::column_values::ColumnValues;
 use crate::error::{Result, StorageError};
-use crate::heap::{INLINE_BYTES, View, view_len};
+use crate::heap::{INLINE_BYTES, View, chunk_of, offset_of, view_len};
 use crate::layout::value_bytes;
 use crate::racy::prefetch;
 use crate::scan::{ColumnForm, Selection};
@@ -259,9 +259,9 @@ impl FrozenColumn {
         let Encoding::Views { views, heap, .. } = &self.encoding else { return };
         let view = u128::from_le_bytes(bytes_of(views, i));
         if view_len(view) > INLINE_BYTES
-            && let Some(chunk) = heap.get((view >> 64) as u32 as usize)
+            && let Some(chunk) = heap.get(chunk_of(view))
         {
-            prefetch(chunk.as_ptr().wrapping_add((view >> 96) as usize));
+            prefetch(chunk.as_ptr().wrapping_add(offset_of(view)));
         }
     }
 
@@ -293,7 +293,6 @@ impl FrozenColumn {
     /// The bytes that the view of a long value names.
     #[inline]
     pub(super) fn heap_value(&self, view: View) -> &[u8] {
-        let offset = (view >> 96) as u32 as usize;
-        &self.heap()[(view >> 64) as u32 as usize][offset..offset + view_len(view)]
+        &self.heap()[chunk_of(view)][offset_of(view)..][..view_len(view)]
     }
 }
