@@ -10,7 +10,8 @@
 //! | `request` | what is asked for |
 //! | `lease` | snapshots held for tickets |
 //! | `ticket` | what an endpoint's ticket says |
-//! | `message` | a record batch as the pieces of a gRPC message |
+//! | `body` | arrays as the pieces of a message's body |
+//! | `message` | record batches as gRPC messages |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
 //! | `extension` | what is answered beside: Flight SQL |
@@ -18,6 +19,7 @@
 //! | `corked` | frames of HTTP/2 that the kernel joins |
 //! | `server` | connections, and the end |
 
+mod body;
 mod corked;
 mod extension;
 mod lease;
@@ -61,7 +63,7 @@ pub struct FlightOptions {
     pub max_streams: usize,
     /// Blocks of an endpoint, unless the request names a number of endpoints.
     pub blocks_per_endpoint: u32,
-    /// Bytes from which a block's rows are sent in several messages. Most gRPC libraries take at most 4 MiB unless told otherwise.
+    /// Bytes from which a block's rows are sent in several messages, and up to which those of several blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
     pub message_bytes: usize,
     /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB long.
     pub max_message: usize,

@@ -323,8 +323,10 @@ mod tests {
             let db = frozen(format);
             let command = format!(r#"{{"table": "t", "decimals": "decimal64", "strings": "{strings}"}}"#);
             let (lent, copied) = stream(&db, &command).await;
-            // HTTP/2 puts the first bytes of each of its frames, of 16 KiB or more, behind the frame's head: 256 in all.
-            assert!(copied * 50 < lent, "{strings}: {lent} bytes from the blocks, {copied} from elsewhere");
+            // Blocks that go in one message get common offsets. HTTP/2 puts the first bytes of each of its frames, of 16 KiB or more, behind the frame's head:
+            // 256 in all.
+            let offsets = if strings == "utf8" { 4 * 150_000 } else { 0 };
+            assert!((copied - offsets) * 50 < lent, "{strings}: {lent} bytes from the blocks, {copied} from elsewhere");
             // Decimals that are widened are made for the stream.
             let (lent, made) = stream(&db, &command.replace("decimal64", "decimal128")).await;
             assert!(made > 16 * 150_000 && lent > 8 * 150_000, "{lent} bytes from the blocks, {made} from elsewhere");

@@ -2,6 +2,7 @@
 
 use super::extension::{Caller, Extension};
 use super::lease::Leases;
+use super::message::Messages;
 use super::request::{ScanRequest, SnapshotUse};
 use super::stream::{BatchStream, BlockStream, Body};
 use super::ticket::{Ticket, What};
@@ -179,10 +180,11 @@ impl Flights {
         let (permit, message_bytes) = (self.stream_permit()?, self.options.message_bytes);
         if let Some(extension) = self.extension_for(&ticket.ticket) {
             let (schema, batches) = extension.get(caller, &ticket.ticket).await?;
-            return Ok(Body::Batches(BatchStream::new(&schema, batches, message_bytes, permit)));
+            return Ok(Body::Batches(BatchStream::new(Messages::new(&schema, message_bytes), batches, permit)));
         }
-        let source = self.leases.stream(self.scan(caller, &ticket.ticket).await?);
-        Ok(Body::Blocks(BlockStream::new(source, message_bytes, permit)))
+        let scan = self.scan(caller, &ticket.ticket).await?;
+        let messages = Messages::new(&scan.schema(), message_bytes);
+        Ok(Body::Blocks(BlockStream::new(messages, self.leases.stream(scan), permit)))
     }
 
     /// Who calls.

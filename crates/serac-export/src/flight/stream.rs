@@ -1,22 +1,20 @@
 //! The answer to a DoGet: the body of an HTTP/2 response that reads a block, or asks for a batch, when the client has room for it.
 //!
-//! Nothing is read ahead. HTTP/2 asks for the next message when the client's window is open and what was given is sent, so a client that reads
-//! slowly costs the memory of one block. One that does not read at all keeps its snapshot until the sweeper takes the scan away
+//! Nothing is read ahead beyond one message. HTTP/2 asks for the next when the client's window is open and what was given is sent, so a client that reads
+//! slowly costs the memory of its blocks. One that does not read at all keeps its snapshot until the sweeper takes the scan away
 //! ([`super::lease`]); the stream ends with an error then, if it is ever read on.
 
+use super::body::Pieces;
 use super::extension::Batches;
 use super::lease::Source;
-use super::message::{Pieces, batch_messages, schema_message};
-use arrow_array::RecordBatchReader;
-use arrow_schema::{ArrowError, Schema};
+use super::message::Messages;
+use arrow_schema::ArrowError;
 use http::HeaderMap;
 use http_body::Frame;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
@@ -25,13 +23,35 @@ use tonic::Status;
 const BLOCKS_PER_TURN: u32 = 16;
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct BlockStream {
     source: Arc<Mutex<Source>>,
-    messages: VecDeque<Pieces>,
-    message_bytes: usize,
-    finished: bool,
+    outgoing: Outgoing,
     _permit: OwnedSemaphorePermit,
+}
+
+/// What is to be sent.
+struct Outgoing {
+    messages: Messages,
+    /// What is said behind the messages.
+    end: Option<Status>,
+    ended: bool,
+}
+
+impl Outgoing {
+    fn new(messages: Messages) -> Self {
+        Self { messages, end: None, ended: false }
+    }
+    fn end(&mut self, status: Status) {
+        (self.end, self.ended) = (Some(status), true);
+    }
+    /// The next frame, or that there is none any more; neither if there is more to read first.
+    fn next(&mut self) -> Option<Option<Frame<Pieces>>> {
+        if let Some(message) = self.messages.next() {
+            return Some(Some(Frame::data(message)));
+        }
+        let end = self.end.take().map(|status| trailers(&status));
+        (self.ended || end.is_some()).then_some(end)
+    }
 }
 
 fn internal(error: ArrowError) -> Status {
@@ -50,13 +70,13 @@ fn trailers(status: &Status) -> Frame<Pieces> {
 }
 
 impl BlockStream {
-    pub(super) fn new(source: Arc<Mutex<Source>>, message_bytes: usize, permit: OwnedSemaphorePermit) -> Self {
-        let schema = source.lock().scan.as_ref().map(|scan| schema_message(&scan.schema()));
-        Self { source, messages: schema.into_iter().collect(), message_bytes, finished: false, _permit: permit }
+    pub(super) fn new(messages: Messages, source: Arc<Mutex<Source>>, permit: OwnedSemaphorePermit) -> Self {
+        Self { source, outgoing: Outgoing::new(messages), _permit: permit }
     }
 
-    /// Reads on until there is a message or all is read; whether it got there within its turn.
-    fn read(&mut self) -> Result<bool, Status> {
+    /// Reads on until there is a message or all is read, for one turn at most.
+    fn read(&mut self) -> Result<(), Status> {
+        let Outgoing { messages, .. } = &mut self.outgoing;
         let mut source = self.source.lock();
         source.progress = Instant::now();
         let Some(scan) = &mut source.scan else {
@@ -67,37 +87,34 @@ impl BlockStream {
         for _ in 0..BLOCKS_PER_TURN {
             let Some(block) = scan.next_block() else {
                 source.scan = None;
-                self.finished = true;
-                return Ok(true);
+                messages.join().map_err(internal)?;
+                self.outgoing.end(Status::ok(""));
+                return Ok(());
             };
             if let Some(batch) = block.map_err(internal)? {
-                batch_messages(batch, self.message_bytes, &mut self.messages).map_err(internal)?;
-                return Ok(true);
+                messages.add(batch).map_err(internal)?;
+            }
+            if messages.are_ready() {
+                return Ok(());
             }
         }
-        Ok(false)
+        messages.join().map_err(internal)
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
-        loop {
-            if let Some(message) = self.messages.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(message))));
-            }
-            if self.finished {
-                return Poll::Ready(None);
-            }
-            let status = match self.read() {
-                Ok(true) if self.finished => Status::ok(""),
-                Ok(true) => continue,
-                Ok(false) => {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                Err(status) => status,
-            };
-            self.finished = true;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Pieces>>> {
+        if let Some(next) = self.outgoing.next() {
+            return Poll::Ready(next);
+        }
+        if let Err(status) = self.read() {
             self.source.lock().scan = None;
-            return Poll::Ready(Some(Ok(trailers(&status))));
+            self.outgoing.end(status);
+        }
+        match self.outgoing.next() {
+            Some(next) => Poll::Ready(next),
+            None => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
     }
 }
@@ -105,48 +122,47 @@ impl BlockStream {
 /// The batches of an extension.
 pub(super) struct BatchStream {
     batches: Batches,
-    messages: VecDeque<Pieces>,
-    message_bytes: usize,
-    finished: bool,
+    outgoing: Outgoing,
     _permit: OwnedSemaphorePermit,
 }
 
-impl std::fmt::Debug for BatchStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BatchStream").finish_non_exhaustive()
-    }
-}
-
 impl BatchStream {
-    pub(super) fn new(schema: &Schema, batches: Batches, message_bytes: usize, permit: OwnedSemaphorePermit) -> Self {
-        Self { batches, messages: [schema_message(schema)].into(), message_bytes, finished: false, _permit: permit }
+    pub(super) fn new(messages: Messages, batches: Batches, permit: OwnedSemaphorePermit) -> Self {
+        Self { batches, outgoing: Outgoing::new(messages), _permit: permit }
+    }
+
+    /// Takes the batches that are there until there is a message; none if there are none yet.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let Outgoing { messages, .. } = &mut self.outgoing;
+        while !messages.are_ready() {
+            match self.batches.as_mut().poll_next(cx) {
+                Poll::Ready(Some(batch)) => messages.add(batch?).map_err(internal)?,
+                Poll::Ready(None) => {
+                    messages.join().map_err(internal)?;
+                    self.outgoing.end(Status::ok(""));
+                    return Ok(());
+                }
+                Poll::Pending => return messages.join().map_err(internal),
+            }
+        }
+        Ok(())
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Pieces>>> {
-        loop {
-            if let Some(message) = self.messages.pop_front() {
-                return Poll::Ready(Some(Frame::data(message)));
-            }
-            if self.finished {
-                return Poll::Ready(None);
-            }
-            let status = match ready!(self.batches.as_mut().poll_next(cx)) {
-                Some(Ok(batch)) => match batch_messages(batch, self.message_bytes, &mut self.messages) {
-                    Ok(()) => continue,
-                    Err(error) => internal(error),
-                },
-                Some(Err(status)) => status,
-                None => Status::ok(""),
-            };
-            self.finished = true;
-            self.batches = Box::pin(futures::stream::empty());
-            return Poll::Ready(Some(trailers(&status)));
+        if let Some(next) = self.outgoing.next() {
+            return Poll::Ready(next);
         }
+        if let Err(status) = self.read(cx) {
+            self.outgoing.end(status);
+        }
+        if self.outgoing.ended {
+            self.batches = Box::pin(futures::stream::empty());
+        }
+        self.outgoing.next().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 /// The body of any answer.
-#[derive(Debug)]
 pub(super) enum Body {
     /// Of a DoGet of a table.
     Blocks(BlockStream),
@@ -171,7 +187,7 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match &mut *self {
-            Self::Blocks(stream) => stream.poll(cx).map(|next| next.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Blocks(stream) => stream.poll(cx).map(|next| next.map(Ok)),
             Self::Batches(stream) => stream.poll(cx).map(|next| next.map(Ok)),
             Self::Other(body) => Pin::new(body)
                 .poll_frame(cx)

@@ -1,7 +1,7 @@
-//! Results as they are read: a task runs the statement and hands over one batch after the other, each when the client has taken the one before.
+//! Results as they are read: a task runs the statement and hands over one batch after the other, a few ahead of what the client has taken.
 //!
 //! ```text
-//! task, with the session: rows ──▶ ahead ──channel of one──▶ the answer's body ──HTTP/2──▶ client
+//! task, with the session: rows ──▶ ahead ──channel of few──▶ the answer's body ──HTTP/2──▶ client
 //! ```
 //! A client that reads slowly so keeps back the query itself. If somebody waits for the session meanwhile, the rest is computed into `ahead`, up to
 //! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
@@ -23,6 +23,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tonic::Status;
 
+/// Batches that are computed while the client takes those before: they go in one message if they are small.
+const BATCHES_AHEAD: usize = 4;
 /// What is computed ahead of a client for somebody who waits for the session.
 const AHEAD_BYTES: usize = 256 << 20;
 
@@ -202,7 +204,7 @@ pub(super) async fn rows(
     cancellable: Option<Cancellable>,
 ) -> Result<(SchemaRef, Batches), Status> {
     let (begun, has_begun) = oneshot::channel();
-    let (sender, mut receiver) = mpsc::channel(1);
+    let (sender, mut receiver) = mpsc::channel(BATCHES_AHEAD);
     let outcome = Arc::new(Mutex::new(None));
     let failed = outcome.clone();
     tokio::spawn(async move {

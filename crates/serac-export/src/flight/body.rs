@@ -1,0 +1,334 @@
+//! Arrays as the body of a message: their buffers one behind the other, without a copy of them.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, GenericListArray, OffsetSizeTrait, UnionArray};
+use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer};
+use arrow_ipc::FieldNode;
+use arrow_schema::{ArrowError, DataType};
+use arrow_select::concat::concat;
+use bytes::{Buf, Bytes};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a buffer begins in the body: a multiple of this.
+const ALIGNMENT: usize = 64;
+static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
+/// Bytes in several pieces.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pub(super) pieces: VecDeque<Bytes>,
+    remaining: usize,
+}
+
+impl Pieces {
+    pub(super) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.remaining += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+    pub(super) fn push_front(&mut self, piece: Bytes) {
+        self.remaining += piece.len();
+        self.pieces.push_front(piece);
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(piece: Bytes) -> Self {
+        let mut pieces = Self::default();
+        pieces.push(piece);
+        pieces
+    }
+}
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+    fn chunk(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |piece| piece)
+    }
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let count = slices.len().min(self.pieces.len());
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            *slice = IoSlice::new(piece);
+        }
+        count
+    }
+    fn advance(&mut self, mut bytes: usize) {
+        assert!(bytes <= self.remaining, "advanced by {bytes} of {} bytes", self.remaining);
+        self.remaining -= bytes;
+        while let Some(first) = self.pieces.front_mut() {
+            if bytes < first.len() {
+                first.advance(bytes);
+                return;
+            }
+            bytes -= first.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+/// A buffer as what [`Bytes`] can own.
+struct Shared(Buffer);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The buffers of a batch, and what the header says about them.
+#[derive(Default)]
+pub(super) struct Body {
+    pub(super) nodes: Vec<FieldNode>,
+    pub(super) places: Vec<arrow_ipc::Buffer>,
+    pub(super) variadic: Vec<i64>,
+    pub(super) pieces: Pieces,
+}
+
+impl Body {
+    pub(super) fn bytes(&self) -> usize {
+        self.pieces.remaining
+    }
+
+    fn push(&mut self, buffer: Buffer) {
+        self.push_joined([buffer]);
+    }
+    /// Appends a buffer that stands in several.
+    fn push_joined(&mut self, parts: impl IntoIterator<Item = Buffer>) {
+        let start = self.bytes();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            self.pieces.push(Bytes::from_owner(Shared(part)));
+        }
+        let bytes = self.bytes() - start;
+        self.places.push(arrow_ipc::Buffer::new(start as i64, bytes as i64));
+        self.pieces.push(Bytes::from_static(&PADDING[..bytes.next_multiple_of(ALIGNMENT) - bytes]));
+    }
+    /// Appends how many rows there are, and which of them are NULL.
+    fn push_validity(&mut self, parts: &[ArrayRef]) {
+        let (rows, nulls) = (rows_of(parts), parts.iter().map(|part| part.null_count()).sum::<usize>());
+        self.nodes.push(FieldNode::new(rows as i64, nulls as i64));
+        self.push(match (parts, nulls) {
+            (_, 0) => Buffer::from(&[]),
+            ([whole], _) => whole.nulls().map_or_else(|| Buffer::from(&[]), |nulls| nulls.inner().sliced()),
+            _ => {
+                let mut bits = BooleanBufferBuilder::new(rows);
+                for part in parts {
+                    match part.nulls() {
+                        Some(nulls) => bits.append_buffer(nulls.inner()),
+                        None => bits.append_n(part.len(), true),
+                    }
+                }
+                bits.finish().into_inner()
+            }
+        });
+    }
+    fn push_views(&mut self, views: &Buffer, heaps: &[Buffer]) {
+        self.push(views.clone());
+        heaps.iter().for_each(|heap| self.push(heap.clone()));
+        self.variadic.push(heaps.len() as i64);
+    }
+    /// Appends offsets, from 0 on; which values they are of.
+    fn push_offsets<O: OffsetSizeTrait>(&mut self, offsets: &OffsetBuffer<O>) -> Range<usize> {
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        self.push(if first == O::zero() {
+            offsets.inner().inner().clone()
+        } else {
+            offsets.iter().map(|offset| *offset - first).collect::<Vec<O>>().into()
+        });
+        first.as_usize()..last.as_usize()
+    }
+    fn push_bytes<T: ByteArrayType>(&mut self, parts: &[ArrayRef]) {
+        let arrays = || parts.iter().map(|part| part.as_bytes::<T>());
+        if let [whole] = parts {
+            self.push_offsets(whole.as_bytes::<T>().offsets());
+        } else {
+            let mut offsets = Vec::with_capacity(rows_of(parts) + 1);
+            let mut end = T::Offset::usize_as(0);
+            offsets.push(end);
+            for array in arrays() {
+                let first = array.offsets()[0];
+                offsets.extend(array.offsets()[1..].iter().map(|offset| *offset - first + end));
+                end = offsets[offsets.len() - 1];
+            }
+            self.push(offsets.into());
+        }
+        self.push_joined(arrays().map(|array| {
+            let (first, last) = (array.offsets()[0].as_usize(), array.offsets()[array.len()].as_usize());
+            array.values().slice_with_length(first, last - first)
+        }));
+    }
+    fn push_fixed(&mut self, parts: &[ArrayRef], width: usize) {
+        self.push_joined(parts.iter().map(|part| {
+            let data = part.to_data();
+            data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
+        }));
+    }
+    fn push_list<O: OffsetSizeTrait>(&mut self, list: &GenericListArray<O>) -> Result<(), ArrowError> {
+        let values = self.push_offsets(list.offsets());
+        self.push_child(&list.values().slice(values.start, values.len()))
+    }
+    fn push_union(&mut self, union: &UnionArray) -> Result<(), ArrowError> {
+        self.push(union.type_ids().inner().clone());
+        if let Some(offsets) = union.offsets() {
+            self.push(offsets.inner().clone());
+        }
+        let DataType::Union(fields, _) = union.data_type() else { unreachable!("it is one") };
+        fields.iter().try_for_each(|(id, _)| self.push_child(union.child(id)))
+    }
+    /// An array within another. Dictionaries are counted at the top only.
+    fn push_child(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
+        if words_of(array).is_some() {
+            return Err(ArrowError::NotYetImplemented("dictionaries within other types over Flight".into()));
+        }
+        self.push_array(array)
+    }
+
+    fn push_array(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
+        // These have no validity of their own.
+        if *array.data_type() == DataType::Null {
+            self.nodes.push(FieldNode::new(array.len() as i64, array.len() as i64));
+            return Ok(());
+        }
+        if let Some(union) = array.as_union_opt() {
+            self.nodes.push(FieldNode::new(array.len() as i64, 0));
+            return self.push_union(union);
+        }
+        let array = &exact(array);
+        let part = std::slice::from_ref(array);
+        self.push_validity(part);
+        match array.data_type() {
+            DataType::Boolean => self.push(array.as_boolean().values().sliced()),
+            DataType::Utf8View => {
+                let array = array.as_string_view();
+                self.push_views(array.views().inner(), array.data_buffers());
+            }
+            DataType::BinaryView => {
+                let array = array.as_binary_view();
+                self.push_views(array.views().inner(), array.data_buffers());
+            }
+            DataType::Utf8 => self.push_bytes::<Utf8Type>(part),
+            DataType::Binary => self.push_bytes::<BinaryType>(part),
+            DataType::LargeUtf8 => self.push_bytes::<LargeUtf8Type>(part),
+            DataType::LargeBinary => self.push_bytes::<LargeBinaryType>(part),
+            DataType::List(_) => self.push_list(array.as_list::<i32>())?,
+            DataType::LargeList(_) => self.push_list(array.as_list::<i64>())?,
+            DataType::FixedSizeList(..) => self.push_child(array.as_fixed_size_list().values())?,
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let entries = self.push_offsets(map.offsets());
+                let entries: ArrayRef = Arc::new(map.entries().slice(entries.start, entries.len()));
+                self.push_child(&entries)?;
+            }
+            DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| self.push_child(c))?,
+            data_type => {
+                let Some(width) = width_of(data_type) else {
+                    return Err(ArrowError::NotYetImplemented(format!("arrays of type {data_type} over Flight")));
+                };
+                self.push_fixed(part, width);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a column that stands in several arrays; dictionaries have the same words. What [`joins_cheaply`] says is not copied, but for bits.
+    ///
+    /// # Errors
+    /// For types that no table has.
+    pub(super) fn push_column(&mut self, parts: &[ArrayRef]) -> Result<(), ArrowError> {
+        let [first, _, ..] = parts else { return parts.iter().try_for_each(|whole| self.push_array(whole)) };
+        match first.data_type() {
+            DataType::Utf8 => {
+                self.push_validity(parts);
+                self.push_bytes::<Utf8Type>(parts);
+            }
+            DataType::Binary => {
+                self.push_validity(parts);
+                self.push_bytes::<BinaryType>(parts);
+            }
+            data_type if let Some(width) = width_of(data_type) => {
+                self.push_validity(parts);
+                self.push_fixed(parts, width);
+            }
+            _ => {
+                let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+                return self.push_array(&concat(&parts)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rows_of(parts: &[ArrayRef]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+/// Bytes of a value, or of a dictionary's code, where all take as many.
+fn width_of(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::FixedSizeBinary(width) => Some(*width as usize),
+        DataType::Dictionary(codes, _) => codes.primitive_width(),
+        other => other.primitive_width(),
+    }
+}
+
+/// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at most.
+pub(super) fn joins_cheaply(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::Binary)
+        || width_of(data_type).is_some()
+}
+
+/// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of the columns.
+pub(super) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
+    column.as_any_dictionary_opt().map(AnyDictionaryArray::values)
+}
+
+/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows are all there does already; the heap of a hot one
+/// also holds what was overwritten, and what others have not committed, which is nobody's business.
+pub(super) fn exact(array: &ArrayRef) -> ArrayRef {
+    fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
+        let held: usize = heaps.iter().map(Buffer::len).sum();
+        let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };
+        let named: usize = match nulls {
+            None => views.iter().map(|&view| long(view)).sum(),
+            Some(nulls) => nulls.valid_indices().map(|i| long(views[i])).sum(),
+        };
+        named == held
+    }
+    if let Some(text) = array.as_string_view_opt() {
+        if !is_exact(text.views(), text.nulls(), text.data_buffers()) {
+            return Arc::new(text.gc());
+        }
+    } else if let Some(bytes) = array.as_binary_view_opt()
+        && !is_exact(bytes.views(), bytes.nulls(), bytes.data_buffers())
+    {
+        return Arc::new(bytes.gc());
+    }
+    array.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_one_buffer() {
+        let mut pieces = Pieces::default();
+        for piece in [&b"abc"[..], b"", b"d", b"efgh"] {
+            pieces.push(Bytes::from_static(piece));
+        }
+        let mut slices = [IoSlice::new(&[]); 2];
+        assert_eq!((pieces.chunks_vectored(&mut slices), &*slices[0], &*slices[1]), (2, &b"abc"[..], &b"d"[..]));
+        pieces.advance(2);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (6, &b"c"[..]));
+        pieces.advance(2);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (4, &b"efgh"[..]));
+        pieces.advance(4);
+        assert_eq!((pieces.remaining(), pieces.chunk()), (0, &b""[..]));
+    }
+}
