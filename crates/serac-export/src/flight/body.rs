@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 /// Where a buffer begins in the body: a multiple of this.
@@ -200,8 +201,10 @@ impl Body {
             return self.push_union(union);
         }
         let array = &exact(array);
-        let part = std::slice::from_ref(array);
-        self.push_validity(part);
+        if self.push_plain(slice::from_ref(array)) {
+            return Ok(());
+        }
+        self.push_validity(slice::from_ref(array));
         match array.data_type() {
             DataType::Boolean => self.push(array.as_boolean().values().sliced()),
             DataType::Utf8View => {
@@ -212,10 +215,6 @@ impl Body {
                 let array = array.as_binary_view();
                 self.push_views(array.views().inner(), array.data_buffers());
             }
-            DataType::Utf8 => self.push_bytes::<Utf8Type>(part),
-            DataType::Binary => self.push_bytes::<BinaryType>(part),
-            DataType::LargeUtf8 => self.push_bytes::<LargeUtf8Type>(part),
-            DataType::LargeBinary => self.push_bytes::<LargeBinaryType>(part),
             DataType::List(_) => self.push_list(array.as_list::<i32>())?,
             DataType::LargeList(_) => self.push_list(array.as_list::<i64>())?,
             DataType::FixedSizeList(..) => self.push_child(array.as_fixed_size_list().values())?,
@@ -226,41 +225,40 @@ impl Body {
                 self.push_child(&entries)?;
             }
             DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| self.push_child(c))?,
-            data_type => {
-                let Some(width) = width_of(data_type) else {
-                    return Err(ArrowError::NotYetImplemented(format!("arrays of type {data_type} over Flight")));
-                };
-                self.push_fixed(part, width);
-            }
+            other => return Err(ArrowError::NotYetImplemented(format!("arrays of type {other} over Flight"))),
         }
         Ok(())
     }
 
-    /// Appends a column that stands in several arrays; dictionaries have the same words. What [`joins_cheaply`] says is not copied, but for bits.
+    /// Appends a column that stands in several arrays; dictionaries have the same words.
     ///
     /// # Errors
     /// For types that no table has.
     pub(super) fn push_column(&mut self, parts: &[ArrayRef]) -> Result<(), ArrowError> {
-        let [first, _, ..] = parts else { return parts.iter().try_for_each(|whole| self.push_array(whole)) };
-        match first.data_type() {
-            DataType::Utf8 => {
-                self.push_validity(parts);
-                self.push_bytes::<Utf8Type>(parts);
-            }
-            DataType::Binary => {
-                self.push_validity(parts);
-                self.push_bytes::<BinaryType>(parts);
-            }
-            data_type if let Some(width) = width_of(data_type) => {
-                self.push_validity(parts);
-                self.push_fixed(parts, width);
-            }
-            _ => {
-                let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-                return self.push_array(&concat(&parts)?);
-            }
+        if let [whole] = parts {
+            return self.push_array(whole);
         }
-        Ok(())
+        if self.push_plain(parts) {
+            return Ok(());
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        self.push_array(&concat(&parts)?)
+    }
+    /// Appends arrays whose values can lie one behind the other, uncopied, if they are of such a type.
+    fn push_plain(&mut self, parts: &[ArrayRef]) -> bool {
+        let data_type = parts[0].data_type();
+        if !is_plain(data_type) {
+            return false;
+        }
+        self.push_validity(parts);
+        match data_type {
+            DataType::Utf8 => self.push_bytes::<Utf8Type>(parts),
+            DataType::Binary => self.push_bytes::<BinaryType>(parts),
+            DataType::LargeUtf8 => self.push_bytes::<LargeUtf8Type>(parts),
+            DataType::LargeBinary => self.push_bytes::<LargeBinaryType>(parts),
+            other => self.push_fixed(parts, width_of(other).expect("they are of a fixed width")),
+        }
+        true
     }
 }
 
@@ -277,10 +275,15 @@ fn width_of(data_type: &DataType) -> Option<usize> {
     }
 }
 
+fn is_plain(data_type: &DataType) -> bool {
+    let has_offsets =
+        matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary);
+    has_offsets || width_of(data_type).is_some()
+}
+
 /// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at most.
 pub(super) fn joins_cheaply(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::Binary)
-        || width_of(data_type).is_some()
+    matches!(data_type, DataType::Null | DataType::Boolean) || is_plain(data_type)
 }
 
 /// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of the columns.

@@ -49,8 +49,7 @@ impl Outgoing {
         if let Some(message) = self.messages.next() {
             return Some(Some(Frame::data(message)));
         }
-        let end = self.end.take().map(|status| trailers(&status));
-        (self.ended || end.is_some()).then_some(end)
+        self.ended.then(|| self.end.take().map(|status| trailers(&status)))
     }
 }
 
