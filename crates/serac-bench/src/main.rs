@@ -2,6 +2,7 @@
 //!
 //! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
 
+mod affinity;
 mod answers;
 mod attributes;
 mod bitmaps;

@@ -44,6 +44,9 @@ pub struct TpccArguments {
     /// Whether a thread asks queries of the CH-benCHmark meanwhile.
     #[arg(long, value_delimiter = ',', default_value = "false", action = clap::ArgAction::Set)]
     queries: Vec<bool>,
+    /// Gives each worker thread a processor of its own; everything else (log, collector, queries) runs on the others.
+    #[arg(long)]
+    pin: bool,
     /// Seconds of each run.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -195,6 +198,7 @@ fn measure(arguments: &TpccArguments, threads: usize, kind: Kind) -> Result<Outc
         stock_level: kind.stock_level,
         print_orders: arguments.print_orders,
         queries: kind.queries,
+        pin: arguments.pin,
     };
     let outcome = workers::run(&loaded, &run)?;
     if !arguments.no_check {

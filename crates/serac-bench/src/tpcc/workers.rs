@@ -3,6 +3,7 @@
 use super::database::{COLD_TABLES, Loaded};
 use super::procedures::{Answer, INVALID_ITEM, Procedures, StockLevel};
 use super::queries::{Acknowledged, Answered, ask};
+use crate::affinity::{self, KeptFree};
 use crate::report::median;
 use crate::setup::{cpu_seconds, text, thread_cpu_seconds};
 use crate::transform::shares;
@@ -26,6 +27,8 @@ pub struct Run {
     pub print_orders: bool,
     /// Whether queries are asked meanwhile.
     pub queries: bool,
+    /// Whether workers have processors of their own.
+    pub pin: bool,
 }
 
 /// What a run gave.
@@ -127,6 +130,7 @@ impl Worker<'_> {
 /// Lets the workers work for some time.
 pub fn run(loaded: &Loaded, run: &Run) -> Result<Outcome, String> {
     let database = &loaded.database;
+    let _kept_free = if run.pin { Some(KeptFree::new(run.threads)?) } else { None };
     let acknowledged = Acknowledged::new(0);
     let procedures = Procedures::new(run.stock_level);
     let stop = AtomicBool::new(false);
@@ -147,6 +151,9 @@ pub fn run(loaded: &Loaded, run: &Run) -> Result<Outcome, String> {
             };
             let stop = &stop;
             scope.spawn(move || {
+                if run.pin {
+                    affinity::pin_this_thread(thread)?;
+                }
                 while !stop.load(Ordering::Relaxed) {
                     worker.transaction()?;
                 }
