@@ -1,22 +1,22 @@
 //! Which processors the threads of this process may use.
 
 use crate::setup::text;
-use std::io::Error;
+use std::io;
 use std::ops::Range;
 
-fn set(thread: libc::pid_t, processors: Range<usize>) -> Result<(), String> {
+fn set(thread: libc::pid_t, processors: Range<usize>) -> io::Result<()> {
     // SAFETY: a set of zeros is an empty one; the calls read and write it alone.
     let outcome = unsafe {
         let mut set = std::mem::zeroed::<libc::cpu_set_t>();
         processors.for_each(|processor| libc::CPU_SET(processor, &mut set));
         libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set)
     };
-    if outcome == 0 { Ok(()) } else { Err(format!("cannot choose a thread's processors: {}", Error::last_os_error())) }
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets the calling thread run on one processor alone.
 pub fn pin_this_thread(processor: usize) -> Result<(), String> {
-    set(0, processor..processor + 1)
+    set(0, processor..processor + 1).map_err(text)
 }
 
 /// All threads that there are, and what they start, keep off the first `count` processors until this is dropped.
@@ -39,8 +39,11 @@ impl KeptFree {
         for thread in std::fs::read_dir("/proc/self/task").map_err(text)? {
             let name = thread.map_err(text)?.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok()).ok_or("a thread without a number")?;
-            // One that has ended since needs nothing.
-            let _ = set(id, processors.clone());
+            match set(id, processors.clone()) {
+                // It has ended since.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                outcome => outcome.map_err(text)?,
+            }
         }
         Ok(())
     }

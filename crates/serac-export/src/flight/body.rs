@@ -1,4 +1,4 @@
-//! Arrays as the body of a message: their buffers one behind the other, without a copy of them.
+//! Arrays as the body of a message: their buffers one behind the other, without a copy of the values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};

@@ -5,7 +5,7 @@
 //! header, padding), and between them the buffers themselves, reference-counted. The HTTP/2 layer writes the pieces with vectored writes, so that
 //! the kernel's copy into the socket is the first that is made of a frozen block.
 //!
-//! A message costs its reader some tenths of a millisecond, however long it is, so batches that are there together go in one, up to a limit; a
+//! A message costs its reader tens of microseconds, however short it is, so batches that are there together go in one, up to a limit; a
 //! dictionary goes once, and again when it has become another.
 
 use super::body::{Body, Pieces, joins_cheaply, words_of};

@@ -63,7 +63,8 @@ pub struct FlightOptions {
     pub max_streams: usize,
     /// Blocks of an endpoint, unless the request names a number of endpoints.
     pub blocks_per_endpoint: u32,
-    /// Bytes from which a block's rows are sent in several messages, and up to which those of several blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
+    /// Bytes from which a block's rows are sent in several messages, and up to which those of several blocks go in one. Most gRPC libraries take at most
+    /// 4 MiB unless told otherwise.
     pub message_bytes: usize,
     /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB long.
     pub max_message: usize,
