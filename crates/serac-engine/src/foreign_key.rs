@@ -13,6 +13,7 @@ use crate::table::{NewestHolder, ParentPins, Pinned, Table};
 use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
 use serac_storage::{Blocker, RowId, Value};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A check that waits for the end of the statement.
@@ -104,8 +105,10 @@ impl Transaction {
 
     /// Marks a parent row as referenced by this transaction until its end.
     fn pin(&mut self, parent: &Arc<Table>, row: RowId) {
-        if !self.own_pins.insert((parent.data.id(), row)) {
-            return;
+        let pins = self.own_pins.len();
+        match self.own_pins.entry((parent.data.id(), row)) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(entry) => _ = entry.insert(pins),
         }
         let number = self.number();
         parent.parent_pins.pins.lock().entry(row).or_default().running.push(number);

@@ -14,7 +14,7 @@ use crate::roles::RoleId;
 use crate::table::Table;
 use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A place to roll back to.
@@ -23,7 +23,7 @@ pub struct Savepoint {
     storage: serac_storage::Savepoint,
     /// The catalog, if the transaction had changed it.
     changed_catalog: Option<Arc<Catalog>>,
-    own_pins: HashSet<(TableId, RowId)>,
+    own_pins: usize,
     bitmaps: Vec<usize>,
     entries: usize,
 }
@@ -44,8 +44,8 @@ pub struct Transaction {
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
     pub(crate) expressions: Option<Arc<dyn Expressions>>,
-    /// Parent rows that this transaction has pinned.
-    pub(crate) own_pins: HashSet<(TableId, RowId)>,
+    /// Parent rows that this transaction has pinned, and as the how-manieth.
+    pub(crate) own_pins: HashMap<(TableId, RowId), usize>,
     pub(crate) bitmaps: OwnChanges,
     pub(crate) entries: EntryNotes,
     /// For the old values of single rows.
@@ -81,7 +81,7 @@ impl Transaction {
             pending: Vec::new(),
             actions: Vec::new(),
             expressions: None,
-            own_pins: HashSet::new(),
+            own_pins: HashMap::new(),
             bitmaps: OwnChanges::default(),
             entries,
             old,
@@ -154,7 +154,7 @@ impl Transaction {
             storage: self.storage().savepoint(),
             // No count in a catalog that all share.
             changed_catalog: self.catalog_changed.then(|| self.catalog.clone()),
-            own_pins: self.own_pins.clone(),
+            own_pins: self.own_pins.len(),
             bitmaps: self.bitmaps.lock().mark(),
             entries: self.entries.mark(),
         }
@@ -171,7 +171,7 @@ impl Transaction {
             }
             _ => {}
         }
-        self.own_pins = savepoint.own_pins.clone();
+        self.own_pins.retain(|_, at| *at < savepoint.own_pins);
         self.bitmaps.lock().rollback_to(&savepoint.bitmaps);
         self.pending.clear();
         self.actions.clear();

@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parts::claims;
 use crate::session::Session;
-use crate::transactions::{Isolation, Mark};
+use crate::transactions::Isolation;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::EngineError;
 use std::time::Duration;
@@ -58,7 +58,6 @@ impl Session {
         &mut self,
         error: SqlError,
         claims: bool,
-        savepoint: &Option<Mark>,
         conflicts: &mut Conflicts,
         limits: &mut Limits,
     ) -> Result<()> {
@@ -69,10 +68,7 @@ impl Session {
         if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
             return Err(error);
         }
-        match savepoint {
-            Some(savepoint) => running.rollback_to(savepoint),
-            None => running.restart(),
-        }
+        running.undo_statement();
         let turn = match &error.blocker {
             Some(blocker) => running.txn.wait_for(blocker).map_err(|refused| deadlock(refused, &error))?,
             None => None,
@@ -92,8 +88,9 @@ impl Session {
         if limits.keep(wait).await? {
             *conflicts = Conflicts::default();
         }
-        if read_committed || savepoint.is_none() {
-            self.running.as_mut().expect("it runs").refresh();
+        let running = self.running.as_mut().expect("it runs");
+        if read_committed || !running.explicit {
+            running.refresh();
         }
         self.refresh_view();
         Ok(())

@@ -73,10 +73,10 @@ impl Session {
         schema: &Schema,
         batches: impl Stream<Item = Result<RecordBatch>> + Send,
     ) -> Result<u64> {
-        let savepoint = self.start_statement()?;
+        self.start_statement()?;
         let mut limits = self.limits();
         let result = self.keep_ingesting(&mut limits, target, schema, batches).await;
-        self.finish_statement(result, savepoint).await
+        self.finish_statement(result).await
     }
 
     async fn keep_ingesting(

@@ -3,7 +3,6 @@
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::session::{Session, StatementResult};
-use crate::transactions::Mark;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -36,7 +35,7 @@ impl<'s> StatementStream<'s> {
 }
 
 enum Rest {
-    Query { stream: SendableRecordBatchStream, limits: Limits, savepoint: Option<Mark> },
+    Query { stream: SendableRecordBatchStream, limits: Limits },
     Batches(std::vec::IntoIter<RecordBatch>),
     Nothing,
 }
@@ -62,9 +61,8 @@ impl<'s> RowStream<'s> {
         schema: SchemaRef,
         stream: SendableRecordBatchStream,
         limits: Limits,
-        savepoint: Option<Mark>,
     ) -> Self {
-        Self { session, tag, schema, rest: Rest::Query { stream, limits, savepoint } }
+        Self { session, tag, schema, rest: Rest::Query { stream, limits } }
     }
     /// The tag's word, as PostgreSQL writes it before the number of rows.
     pub fn tag(&self) -> &'static str {
@@ -107,9 +105,9 @@ impl<'s> RowStream<'s> {
     /// Ends the statement.
     async fn end<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match std::mem::replace(&mut self.rest, Rest::Nothing) {
-            Rest::Query { savepoint, stream, .. } => {
+            Rest::Query { stream, .. } => {
                 drop(stream);
-                self.session.finish_statement(result, savepoint).await.map(Some)
+                self.session.finish_statement(result).await.map(Some)
             }
             _ => Ok(None),
         }

@@ -30,7 +30,7 @@ use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
-use crate::transactions::{Isolation, Mark, Modes, Running};
+use crate::transactions::{Isolation, Modes, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -526,7 +526,7 @@ impl Session {
     }
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
-        let savepoint = self.start_statement()?;
+        self.start_statement()?;
         let mut limits = self.limits();
         let mut conflicts = Conflicts::default();
         let result = loop {
@@ -541,7 +541,7 @@ impl Session {
             };
             match (limits.keep(run).await, again) {
                 (Err(error), Some(again)) => {
-                    match self.make_way(error, claims(&again), &savepoint, &mut conflicts, &mut limits).await {
+                    match self.make_way(error, claims(&again), &mut conflicts, &mut limits).await {
                         Ok(()) => statement = again,
                         Err(error) => break Err(error),
                     }
@@ -549,7 +549,7 @@ impl Session {
                 (result, _) => break result,
             }
         };
-        self.finish_statement(result, savepoint).await
+        self.finish_statement(result).await
     }
     /// The limits of a statement that starts now.
     pub fn limits(&self) -> Limits {
@@ -576,7 +576,7 @@ impl Session {
     }
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
-        let savepoint = self.start_statement()?;
+        self.start_statement()?;
         let mut limits = self.limits();
         let result = limits
             .keep(async {
@@ -590,28 +590,28 @@ impl Session {
             .await;
         match result {
             Ok(Output::Rows { schema, stream }) => {
-                Ok(StatementStream::Rows(RowStream::new(self, tag, schema, stream, limits, savepoint)))
+                Ok(StatementStream::Rows(RowStream::new(self, tag, schema, stream, limits)))
             }
             Ok(Output::Done(result)) => {
-                let result = self.finish_statement(Ok(result), savepoint).await?;
+                let result = self.finish_statement(Ok(result)).await?;
                 Ok(StatementStream::done(self, result))
             }
-            Err(error) => Err(self.finish_statement::<()>(Err(error), savepoint).await.expect_err("it has failed")),
+            Err(error) => Err(self.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
         }
     }
 
-    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees; the savepoint to which its failure leads back.
-    pub(crate) fn start_statement(&mut self) -> Result<Option<Mark>> {
-        let savepoint = self.open_statement()?;
+    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees.
+    pub(crate) fn start_statement(&mut self) -> Result<()> {
+        self.open_statement()?;
         self.shared.statement_time();
         self.refresh_view();
-        Ok(savepoint)
+        Ok(())
     }
 
     /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
-    pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>, savepoint: Option<Mark>) -> Result<T> {
+    pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         self.shared.lent.write().clear();
-        let (result, ticket) = self.close_statement(result, savepoint)?;
+        let (result, ticket) = self.close_statement(result)?;
         match ticket {
             Some(ticket) => Self::durable(ticket).await.map(|()| result),
             None => Ok(result),

@@ -127,6 +127,8 @@ pub(crate) struct Running {
     /// Whether SET LOCAL ROLE has, for this transaction alone.
     pub(crate) local_role: bool,
     savepoints: Vec<(String, Mark)>,
+    /// Where the statement that runs has begun, in a transaction that BEGIN opened.
+    begun: Option<Mark>,
     letters: Arc<Letters>,
     /// Whether cursors go with it.
     pub(crate) has_cursors: bool,
@@ -144,6 +146,16 @@ impl Running {
             (Some(temporary), Some(mark)) => temporary.rollback_to(mark),
             // It began after the mark.
             (temporary, _) => *temporary = None,
+        }
+    }
+    /// Undoes what the statement that runs has done. One with a transaction of its own begins again with a snapshot of the present.
+    pub(crate) fn undo_statement(&mut self) {
+        match self.begun.take() {
+            Some(begun) => {
+                self.rollback_to(&begun);
+                self.begun = Some(begun);
+            }
+            None => self.restart(),
         }
     }
     pub(crate) fn savepoint_count(&self) -> usize {
@@ -202,6 +214,7 @@ impl Session {
             roles_set,
             local_role,
             savepoints,
+            begun: None,
             letters,
             has_cursors: false,
         });
@@ -251,8 +264,8 @@ impl Session {
         *self.shared.roles.write() = roles;
         self.shared.note_setting();
     }
-    /// Makes sure of a transaction; the savepoint to which the statement's failure leads back, in one that BEGIN opened.
-    pub(crate) fn open_statement(&mut self) -> Result<Option<Mark>> {
+    /// Begins a statement, in a transaction of its own if none is open.
+    pub(crate) fn open_statement(&mut self) -> Result<()> {
         if self.transaction_status() == TransactionStatus::Failed {
             let message = "current transaction is aborted, commands ignored until end of transaction block";
             return Err(SqlError::new("25P02", message));
@@ -265,38 +278,34 @@ impl Session {
                 running.started = true;
                 // Relaxed: as in `begin`.
                 self.shared.statement_time.store(NOT_ASKED, Ordering::Relaxed);
-                Ok(running.explicit.then(|| running.mark()))
+                if running.explicit {
+                    running.begun = Some(running.mark());
+                }
             }
-            None => {
-                self.begin_statement();
-                Ok(None)
-            }
+            None => self.begin_statement(),
         }
+        Ok(())
     }
     /// Begins a statement's own transaction.
     pub(crate) fn begin_statement(&mut self) {
         self.begin(false, self.default_modes);
     }
     /// Ends a statement: commits its own transaction, whose promise it returns, or undoes what a failed one has done.
-    pub(crate) fn close_statement<T>(
-        &mut self,
-        result: Result<T>,
-        savepoint: Option<Mark>,
-    ) -> Result<(T, Option<CommitTicket>)> {
+    pub(crate) fn close_statement<T>(&mut self, result: Result<T>) -> Result<(T, Option<CommitTicket>)> {
         let result = result.map_err(|error| self.without_secrets(error));
-        match (result, savepoint) {
-            (Ok(result), Some(_)) => {
-                self.running.as_mut().expect("it runs on").txn.pass_on();
+        let explicit = self.running.as_mut().filter(|running| running.explicit);
+        match (result, explicit) {
+            (Ok(result), Some(running)) => {
+                running.txn.pass_on();
                 Ok((result, None))
             }
             (Ok(result), None) => Ok((result, self.commit_now()?)),
-            (Err(error), Some(savepoint)) => {
-                let running = self.running.as_mut().expect("it runs on");
+            (Err(error), Some(running)) => {
                 if running.savepoints.is_empty() {
                     // Nothing leads back into the transaction: nobody need wait for what it has done.
                     running.restart();
                 } else {
-                    running.rollback_to(&savepoint);
+                    running.undo_statement();
                 }
                 running.txn.pass_on();
                 running.failed = true;

@@ -119,11 +119,11 @@ impl Block {
             Self::Frozen(block) => block.is_present(slot),
         }
     }
-    /// The bytes that a view in `column` names.
-    pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
+    /// Appends the bytes that the views of a row name, in some columns.
+    pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
         match self {
-            Self::Hot(block) => block.read_view(column, view, out),
-            Self::Frozen(block) => block.read_view(column, view, out),
+            Self::Hot(block) => block.heap().read_all(views, out),
+            Self::Frozen(block) => block.read_views(views, out),
         }
     }
     /// The record of the bulk append that some snapshot may not see, or null.

@@ -43,11 +43,13 @@ use crossbeam_epoch as epoch;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 const PRUNING_LATCHES: usize = 256;
+/// Records of a transaction whose chains are asked for ahead of their pruning.
+const HEADS_AHEAD: usize = 4;
 /// Finished transactions that a run takes from the queue at a time.
 const BATCH: usize = 1024;
 /// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
@@ -408,8 +410,12 @@ impl GarbageCollector {
     fn process(&self, context: ContextPtr, horizon: &Horizon, run: &mut Run, first_time: bool) {
         // SAFETY: the held count keeps the context alive.
         let undo = unsafe { &*context.0 };
-        let _guard = epoch::pin();
+        let guard = epoch::pin();
+        let mut ahead = undo.records_from(0).skip(HEADS_AHEAD);
         for record in undo.records_from(0) {
+            if let Some(head) = ahead.next().and_then(|record| head_of(record, &guard)) {
+                prefetch(head);
+            }
             if !record.is_unlinked() {
                 let observed = (!undo.is_unobserved()).then_some(horizon.now);
                 self.prune(record.table(), record.row(), record.kind(), observed, horizon, run);
@@ -501,6 +507,12 @@ impl GarbageCollector {
     }
 }
 
+/// The head of the chain that a record was installed on, if its block is hot still.
+fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g AtomicPtr<UndoRecord>> {
+    let block = record.table().blocks().get(record.row().block(), guard)?.hot()?;
+    Some(block.version_head(record.row().slot()))
+}
+
 /// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in steps, each of which follows a
 /// pointer that the step before has fetched.
 fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
@@ -512,18 +524,14 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some(record) = first_record(8) {
         prefetch(record);
     }
-    if let Some(record) = first_record(4)
-        && let Some(block) = record.table().blocks().get(record.row().block(), guard).and_then(Block::hot)
-    {
-        prefetch(block.version_head(record.row().slot()));
+    if let Some(head) = first_record(4).and_then(|record| head_of(record, guard)) {
+        prefetch(head);
     }
     // Under a long-running reader the chain goes on.
     for (at, links) in [(3, 0), (2, 1), (1, 2)] {
-        if let Some(record) = first_record(at)
-            && let Some(block) = record.table().blocks().get(record.row().block(), guard).and_then(Block::hot)
-        {
+        if let Some(head) = first_record(at).and_then(|record| head_of(record, guard)) {
             // Acquire: pairs with the installing compare-and-swap.
-            let mut reached = block.version_head(record.row().slot()).load(Ordering::Acquire);
+            let mut reached = head.load(Ordering::Acquire);
             for _ in 0..links {
                 // SAFETY: linked when it was loaded, and the caller is pinned.
                 reached = unsafe { reached.as_ref() }.map_or(ptr::null_mut(), UndoRecord::next);
@@ -566,12 +574,7 @@ impl Horizon {
     }
 
     /// Takes what nobody needs off the chain at `head` and adds it to `gone`; `emptied` is called if nothing is left.
-    fn prune_chain(
-        &self,
-        head: &std::sync::atomic::AtomicPtr<UndoRecord>,
-        gone: &mut Vec<&UndoRecord>,
-        emptied: impl FnOnce(),
-    ) {
+    fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Vec<&UndoRecord>, emptied: impl FnOnce()) {
         // Acquire: pairs with the installing compare-and-swap.
         let mut first = head.load(Ordering::Acquire);
         // Cut off the tail that everybody sees.
@@ -616,7 +619,7 @@ impl Horizon {
     }
 
     /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
-    fn prune_intervals<'a>(&self, head: &std::sync::atomic::AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
+    fn prune_intervals<'a>(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
         // Acquire: pairs with the installing compare-and-swap.
         let mut current = head.load(Ordering::Acquire);

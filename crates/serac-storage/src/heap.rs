@@ -36,6 +36,8 @@ const LARGEST_CHUNK_BYTES: usize = 1 << 20;
 
 /// Longer values are copied by a reference to their chunk.
 const COPIED_UNDER_LATCH: usize = 512;
+/// Bytes that the memory brings at a time.
+const CACHE_LINE: usize = 64;
 
 /// One append-only piece of heap memory.
 #[derive(Debug)]
@@ -274,6 +276,27 @@ impl BlockHeap {
         let chunk = chunk.clone();
         drop(state);
         out.extend_from_slice(chunk.slice(offset_of(view), len));
+    }
+    /// Appends the bytes that the views of some columns name, in their order, under one latch where all are short. As for [`read`](Self::read).
+    pub(crate) fn read_all(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
+        let in_heap = views.clone().filter(|(_, view)| is_in_heap(*view));
+        if in_heap.clone().any(|(_, view)| view_len(view) > COPIED_UNDER_LATCH) || in_heap.clone().next().is_none() {
+            return views.for_each(|(column, view)| self.read(column, view, out));
+        }
+        let mut state = self.state.lock();
+        // They lie far apart: all are asked for before the first is waited for.
+        for (column, view) in in_heap {
+            let value = state.column(column).chunk(view).slice(offset_of(view), view_len(view));
+            value.chunks(CACHE_LINE).for_each(|line| prefetch(line.as_ptr()));
+        }
+        for (column, view) in views {
+            let len = view_len(view);
+            if is_in_heap(view) {
+                out.extend_from_slice(state.column(column).chunk(view).slice(offset_of(view), len));
+            } else {
+                out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
+            }
+        }
     }
     /// Asks for the bytes of a view, which may be torn.
     pub(crate) fn prefetch(&self, column: ColumnId, view: View) {

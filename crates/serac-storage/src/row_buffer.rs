@@ -41,20 +41,24 @@ impl RowBuffer {
         self.kinds.clear();
         self.bytes.clear();
         self.starts.clear();
+        let mut end = 0;
         for (cell, column) in self.cells.iter().zip(columns) {
             let column_type = schema.columns[column.0 as usize].column_type;
-            self.starts.push(self.bytes.len());
+            self.starts.push(end);
             self.kinds.push(match (column_type.physical(), column_type) {
                 (PhysicalType::Bit, _) => ValueKind::Bool,
                 (PhysicalType::Fixed(width), Float32 | Float64) => ValueKind::Float(width),
                 (PhysicalType::Fixed(width), _) => ValueKind::Int(width),
                 (PhysicalType::View, _) => {
-                    if !cell.null {
-                        block.read_view(*column, cell.bits, &mut self.bytes);
-                    }
+                    end += if cell.null { 0 } else { view_len(cell.bits) };
                     ValueKind::Bytes
                 }
             });
+        }
+        if end > 0 {
+            let cells = self.cells.iter().zip(columns).zip(&self.kinds);
+            let views = cells.filter(|((cell, _), kind)| **kind == ValueKind::Bytes && !cell.null);
+            block.read_views(views.map(|((cell, column), _)| (*column, cell.bits)), &mut self.bytes);
         }
     }
 

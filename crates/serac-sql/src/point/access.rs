@@ -2,7 +2,7 @@
 //! values that it allows for one column.
 
 use super::compiler::Compiler;
-use super::expression::{Datum, Row, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
+use super::expression::{Constants, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
 use crate::error::Result;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, SortExpr};
 use serac_engine::{Catalog, IndexAccess, KeyRange, Table, TableIndex, Transaction};
@@ -351,26 +351,22 @@ impl Access {
         &self,
         txn: &Transaction,
         access: &IndexAccess,
-        parameters: &Row<'_>,
+        constants: Constants<'_>,
         buffer: &mut RowBuffer,
         mut f: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
     ) -> Result<bool> {
-        let listed: Vec<Datum<'_>>;
-        let mut equal: SmallVec<[Datum<'_>; 4]> = SmallVec::new();
-        for part in &self.equal {
-            equal.push(part.expr.evaluate(parameters)?);
-        }
+        let row = constants.row();
         let mut values: SmallVec<[Value<'_>; 4]> = SmallVec::new();
-        for (part, datum) in self.equal.iter().zip(&equal) {
-            match place(datum.value(), part.source, part.target) {
+        for part in &self.equal {
+            match place(part.expr.evaluate(&row)?, part.source, part.target) {
                 Place::At(value) => values.push(value),
                 _ => return Ok(true),
             }
         }
-        let low = self.low.as_ref().map(|(part, _)| part.expr.evaluate(parameters)).transpose()?;
-        let high = self.high.as_ref().map(|(part, _)| part.expr.evaluate(parameters)).transpose()?;
-        let lower = match (&self.low, &low) {
-            (Some((part, included)), Some(datum)) => match place(datum.value(), part.source, part.target) {
+        let low = self.low.as_ref().map(|(part, _)| part.expr.evaluate(&row)).transpose()?;
+        let high = self.high.as_ref().map(|(part, _)| part.expr.evaluate(&row)).transpose()?;
+        let lower = match (&self.low, low) {
+            (Some((part, included)), Some(value)) => match place(value, part.source, part.target) {
                 Place::Null | Place::Above => return Ok(true),
                 // No value is less, and NULL is none.
                 Place::Below => Bound::Included(least(part.target)),
@@ -380,8 +376,8 @@ impl Access {
             },
             _ => Bound::Unbounded,
         };
-        let upper = match (&self.high, &high) {
-            (Some((part, included)), Some(datum)) => match place(datum.value(), part.source, part.target) {
+        let upper = match (&self.high, high) {
+            (Some((part, included)), Some(value)) => match place(value, part.source, part.target) {
                 Place::Null | Place::Below => return Ok(true),
                 Place::Above => Bound::Included(greatest(part.target)),
                 Place::At(value) if *included => Bound::Included(value),
@@ -412,10 +408,9 @@ impl Access {
         match &self.list {
             None => scan(&values).map(drop)?,
             Some((at, list)) => {
-                listed = list.iter().map(|part| part.expr.evaluate(parameters)).collect::<Result<Vec<_>>>()?;
                 let mut keys = Vec::with_capacity(list.len());
-                for (part, datum) in list.iter().zip(&listed) {
-                    if let Place::At(value) = place(datum.value(), part.source, part.target) {
+                for part in list {
+                    if let Place::At(value) = place(part.expr.evaluate(&row)?, part.source, part.target) {
                         keys.push(value);
                     }
                 }

@@ -5,7 +5,7 @@ use super::compiler::{Compiler, is_of_statement, with_transaction_time};
 use super::expression::{Assignment, RowExpr, Typed};
 use super::literal::plain_values;
 use super::parameters::{Parameters, bare_parameter, with_types};
-use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
+use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::dml::RETURNING;
@@ -34,7 +34,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
-use serac_storage::{ColumnId, ColumnType};
+use serac_storage::ColumnType;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -329,7 +329,8 @@ impl Compilation<'_> {
         self.planned_text(&query).map(Some)
     }
 
-    /// What follows the writing of a row; and the result's columns. `read`: the row is read from the table for it, otherwise all of its values are at hand.
+    /// What a row is to be once it is written, and what it gives; the columns of the table over which that is, in order; and the result's columns.
+    /// `some`: the columns are those that are used, otherwise all.
     #[expect(clippy::type_complexity, reason = "named where it is used")]
     fn after(
         &mut self,
@@ -337,8 +338,8 @@ impl Compilation<'_> {
         returning: Option<LogicalPlan>,
         types: &[ColumnType],
         with_checks: bool,
-        read: bool,
-    ) -> Option<(After, Option<(SchemaRef, Vec<ColumnType>)>)> {
+        some: bool,
+    ) -> Option<(After, Vec<usize>, Option<(SchemaRef, Vec<ColumnType>)>)> {
         let schema = DFSchema::try_from(crate::dml::nullable_schema(table).as_ref().clone()).ok()?;
         let mut drafts = Vec::new();
         for check in table.definition.checks.iter().filter(|_| with_checks) {
@@ -346,11 +347,9 @@ impl Compilation<'_> {
             drafts.push((check.name.clone(), self.coerced(expr, &schema, &[])?));
         }
         let column_types = table.definition.columns.iter().map(|c| c.sql_type.column_type.arrow());
-        let mut compiler = Compiler::new(&self.state, column_types, types, !read).ok()?;
-        let columns = |compiler: Compiler<'_>| {
-            let columns = compiler.used.unwrap_or_else(|| (0..table.definition.columns.len()).collect());
-            columns.into_iter().map(|column| ColumnId(column as u16)).collect()
-        };
+        let mut compiler = Compiler::new(&self.state, column_types, types, !some).ok()?;
+        let columns =
+            |compiler: Compiler<'_>| compiler.used.unwrap_or_else(|| (0..table.definition.columns.len()).collect());
         let mut checks = Vec::new();
         for (name, expr) in drafts {
             let typed = self.compile(expr, &mut compiler)?;
@@ -360,7 +359,7 @@ impl Compilation<'_> {
             checks.push((name, typed.expr));
         }
         let Some(plan) = returning else {
-            return Some((After { columns: columns(compiler), checks, returning: None }, None));
+            return Some((After { checks, returning: None }, columns(compiler), None));
         };
         let plan = self.analysed(plan, types)?;
         let shape = Shape::of(&plan)?;
@@ -372,27 +371,30 @@ impl Compilation<'_> {
         let schema = same_names::shown(plan.schema().as_arrow());
         let output_types = outputs.iter().map(|typed| typed.column_type).collect();
         let returning = Some(outputs.into_iter().map(|typed| typed.expr).collect());
-        Some((After { columns: columns(compiler), checks, returning }, Some((schema, output_types))))
+        Some((After { checks, returning }, columns(compiler), Some((schema, output_types))))
     }
 
-    /// The rows that a change finds, and the expressions of its query behind the row id.
+    /// The rows that a change finds, and what becomes of them: the expressions of its query behind the row id are assigned to `columns`; and the columns
+    /// `seen` of each.
     fn changed_rows(
         &mut self,
         plan: LogicalPlan,
         types: &[ColumnType],
         table: &Table,
-        columns: &[usize],
-    ) -> Option<(Find, Vec<Assignment>)> {
+        columns: Vec<usize>,
+        seen: &[usize],
+    ) -> Option<(Find, Change)> {
         let plan = self.analysed(plan, types)?;
         let mut shape = Shape::of(&plan)?;
         let mut compiler = Compiler::new(&self.state, shape.columns.iter().cloned(), types, false).ok()?;
         let (access, filters, _) = self.find(&mut shape, &mut compiler)?;
-        let values = shape.outputs.drain(..).skip(1).zip(columns);
+        let values = shape.outputs.drain(..).skip(1).zip(&columns);
         let set = values
             .map(|(expr, &column)| self.assignment(table, column, expr, &mut compiler))
             .collect::<Option<Vec<_>>>()?;
+        let (seen, kept) = places(seen, &columns, |column| compiler.position(column));
         let index_access = access.index_access(&self.catalog()?, &shape.table?, &compiler.used?);
-        Some((Find { access, index_access, filters }, set))
+        Some((Find { access, index_access, filters }, Change { set, columns, kept, seen }))
     }
 
     fn update(&mut self, update: &AstUpdate) -> Option<Plan> {
@@ -411,10 +413,10 @@ impl Compilation<'_> {
         let plan = self.planned_text(&query)?;
         let returning = self.returning(&table, &alias, &update.returning)?;
         let types = self.parameters.types()?;
-        let (find, set) = self.changed_rows(plan, &types, &table, &columns)?;
-        let (after, returns) = self.after(&table, returning, &types, true, true)?;
-        let update = ColumnUpdate::new(&self.catalog()?, &table, &columns);
-        self.plan(Action::Update { find, set, columns, update, after }, table, returns, types)
+        let (after, seen, returns) = self.after(&table, returning, &types, true, true)?;
+        let (find, change) = self.changed_rows(plan, &types, &table, columns, &seen)?;
+        let update = ColumnUpdate::new(&self.catalog()?, &table, &change.columns);
+        self.plan(Action::Update { find, change, after, update }, table, returns, types)
     }
 
     fn delete(&mut self, delete: &Delete) -> Option<Plan> {
@@ -422,9 +424,9 @@ impl Compilation<'_> {
         let plan = self.planned_text(&query)?;
         let returning = self.returning(&table, &alias, &delete.returning)?;
         let types = self.parameters.types()?;
-        let (find, _) = self.changed_rows(plan, &types, &table, &[])?;
-        let (after, returns) = self.after(&table, returning, &types, false, true)?;
-        self.plan(Action::Delete { find, after }, table, returns, types)
+        let (after, seen, returns) = self.after(&table, returning, &types, false, true)?;
+        let (find, change) = self.changed_rows(plan, &types, &table, Vec::new(), &seen)?;
+        self.plan(Action::Delete { find, change, after }, table, returns, types)
     }
 
     fn insert(&mut self, insert: &AstInsert) -> Option<Plan> {
@@ -557,13 +559,30 @@ impl Compilation<'_> {
                             filters.push(compiler.condition(&filter)?);
                         }
                         let update = ColumnUpdate::new(&self.catalog()?, &table, &columns);
-                        Some(ConflictUpdate { filters, set, columns, update })
+                        let seen: Vec<usize> = (0..definitions.len()).collect();
+                        let (seen, kept) = places(&seen, &columns, |column| column);
+                        Some(ConflictUpdate { filters, change: Change { set, columns, kept, seen }, update })
                     }
                 };
                 Some(OnConflict { index, update })
             }
         };
-        let (after, returns) = self.after(&table, returning, &types, true, false)?;
+        let (after, _, returns) = self.after(&table, returning, &types, true, false)?;
         self.plan(Action::Insert(Insert { rows, generated, on_conflict, after }), table, returns, types)
     }
+}
+
+/// Where the columns `seen` of a row are in what is collected of it, and which old values are collected for that: `set` is assigned, and of the others `read`
+/// says the place in the row that is read.
+fn places(seen: &[usize], set: &[usize], mut read: impl FnMut(usize) -> usize) -> (Vec<usize>, Vec<usize>) {
+    let mut kept = Vec::new();
+    let place = |&column: &usize| {
+        let assigned = set.iter().position(|&assigned| assigned == column);
+        assigned.unwrap_or_else(|| {
+            kept.push(read(column));
+            set.len() + kept.len() - 1
+        })
+    };
+    let seen = seen.iter().map(place).collect();
+    (seen, kept)
 }

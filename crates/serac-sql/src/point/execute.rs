@@ -1,7 +1,7 @@
 //! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row is written, as on the other path.
 
-use super::expression::{Assignment, Datum, Row, RowExpr, compare, number, of_number};
-use super::plan::{Action, After, Aggregate, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
+use super::expression::{Constants, Row, RowExpr, compare, number, of_number};
+use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
 use crate::row_locks::OnHeld;
@@ -21,17 +21,13 @@ pub(crate) struct Scratch {
     values: Rows,
 }
 
-fn parameters_only<'a>(parameters: &'a [Value<'a>]) -> Row<'a> {
-    Row { stored: None, values: &[], parameters }
-}
-
 impl Plan {
     /// Runs the statement up to its end but for what waits for the end of statements; `rows` are its result. The number of rows that it changed, or
     /// none if it has done nothing, because it has to look at too many rows.
     pub(super) fn run(
         &self,
         txn: &mut Transaction,
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         scratch: &mut Scratch,
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
@@ -41,7 +37,7 @@ impl Plan {
                 let skip_held = *lock == Some(OnHeld::Skip);
                 loop {
                     rows.clear(self.types.len());
-                    if !query.run(txn, parameters, scratch, rows, skip_held.then_some(&*self.table))? {
+                    if !query.run(txn, constants, scratch, rows, skip_held.then_some(&*self.table))? {
                         return Ok(None);
                     }
                     let Some(lock) = lock else { break };
@@ -56,20 +52,20 @@ impl Plan {
                 }
                 Ok(Some(rows.len() as u64))
             }
-            Action::Insert(insert) => insert.run(&self.table, txn, parameters, scratch, rows).map(Some),
-            Action::Update { find, set, columns, update, after } => {
-                if !find.collect(txn, parameters, scratch, Some(set))? {
+            Action::Insert(insert) => insert.run(&self.table, txn, constants, scratch, rows).map(Some),
+            Action::Update { find, change, after, update } => {
+                if !find.collect(txn, constants, scratch, change)? {
                     return Ok(None);
                 }
-                write_update(&self.table, txn, columns, update, scratch)?;
-                after.read(&self.table, txn.snapshot(), parameters, scratch, rows)?;
+                change.write(&self.table, txn, update, scratch)?;
+                change.follow(&self.table, after, constants, scratch, rows)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
-            Action::Delete { find, after } => {
-                if !find.collect(txn, parameters, scratch, None)? {
+            Action::Delete { find, change, after } => {
+                if !find.collect(txn, constants, scratch, change)? {
                     return Ok(None);
                 }
-                after.read(&self.table, txn.snapshot(), parameters, scratch, rows)?;
+                change.follow(&self.table, after, constants, scratch, rows)?;
                 txn.delete_batch(&self.table, &scratch.ids)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
@@ -91,61 +87,95 @@ impl Find {
     fn for_each(
         &self,
         txn: &Transaction,
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         buffer: &mut RowBuffer,
         mut f: impl FnMut(RowId, &Row<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<bool> {
-        self.access.for_each(txn, &self.index_access, &parameters_only(parameters), buffer, |id, stored| {
-            let row = Row { stored: Some(stored), values: &[], parameters };
+        self.access.for_each(txn, &self.index_access, constants, buffer, |id, stored| {
+            let row = constants.with_stored(stored);
             if passes(&self.filters, &row)? { f(id, &row) } else { Ok(ControlFlow::Continue(())) }
         })
     }
 
-    /// Collects the rows and what `set` makes of each.
+    /// Collects the rows and what becomes of each.
     fn collect(
         &self,
         txn: &Transaction,
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         scratch: &mut Scratch,
-        set: Option<&Vec<Assignment>>,
+        change: &Change,
     ) -> Result<bool> {
         let Scratch { buffer, ids, values } = scratch;
         ids.clear();
-        values.clear(set.map_or(0, Vec::len));
-        self.for_each(txn, parameters, buffer, |id, row| {
+        change.clear(values);
+        self.for_each(txn, constants, buffer, |id, row| {
             ids.push(id);
-            for assignment in set.into_iter().flatten() {
-                values.push(assignment.evaluate(row)?.value());
-            }
-            values.end_row();
+            change.collect(row, values)?;
             Ok(ControlFlow::Continue(()))
         })
     }
 }
 
-/// Writes the collected values to the collected rows.
-fn write_update(
-    table: &Table,
-    txn: &mut Transaction,
-    columns: &[usize],
-    plan: &ColumnUpdate,
-    scratch: &Scratch,
-) -> Result<()> {
-    let fit = |row: usize, column: usize| table.fit_value(columns[column], scratch.values.value(row, column));
-    // A value that does not fit fails the statement before any row is written.
-    for row in 1..scratch.ids.len() {
-        (0..columns.len()).try_for_each(|column| fit(row, column).map(drop))?;
+impl Change {
+    fn clear(&self, values: &mut Rows) {
+        values.clear(self.set.len() + self.kept.len());
     }
-    let mut update = txn.start_update(plan)?;
-    let mut values: SmallVec<[Value<'_>; 8]> = SmallVec::new();
-    for (row, &id) in scratch.ids.iter().enumerate() {
-        values.clear();
-        for column in 0..columns.len() {
-            values.push(fit(row, column)?);
+    /// Collects the new values of a row, and the old ones that are looked at afterwards.
+    fn collect(&self, row: &Row<'_>, values: &mut Rows) -> Result<()> {
+        for assignment in &self.set {
+            values.push(assignment.evaluate(row)?);
         }
-        txn.update_row(&mut update, id, &values)?;
+        self.kept.iter().for_each(|&at| values.push(row.column(at)));
+        values.end_row();
+        Ok(())
     }
-    Ok(txn.finish_update(update)?)
+    /// A collected value as the column keeps it.
+    fn fitting<'v>(&self, table: &Table, values: &'v Rows, row: usize, at: usize) -> Result<Value<'v>> {
+        let value = values.value(row, at);
+        Ok(if at < self.set.len() { table.fit_value(self.columns[at], value)? } else { value })
+    }
+
+    /// Writes the new values to the collected rows.
+    fn write(&self, table: &Table, txn: &mut Transaction, plan: &ColumnUpdate, scratch: &Scratch) -> Result<()> {
+        // A value that does not fit fails the statement before any row is written.
+        for row in 1..scratch.ids.len() {
+            (0..self.set.len()).try_for_each(|at| self.fitting(table, &scratch.values, row, at).map(drop))?;
+        }
+        let mut update = txn.start_update(plan)?;
+        let mut values: SmallVec<[Value<'_>; 8]> = SmallVec::new();
+        for (row, &id) in scratch.ids.iter().enumerate() {
+            values.clear();
+            for at in 0..self.set.len() {
+                values.push(self.fitting(table, &scratch.values, row, at)?);
+            }
+            txn.update_row(&mut update, id, &values)?;
+        }
+        Ok(txn.finish_update(update)?)
+    }
+
+    /// Checks the collected rows as they become, and gives what is to be returned.
+    fn follow(
+        &self,
+        table: &Table,
+        after: &After,
+        constants: Constants<'_>,
+        scratch: &Scratch,
+        rows: &mut Rows,
+    ) -> Result<()> {
+        if after.checks.is_empty() && after.returning.is_none() {
+            return Ok(());
+        }
+        for row in 0..scratch.ids.len() {
+            let mut seen: SmallVec<[Value<'_>; 16]> = SmallVec::new();
+            for &at in &self.seen {
+                seen.push(self.fitting(table, &scratch.values, row, at)?);
+            }
+            let row = constants.with_values(&seen);
+            after.check(table, &row)?;
+            after.give(&row, rows)?;
+        }
+        Ok(())
+    }
 }
 
 fn all_columns(table: &Table) -> Vec<ColumnId> {
@@ -164,30 +194,9 @@ impl After {
     fn give(&self, row: &Row<'_>, rows: &mut Rows) -> Result<()> {
         if let Some(returning) = &self.returning {
             for output in returning {
-                rows.push(output.evaluate(row)?.value());
+                rows.push(output.evaluate(row)?);
             }
             rows.end_row();
-        }
-        Ok(())
-    }
-    /// Checks the collected rows as they are, and gives what is to be returned.
-    fn read(
-        &self,
-        table: &Table,
-        snapshot: &Snapshot,
-        parameters: &[Value<'_>],
-        scratch: &mut Scratch,
-        rows: &mut Rows,
-    ) -> Result<()> {
-        if self.checks.is_empty() && self.returning.is_none() {
-            return Ok(());
-        }
-        for &id in &scratch.ids {
-            if table.data.read(snapshot, id, &self.columns, &mut scratch.buffer)? {
-                let row = Row { stored: Some(&scratch.buffer), values: &[], parameters };
-                self.check(table, &row)?;
-                self.give(&row, rows)?;
-            }
         }
         Ok(())
     }
@@ -198,40 +207,39 @@ impl Insert {
         &self,
         table: &Arc<Table>,
         txn: &mut Transaction,
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         scratch: &mut Scratch,
         rows: &mut Rows,
     ) -> Result<u64> {
-        let constants = parameters_only(parameters);
-        // Row after row.
-        let mut given: SmallVec<[Datum<'_>; 16]> = SmallVec::new();
-        for assignment in self.rows.iter().flatten() {
-            given.push(assignment.evaluate(&constants)?);
-        }
+        let none = constants.row();
         let width = table.definition.columns.len();
         let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
-        let mut computed: Vec<OwnedValue> = Vec::new();
+        // Row after row. What is wrong with an expression comes before what does not fit.
         let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::new();
-        for (at, datum) in given.iter().enumerate() {
+        for assignment in self.rows.iter().flatten() {
+            fitting.push(assignment.evaluate(&none)?);
+        }
+        for (at, value) in fitting.iter_mut().enumerate() {
             let column = at % width;
             // What is computed follows.
             let is_given = self.generated.is_empty() || !is_generated(column);
-            fitting.push(if is_given { table.fit_value(column, datum.value())? } else { Value::Null });
+            *value = if is_given { table.fit_value(column, *value)? } else { Value::Null };
         }
+        let mut computed: Vec<OwnedValue> = Vec::new();
         for row in (0..self.rows.len()).filter(|_| !self.generated.is_empty()) {
-            let row = Row { stored: None, values: &fitting[row * width..][..width], parameters };
+            let row = constants.with_values(&fitting[row * width..][..width]);
             for (_, assignment) in &self.generated {
-                computed.push(OwnedValue::from(&assignment.evaluate(&row)?.value()));
+                computed.push(OwnedValue::from(&assignment.evaluate(&row)?));
             }
         }
         for (at, value) in computed.iter().enumerate() {
             let (row, generated) = (at / self.generated.len(), at % self.generated.len());
             let column = self.generated[generated].0;
-            fitting[row * width + column] = table.fit_value(column, value.as_value())?;
+            fitting[row * width + column] = table.fit_value(column, constants.keep(value))?;
         }
         let fitting = |row: usize| &fitting[row * width..][..width];
         for values in (0..self.rows.len()).map(fitting) {
-            self.after.check(table, &Row { stored: None, values, parameters })?;
+            self.after.check(table, &constants.with_values(values))?;
         }
         let mut affected = 0;
         for values in (0..self.rows.len()).map(fitting) {
@@ -242,14 +250,14 @@ impl Insert {
             match conflict {
                 None => {
                     txn.insert_row(table, values)?;
-                    self.after.give(&Row { stored: None, values, parameters }, rows)?;
+                    self.after.give(&constants.with_values(values), rows)?;
                     affected += 1;
                 }
                 Some((_, OnConflict { update: None, .. })) => {}
                 Some((row, OnConflict { update: Some(update), .. })) => {
-                    if update.collect(table, txn.snapshot(), row, values, parameters, scratch)? {
-                        write_update(table, txn, &update.columns, &update.update, scratch)?;
-                        self.after.read(table, txn.snapshot(), parameters, scratch, rows)?;
+                    if update.collect(table, txn.snapshot(), row, values, constants, scratch)? {
+                        update.change.write(table, txn, &update.update, scratch)?;
+                        update.change.follow(table, &self.after, constants, scratch, rows)?;
                         affected += 1;
                     }
                 }
@@ -260,32 +268,28 @@ impl Insert {
 }
 
 impl ConflictUpdate {
-    /// Collects the row and its new values, unless the filter leaves it alone.
+    /// Collects the row and what becomes of it, unless the filter leaves it alone.
     fn collect(
         &self,
         table: &Table,
         snapshot: &Snapshot,
         id: RowId,
         excluded: &[Value<'_>],
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         scratch: &mut Scratch,
     ) -> Result<bool> {
         let Scratch { buffer, ids, values } = scratch;
         ids.clear();
-        values.clear(self.set.len());
+        self.change.clear(values);
         if !table.data.read(snapshot, id, &all_columns(table), buffer)? {
             return Ok(false);
         }
-        let row = Row { stored: Some(buffer), values: excluded, parameters };
+        let row = Row { values: excluded, ..constants.with_stored(buffer) };
         if !passes(&self.filters, &row)? {
             return Ok(false);
         }
         ids.push(id);
-        for assignment in &self.set {
-            values.push(assignment.evaluate(&row)?.value());
-        }
-        values.end_row();
-        Ok(true)
+        self.change.collect(&row, values).map(|()| true)
     }
 }
 
@@ -315,16 +319,15 @@ impl Aggregate {
         match (self, state) {
             (Self::Count(None), State::Count(count)) => *count += 1,
             (Self::Count(Some(expr)), State::Count(count)) => {
-                *count += i64::from(!expr.evaluate(row)?.value().is_null());
+                *count += i64::from(!expr.evaluate(row)?.is_null());
             }
             (Self::Sum(expr, _), State::Sum(sum)) => {
-                if let Some(value) = number(expr.evaluate(row)?.value()) {
+                if let Some(value) = number(expr.evaluate(row)?) {
                     *sum = Some(sum.unwrap_or(0).wrapping_add(value));
                 }
             }
             (Self::Min(expr) | Self::Max(expr), State::Extreme(extreme)) => {
-                let datum = expr.evaluate(row)?;
-                let (value, now) = (datum.value(), extreme.as_value());
+                let (value, now) = (expr.evaluate(row)?, extreme.as_value());
                 let wanted = if matches!(self, Self::Min(_)) { Ordering::Less } else { Ordering::Greater };
                 if !value.is_null() && (now.is_null() || compare(value, now) == wanted) {
                     *extreme = OwnedValue::from(&value);
@@ -348,27 +351,27 @@ impl Aggregate {
 
 impl Query {
     /// A bound of LIMIT or OFFSET; none if the other path is to say what is wrong with it.
-    fn bound(expr: &Option<RowExpr>, parameters: &[Value<'_>], default: usize) -> Result<Option<usize>> {
+    fn bound(expr: &Option<RowExpr>, constants: Constants<'_>, default: usize) -> Result<Option<usize>> {
         let Some(expr) = expr else { return Ok(Some(default)) };
-        Ok(number(expr.evaluate(&parameters_only(parameters))?.value()).and_then(|n| usize::try_from(n).ok()))
+        Ok(number(expr.evaluate(&constants.row())?).and_then(|n| usize::try_from(n).ok()))
     }
 
     /// The rows of the query; false if there are too many to look at. Their ids are collected. `skip_held`: rows of the table that others hold are left out.
     fn run(
         &self,
         txn: &Transaction,
-        parameters: &[Value<'_>],
+        constants: Constants<'_>,
         scratch: &mut Scratch,
         rows: &mut Rows,
         skip_held: Option<&Table>,
     ) -> Result<bool> {
-        let bounds = (Self::bound(&self.skip, parameters, 0)?, Self::bound(&self.fetch, parameters, usize::MAX)?);
+        let bounds = (Self::bound(&self.skip, constants, 0)?, Self::bound(&self.fetch, constants, usize::MAX)?);
         let (Some(skip), Some(fetch)) = bounds else { return Ok(false) };
         let Scratch { buffer, ids, .. } = scratch;
         ids.clear();
         if let Some(aggregates) = &self.aggregates {
             let mut states: Vec<State> = aggregates.iter().map(Aggregate::start).collect();
-            let all = self.find.for_each(txn, parameters, buffer, |_, row| {
+            let all = self.find.for_each(txn, constants, buffer, |_, row| {
                 aggregates.iter().zip(&mut states).try_for_each(|(aggregate, state)| aggregate.add(state, row))?;
                 // NULL is no extreme.
                 let enough = self.first_is_enough && states.iter().all(State::is_known);
@@ -377,9 +380,9 @@ impl Query {
             if all {
                 let results = aggregates.iter().zip(&states).map(|(aggregate, state)| aggregate.result(state));
                 let results = results.collect::<Result<Vec<_>>>()?;
-                let row = Row { stored: None, values: &results, parameters };
+                let row = constants.with_values(&results);
                 for output in &self.outputs {
-                    rows.push(output.evaluate(&row)?.value());
+                    rows.push(output.evaluate(&row)?);
                 }
                 rows.end_row();
             }
@@ -392,7 +395,7 @@ impl Query {
             return Ok(true);
         }
         let mut skipped = 0;
-        let all = self.find.for_each(txn, parameters, buffer, |id, row| {
+        let all = self.find.for_each(txn, constants, buffer, |id, row| {
             if skip_held.is_some_and(|table| txn.is_held_by_other(table, id)) {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -402,7 +405,7 @@ impl Query {
             }
             ids.push(id);
             for expr in self.outputs.iter().chain(self.order.iter().map(|(expr, ..)| expr)) {
-                rows.push(expr.evaluate(row)?.value());
+                rows.push(expr.evaluate(row)?);
             }
             rows.end_row();
             Ok(if ordered && rows.len() == fetch { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

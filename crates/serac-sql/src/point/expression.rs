@@ -5,6 +5,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::types::assign;
+use bumpalo::Bump;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
@@ -43,6 +44,36 @@ pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
     })
 }
 
+/// What an expression sees beside a row, and the memory of what it makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Constants<'a> {
+    pub(super) parameters: &'a [Value<'a>],
+    /// Of the statement.
+    pub(super) arena: &'a Bump,
+}
+
+impl<'a> Constants<'a> {
+    /// The value in the arena.
+    pub(super) fn keep(&self, value: &OwnedValue) -> Value<'a> {
+        match value {
+            OwnedValue::Fixed(value) => *value,
+            OwnedValue::Bytes(bytes) => Value::Bytes(self.arena.alloc_slice_copy(bytes)),
+        }
+    }
+    /// No columns.
+    pub(super) fn row(self) -> Row<'a> {
+        Row { stored: None, values: &[], constants: self }
+    }
+    /// With columns that were read.
+    pub(super) fn with_stored(self, stored: &'a RowBuffer) -> Row<'a> {
+        Row { stored: Some(stored), values: &[], constants: self }
+    }
+    /// With columns that are at hand.
+    pub(super) fn with_values(self, values: &'a [Value<'a>]) -> Row<'a> {
+        Row { stored: None, values, constants: self }
+    }
+}
+
 /// The columns and parameters that an expression sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
@@ -50,31 +81,15 @@ pub(super) struct Row<'a> {
     pub(super) stored: Option<&'a RowBuffer>,
     /// The other columns.
     pub(super) values: &'a [Value<'a>],
-    pub(super) parameters: &'a [Value<'a>],
+    pub(super) constants: Constants<'a>,
 }
 
 impl<'a> Row<'a> {
-    fn column(&self, at: usize) -> Value<'a> {
+    pub(super) fn column(&self, at: usize) -> Value<'a> {
         match self.stored {
             Some(stored) if at < stored.len() => stored.value(at),
             Some(stored) => self.values[at - stored.len()],
             None => self.values[at],
-        }
-    }
-}
-
-/// A value, of the row or of its own.
-#[derive(Debug)]
-pub(super) enum Datum<'a> {
-    Borrowed(Value<'a>),
-    Owned(OwnedValue),
-}
-
-impl Datum<'_> {
-    pub(super) fn value(&self) -> Value<'_> {
-        match self {
-            Self::Borrowed(value) => *value,
-            Self::Owned(value) => value.as_value(),
         }
     }
 }
@@ -230,60 +245,47 @@ pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
 }
 
 impl RowExpr {
-    #[inline]
-    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
-        Ok(Datum::Borrowed(match self {
-            Self::Column(at) => row.column(*at),
-            Self::Parameter(at) => row.parameters[*at],
-            Self::Literal(value) => value.as_value(),
-            _ => return self.compute(row),
-        }))
+    // Always inlined, and the rest never: most expressions are values, which need none of the rest's frame.
+    #[inline(always)]
+    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        match self {
+            Self::Column(at) => Ok(row.column(*at)),
+            Self::Parameter(at) => Ok(row.constants.parameters[*at]),
+            Self::Literal(value) => Ok(value.as_value()),
+            _ => self.compute(row),
+        }
     }
     /// The value of what is more than a value.
-    fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
-        use Datum::Borrowed;
-        let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Datum<'a>, Datum<'a>)>> {
+    #[inline(never)]
+    fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Value<'a>, Value<'a>)>> {
             let a = operands[0].evaluate(row)?;
             let b = operands[1].evaluate(row)?;
-            Ok((!a.value().is_null() && !b.value().is_null()).then_some((a, b)))
+            Ok((!a.is_null() && !b.is_null()).then_some((a, b)))
         };
-        Ok(Borrowed(match self {
+        Ok(match self {
             Self::Column(_) | Self::Parameter(_) | Self::Literal(_) => return self.evaluate(row),
             Self::Integer(operation, operands) => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => integer(*operation, a.value(), b.value())?,
+                Some((a, b)) => integer(*operation, a, b)?,
             },
             Self::Float(operation, operands) => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => float(*operation, a.value(), b.value()),
+                Some((a, b)) => float(*operation, a, b),
             },
             Self::Decimal { operation, factors, narrow, operands } => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => {
-                    if let (Value::Int64(a), Value::Int64(b), [1, 1], true) = (a.value(), b.value(), *factors, *narrow)
-                        && let Some(result) = operation.of_integers(a, b)
-                    {
-                        return Ok(Borrowed(Value::Int64(result)));
-                    }
-                    let scaled = |v: &Datum<'_>, factor: i128| number(v.value()).and_then(|v| v.checked_mul(factor));
-                    let (a, b) = scaled(&a, factors[0]).zip(scaled(&b, factors[1])).ok_or_else(overflow)?;
-                    let result = match operation {
-                        Arithmetic::Add => a.checked_add(b),
-                        Arithmetic::Subtract => a.checked_sub(b),
-                        _ => a.checked_mul(b),
-                    };
-                    let result = result.ok_or_else(overflow)?;
-                    match i64::try_from(result) {
-                        Ok(result) if *narrow => Value::Int64(result),
-                        Err(_) if *narrow => return Err(overflow()),
-                        _ => Value::Int128(result),
-                    }
+                Some((Value::Int64(a), Value::Int64(b)))
+                    if let ([1, 1], true, Some(result)) = (*factors, *narrow, operation.of_integers(a, b)) =>
+                {
+                    Value::Int64(result)
                 }
+                Some((a, b)) => decimal(*operation, *factors, *narrow, a, b)?,
             },
             Self::Compare(operator, operands) => match both(operands)? {
                 None => Value::Null,
                 Some((a, b)) => {
-                    let order = compare(a.value(), b.value());
+                    let order = compare(a, b);
                     Value::Bool(match operator {
                         Operator::Eq => order.is_eq(),
                         Operator::NotEq => order.is_ne(),
@@ -311,7 +313,7 @@ impl RowExpr {
                 },
             },
             Self::Not(operand) => operand.truth(row)?.map_or(Value::Null, |truth| Value::Bool(!truth)),
-            Self::IsNull(operand) => Value::Bool(operand.evaluate(row)?.value().is_null()),
+            Self::IsNull(operand) => Value::Bool(operand.evaluate(row)?.is_null()),
             Self::Case { branches, otherwise } => {
                 let mut result = otherwise.as_deref();
                 for [condition, then] in branches {
@@ -320,26 +322,23 @@ impl RowExpr {
                         break;
                     }
                 }
-                return result.map_or(Ok(Borrowed(Value::Null)), |result| result.evaluate(row));
+                return result.map_or(Ok(Value::Null), |result| result.evaluate(row));
             }
-            Self::Convert { operand, factor, target } => {
-                let value = operand.evaluate(row)?;
-                match number(value.value()) {
-                    None => Value::Null,
-                    Some(number) => {
-                        let converted = number.checked_mul(*factor).and_then(|number| of_number(number, *target));
-                        converted.ok_or_else(overflow)?
-                    }
+            Self::Convert { operand, factor, target } => match number(operand.evaluate(row)?) {
+                None => Value::Null,
+                Some(number) => {
+                    let converted = number.checked_mul(*factor).and_then(|number| of_number(number, *target));
+                    converted.ok_or_else(overflow)?
                 }
-            }
-            Self::Arrow(expr) => return expr.evaluate(row).map(Datum::Owned),
-        }))
+            },
+            Self::Arrow(expr) => return expr.evaluate(row),
+        })
     }
 
     /// The truth value; none for NULL.
     pub(super) fn truth(&self, row: &Row<'_>) -> Result<Option<bool>> {
         // Lifetimes: the row is borrowed for the call alone.
-        Ok(match self.evaluate(&Row { ..*row })?.value() {
+        Ok(match self.evaluate(&Row { ..*row })? {
             Value::Bool(truth) => Some(truth),
             _ => None,
         })
@@ -384,6 +383,30 @@ fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'s
     }
 }
 
+/// Of any two decimals: see [`RowExpr::Decimal`].
+#[inline(never)]
+fn decimal(
+    operation: Arithmetic,
+    factors: [i128; 2],
+    narrow: bool,
+    a: Value<'_>,
+    b: Value<'_>,
+) -> Result<Value<'static>> {
+    let scaled = |value: Value<'_>, factor: i128| number(value).and_then(|value| value.checked_mul(factor));
+    let (a, b) = scaled(a, factors[0]).zip(scaled(b, factors[1])).ok_or_else(overflow)?;
+    let result = match operation {
+        Arithmetic::Add => a.checked_add(b),
+        Arithmetic::Subtract => a.checked_sub(b),
+        _ => a.checked_mul(b),
+    };
+    let result = result.ok_or_else(overflow)?;
+    match i64::try_from(result) {
+        Ok(result) if narrow => Ok(Value::Int64(result)),
+        Err(_) if narrow => Err(overflow()),
+        _ => Ok(Value::Int128(result)),
+    }
+}
+
 fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
     macro_rules! calculate {
         ($variant:ident, $a:expr, $b:expr) => {
@@ -403,15 +426,16 @@ fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
 }
 
 impl ArrowExpr {
-    fn evaluate(&self, row: &Row<'_>) -> Result<OwnedValue> {
+    #[inline(never)]
+    fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         let inputs = self.inputs.iter().zip(self.schema.fields()).map(|((input, column_type), field)| {
-            let array = array_of(&[OwnedValue::from(&input.evaluate(&Row { ..*row })?.value())], *column_type);
+            let array = array_of(&[OwnedValue::from(&input.evaluate(row)?)], *column_type);
             Ok(if array.data_type() == field.data_type() { array } else { cast(&array, field.data_type())? })
         });
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), inputs.collect::<Result<_>>()?, &options)?;
         let result = self.physical.evaluate(&batch)?.into_array(1)?;
-        owned(&result, self.output)
+        Ok(row.constants.keep(&owned(&result, self.output)?))
     }
 }
 
@@ -450,31 +474,32 @@ impl Assignment {
     }
     /// The value, of the column's type.
     #[inline]
-    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Datum<'a>> {
-        let datum = self.expr.evaluate(row);
-        if self.converts { self.converted(datum?) } else { datum }
+    pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        let value = self.expr.evaluate(row)?;
+        if self.converts { self.converted(value, row.constants) } else { Ok(value) }
     }
-    fn converted<'a>(&self, datum: Datum<'a>) -> Result<Datum<'a>> {
+    #[inline(never)]
+    fn converted<'a>(&self, value: Value<'a>, constants: Constants<'a>) -> Result<Value<'a>> {
         let target = self.sql_type.column_type;
         let source = self.source.expect("what is converted has a type");
-        if datum.value().is_null() {
-            return Ok(Datum::Borrowed(Value::Null));
+        if value.is_null() {
+            return Ok(Value::Null);
         }
-        if let (Some(from), Some(to), Some(number)) = (scale_of(source), scale_of(target), number(datum.value()))
+        if let (Some(from), Some(to), Some(number)) = (scale_of(source), scale_of(target), number(value))
             && to >= from
             && let Some(value) = POWERS_OF_TEN
                 .get((to - from) as usize)
                 .and_then(|factor| number.checked_mul(*factor))
                 .and_then(|number| of_number(number, target))
         {
-            return Ok(Datum::Borrowed(value));
+            return Ok(value);
         }
         if let (ColumnType::Timestamp { .. }, ColumnType::Timestamp { .. }) = (source, target) {
             // With a zone or without: both count from 1970 in UTC.
-            return Ok(datum);
+            return Ok(value);
         }
         // Roundings, parsing, and the errors of what does not fit.
-        let array = array_of(&[OwnedValue::from(&datum.value())], source);
-        owned(&assign(&array, self.sql_type, &self.name)?, target).map(Datum::Owned)
+        let array = array_of(&[OwnedValue::from(&value)], source);
+        Ok(constants.keep(&owned(&assign(&array, self.sql_type, &self.name)?, target)?))
     }
 }

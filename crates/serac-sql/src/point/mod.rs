@@ -35,12 +35,13 @@ use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parts::claims;
-use crate::session::{Session, StatementResult, parse};
-use crate::transactions::Mark;
+use crate::session::{Session, StatementResult, TransactionStatus, parse};
+use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
+use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
 use serac_engine::Catalog;
@@ -58,7 +59,7 @@ pub(crate) struct PointState {
     pub(crate) is_off: bool,
     /// Statements that have run here.
     executions: u64,
-    scratch: execute::Scratch,
+    scratch: Option<Box<execute::Scratch>>,
     rows: Rows,
 }
 
@@ -164,16 +165,9 @@ pub enum Start {
     Blocked(Blocked),
 }
 
-/// A statement that waits for another transaction.
+/// A statement that waits for another transaction: the conflict that it has met.
 #[derive(Debug)]
-pub struct Blocked(Box<Conflict>);
-
-/// A statement that has met a conflict, and is open still.
-#[derive(Debug)]
-struct Conflict {
-    error: SqlError,
-    savepoint: Option<Mark>,
-}
+pub struct Blocked(Box<SqlError>);
 
 type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + Sync + 'a;
 
@@ -278,12 +272,11 @@ impl Session {
             }
             Start::Other => Ok(None),
             Start::Blocked(Blocked(conflict)) => {
-                let Conflict { error, savepoint } = *conflict;
                 if !self.may_wait(prepared.statement()) {
-                    return Err(self.close_statement::<()>(Err(error), savepoint).expect_err("it has failed"));
+                    return Err(self.close_statement::<()>(Err(*conflict)).expect_err("it has failed"));
                 }
-                match &savepoint {
-                    Some(savepoint) => self.running.as_mut().expect("it runs on").rollback_to(savepoint),
+                match self.running.as_mut().filter(|running| running.explicit) {
+                    Some(running) => running.undo_statement(),
                     None => drop(self.end()),
                 }
                 Ok(None)
@@ -428,28 +421,25 @@ impl Session {
         if self.is_other(prepared) {
             return Ok(Start::Other);
         }
-        let savepoint = self.open_statement()?;
+        self.open_statement()?;
         match self.run_once(prepared, parameters, rows) {
-            Err(error) if error.sqlstate == "40001" => {
-                Ok(Start::Blocked(Blocked(Box::new(Conflict { error, savepoint }))))
-            }
-            result => Ok(self.close_point(result, savepoint)?.map_or(Start::Other, Start::Ran)),
+            Err(error) if error.sqlstate == "40001" => Ok(Start::Blocked(Blocked(Box::new(error)))),
+            result => Ok(self.close_point(result)?.map_or(Start::Other, Start::Ran)),
         }
     }
 
     /// Runs a statement again that has met a conflict, when that is out of the way.
     async fn run_after(
         &mut self,
-        conflict: Conflict,
+        mut error: SqlError,
         prepared: &mut Prepared,
         parameters: &Given<'_>,
         rows: &mut Rows,
     ) -> Result<Option<Started>> {
-        let Conflict { mut error, savepoint } = conflict;
         let claims = claims(prepared.statement());
         let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
         let result = loop {
-            if let Err(error) = self.make_way(error, claims, &savepoint, &mut conflicts, &mut limits).await {
+            if let Err(error) = self.make_way(error, claims, &mut conflicts, &mut limits).await {
                 break Err(error);
             }
             match self.run_once(prepared, parameters, rows) {
@@ -457,23 +447,26 @@ impl Session {
                 result => break result,
             }
         };
-        self.close_point(result, savepoint)
+        self.close_point(result)
     }
 
-    fn close_point(&mut self, result: Result<Option<u64>>, savepoint: Option<Mark>) -> Result<Option<Started>> {
-        if savepoint.is_none() && matches!(result, Ok(None)) {
-            self.end();
+    /// Ends a statement; none if it has not run, as it is not for the point path.
+    fn close_point(&mut self, result: Result<Option<u64>>) -> Result<Option<Started>> {
+        if matches!(result, Ok(None)) {
+            if self.transaction_status() == TransactionStatus::Idle {
+                self.end();
+            }
             return Ok(None);
         }
-        let (affected, ticket) = self.close_statement(result, savepoint)?;
-        self.point.executions += u64::from(affected.is_some());
+        let (affected, ticket) = self.close_statement(result)?;
+        self.point.executions += 1;
         Ok(affected.map(|affected| Started { affected, ticket }))
     }
 
     /// Runs a statement in the transaction as it is; none if it is not for the point path.
     fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
         self.know(prepared);
-        let Some(plan) = prepared.plan().cloned() else { return Ok(None) };
+        let Some(plan) = prepared.plan() else { return Ok(None) };
         let exact = match parameters {
             Given::Exact(exact) => match exact(&plan.parameters) {
                 Some(exact) => exact,
@@ -486,10 +479,10 @@ impl Session {
             Given::Values(values) => values,
             Given::Exact(_) => &exact[..],
         };
-        let mut scratch = std::mem::take(&mut self.point.scratch);
-        let run = std::panic::AssertUnwindSafe(|| self.run_plan(&plan, parameters, &mut scratch, rows));
+        let mut scratch = self.point.scratch.take().unwrap_or_default();
+        let run = std::panic::AssertUnwindSafe(|| self.run_plan(plan, parameters, &mut scratch, rows));
         let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
-        self.point.scratch = scratch;
+        self.point.scratch = Some(scratch);
         result
     }
 
@@ -524,7 +517,8 @@ impl Session {
         let running = self.running.as_mut().expect("a statement is open");
         let writes = !matches!(plan.action, Action::Select { lock: None, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };
-        let affected = plan.run(txn, parameters, scratch, rows)?;
+        let arena = Bump::new();
+        let affected = plan.run(txn, Constants { parameters, arena: &arena }, scratch, rows)?;
         if writes && affected.is_some() {
             txn.check_statement_end()?;
         }

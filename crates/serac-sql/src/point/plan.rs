@@ -7,7 +7,7 @@ use crate::session::Session;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_engine::{ColumnUpdate, IndexAccess, Table, TableIndex};
-use serac_storage::{ColumnId, ColumnType};
+use serac_storage::ColumnType;
 use std::sync::Arc;
 
 /// A compiled statement.
@@ -53,8 +53,8 @@ impl Session {
 pub(super) enum Action {
     Select { query: Query, lock: Option<OnHeld> },
     Insert(Insert),
-    Update { find: Find, set: Vec<Assignment>, columns: Vec<usize>, update: ColumnUpdate, after: After },
-    Delete { find: Find, after: After },
+    Update { find: Find, change: Change, after: After, update: ColumnUpdate },
+    Delete { find: Find, change: Change, after: After },
 }
 
 /// The rows of a table that pass a filter.
@@ -91,11 +91,22 @@ pub(super) struct Query {
     pub(super) fetch: Option<RowExpr>,
 }
 
-/// What follows the writing of a row.
+/// What becomes of each row that is found: its new values are collected, and behind them the old ones that stay and are looked at afterwards. Nothing is
+/// assigned to a row that is to be deleted.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) set: Vec<Assignment>,
+    /// The columns assigned to.
+    pub(super) columns: Vec<usize>,
+    /// The old values, by their places in the row that is read.
+    pub(super) kept: Vec<usize>,
+    /// The columns over which [`After`] is, by their places in what is collected.
+    pub(super) seen: Vec<usize>,
+}
+
+/// What a row is to be once it is written, and what it gives.
 #[derive(Debug)]
 pub(super) struct After {
-    /// The columns over which it is, where the row is read: of an INSERT all.
-    pub(super) columns: Vec<ColumnId>,
     /// Names and conditions of CHECK constraints.
     pub(super) checks: Vec<(String, RowExpr)>,
     pub(super) returning: Option<Vec<RowExpr>>,
@@ -108,6 +119,7 @@ pub(super) struct Insert {
     /// Generated columns, and what they become, over the row's other columns.
     pub(super) generated: Vec<(usize, Assignment)>,
     pub(super) on_conflict: Option<OnConflict>,
+    /// Over all columns.
     pub(super) after: After,
 }
 
@@ -123,7 +135,6 @@ pub(super) struct OnConflict {
 #[derive(Debug)]
 pub(super) struct ConflictUpdate {
     pub(super) filters: Vec<RowExpr>,
-    pub(super) set: Vec<Assignment>,
-    pub(super) columns: Vec<usize>,
+    pub(super) change: Change,
     pub(super) update: ColumnUpdate,
 }

@@ -256,9 +256,15 @@ impl FrozenColumn {
     /// Asks for the bytes that a long value's view names.
     #[inline]
     pub(super) fn prefetch_text(&self, i: usize) {
-        let Encoding::Views { views, heap, .. } = &self.encoding else { return };
-        let view = u128::from_le_bytes(bytes_of(views, i));
-        if view_len(view) > INLINE_BYTES
+        if let Encoding::Views { views, .. } = &self.encoding {
+            self.prefetch_view(u128::from_le_bytes(bytes_of(views, i)));
+        }
+    }
+    /// As [`prefetch_text`](Self::prefetch_text), of a view that was read.
+    #[inline]
+    pub(super) fn prefetch_view(&self, view: View) {
+        if let Encoding::Views { heap, .. } = &self.encoding
+            && view_len(view) > INLINE_BYTES
             && let Some(chunk) = heap.get(chunk_of(view))
         {
             prefetch(chunk.as_ptr().wrapping_add(offset_of(view)));

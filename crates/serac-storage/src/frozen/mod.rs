@@ -294,6 +294,13 @@ impl FrozenBlock {
             self.column(column).prefetch_text(slot.0 as usize);
         }
     }
+    /// Appends the bytes that the views of a row name, in some columns.
+    pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
+        if !self.is_mapped() {
+            views.clone().for_each(|(column, view)| self.column(column).prefetch_view(view));
+        }
+        views.for_each(|(column, view)| self.read_view(column, view, out));
+    }
     /// The bytes that a view of `column` names.
     pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
         self.column(column).read_view(view, out);
