@@ -18,6 +18,7 @@ use serac_workload::tpcc::{
     CONDITIONS, Customer, DISTRICTS, INDEXES, ITEMS, Input, NewOrder, Payment, Population, TABLES, Terminal,
 };
 use serde_json::{Value as Json, json};
+use smallvec::SmallVec;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -402,16 +403,14 @@ impl Engine for Serac {
         Ok(())
     }
     fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
-        let mut values = [Value::Null; ITEMS_AT_ONCE + 2];
-        for (value, parameter) in values.iter_mut().zip(parameters) {
-            *value = match *parameter {
-                Int(number) => Value::Int32(number),
-                Money(number) | Whole(number) | Time(number) => Value::Int64(number),
-                Text(text) => Value::Bytes(text.as_bytes()),
-            };
-        }
-        let (prepared, values) = (&mut self.statements[statement], &values[..parameters.len()]);
-        if self.session.run_prepared(prepared, values, &mut self.rows).map_err(failure)?.is_none() {
+        let mut values: SmallVec<[Value<'_>; ITEMS_AT_ONCE + 2]> = SmallVec::new();
+        values.extend(parameters.iter().map(|parameter| match *parameter {
+            Int(number) => Value::Int32(number),
+            Money(number) | Whole(number) | Time(number) => Value::Int64(number),
+            Text(text) => Value::Bytes(text.as_bytes()),
+        }));
+        let prepared = &mut self.statements[statement];
+        if self.session.run_prepared(prepared, &values, &mut self.rows).map_err(failure)?.is_none() {
             return Err(Failure::Other(format!("statement {statement} has left the point path")));
         }
         answer.clear(self.rows.width());

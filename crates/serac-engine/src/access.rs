@@ -195,7 +195,7 @@ impl Transaction {
         mut visit: impl FnMut(RowId, &RowBuffer) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.check_current(&access.catalog, &access.table)?;
-        let _pinned = pin();
+        let pinned = pin();
         with_key_buffers(|[from, to, actual]| {
             let Some((from, to)) = range.limits(&access.index.encodings, from, to) else { return Ok(()) };
             if let Some(reads) = self.reads() {
@@ -205,16 +205,16 @@ impl Transaction {
             let IndexAccess { table, index, read, asked, .. } = access;
             let is_whole = index.definition.unique && range.equal.len() == index.encodings.len();
             if is_whole
-                && let Some(row) = index.entries.hint(from.prefix)
+                && let Some(row) = index.entries.hint(from.prefix, &pinned)
                 // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
-                && matches!(table.data.read(snapshot, row, read, out), Ok(true))
-                && range.equal.iter().zip(*asked..).all(|(value, i)| out.value(i) == *value)
+                && matches!(table.data.read_pinned(snapshot, row, read, out, &pinned), Ok(true))
+                && range.equal.iter().zip(*asked..).all(|(value, i)| out.holds(i, value))
             {
                 return visit(row, out).map(drop);
             }
             // Reads the row, if the transaction sees it, and encodes the key that it has.
             let fetch = |row, out: &mut RowBuffer, actual: &mut Vec<u8>| -> Result<bool> {
-                if !table.data.read(snapshot, row, read, out)? {
+                if !table.data.read_pinned(snapshot, row, read, out, &pinned)? {
                     return Ok(false);
                 }
                 actual.clear();

@@ -80,42 +80,44 @@ impl<'p> RowsUpdate<'p> {
 }
 
 impl Table {
-    /// The value as the column (by position) keeps it: NOT NULL, type and length checked, without CHAR's trailing blanks. JSON must be in its normal form
+    /// Makes the value what the column (by position) keeps: NOT NULL, type and length checked, without CHAR's trailing blanks. JSON must be in its normal form
     /// ([`normalized`]).
     ///
     /// # Errors
     /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what is wrong with a value of another type.
-    pub fn fit_value<'v>(&self, column: usize, value: Value<'v>) -> Result<Value<'v>> {
-        check_value(self, &self.definition.columns[column], value)
+    pub fn fit_value(&self, column: usize, value: &mut Value<'_>) -> Result<()> {
+        fit_value(self, &self.definition.columns[column], value)
     }
 }
 
-/// The value, checked against the column, and without the trailing blanks that CHAR does not keep.
-fn check_value<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
+/// See [`Table::fit_value`]. In place, because a value that is handed on goes through memory.
+fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) -> Result<()> {
     if value.is_null() && !column.nullable {
         return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
     }
-    if !column.sql_type.column_type.accepts(&value) {
+    if !column.sql_type.column_type.accepts(value) {
         return Err(StorageError::InvalidInput(format!(
             "{value:?} is no value of column \"{}\" of type {}",
             column.name, column.sql_type
         ))
         .into());
     }
-    if let (Value::Bytes(bytes), ColumnType::Json) = (value, column.sql_type.column_type)
+    let Value::Bytes(bytes) = value else { return Ok(()) };
+    if column.sql_type.column_type == ColumnType::Json
         && let Cow::Owned(normal) = normalized(std::str::from_utf8(bytes).expect("checked above"))?
     {
         let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
         return Err(StorageError::InvalidInput(message).into());
     }
-    let (Value::Bytes(bytes), Some(limit)) = (value, column.sql_type.length) else { return Ok(value) };
+    let Some(limit) = column.sql_type.length else { return Ok(()) };
     let blanks = bytes.iter().rev().take_while(|byte| column.sql_type.fixed_length && **byte == b' ').count();
     let kept = &bytes[..bytes.len() - blanks];
     let too_long = || std::str::from_utf8(kept).is_ok_and(|text| text.chars().count() > limit as usize);
     if kept.len() > limit as usize && too_long() {
         return Err(EngineError::TooLong { sql_type: column.sql_type.to_string() });
     }
-    Ok(Value::Bytes(kept))
+    *bytes = kept;
+    Ok(())
 }
 
 /// The values, checked against their columns.
@@ -129,7 +131,8 @@ fn check_values<'v, 'r>(
     for (i, column) in columns.enumerate() {
         count += 1;
         let Some(&value) = values.get(i) else { continue };
-        let kept = check_value(table, column, value)?;
+        let mut kept = value;
+        fit_value(table, column, &mut kept)?;
         if let (Value::Bytes(kept), Value::Bytes(given)) = (kept, value)
             && kept.len() < given.len()
         {

@@ -611,8 +611,8 @@ impl Session {
     /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         self.shared.lent.write().clear();
-        let (result, ticket) = self.close_statement(result)?;
-        match ticket {
+        let result = result.map_err(|error| self.close_failed_statement(error))?;
+        match self.close_statement()? {
             Some(ticket) => Self::durable(ticket).await.map(|()| result),
             None => Ok(result),
         }

@@ -290,17 +290,21 @@ impl Session {
     pub(crate) fn begin_statement(&mut self) {
         self.begin(false, self.default_modes);
     }
-    /// Ends a statement: commits its own transaction, whose promise it returns, or undoes what a failed one has done.
-    pub(crate) fn close_statement<T>(&mut self, result: Result<T>) -> Result<(T, Option<CommitTicket>)> {
-        let result = result.map_err(|error| self.without_secrets(error));
-        let explicit = self.running.as_mut().filter(|running| running.explicit);
-        match (result, explicit) {
-            (Ok(result), Some(running)) => {
+    /// Ends a statement: commits its own transaction, whose promise it returns.
+    pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
+        match self.running.as_mut().filter(|running| running.explicit) {
+            Some(running) => {
                 running.txn.pass_on();
-                Ok((result, None))
+                Ok(None)
             }
-            (Ok(result), None) => Ok((result, self.commit_now()?)),
-            (Err(error), Some(running)) => {
+            None => self.commit_now(),
+        }
+    }
+    /// Ends a statement that has failed: undoes what it has done. What is shown of the error.
+    pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
+        let error = self.without_secrets(error);
+        match self.running.as_mut().filter(|running| running.explicit) {
+            Some(running) => {
                 if running.savepoints.is_empty() {
                     // Nothing leads back into the transaction: nobody need wait for what it has done.
                     running.restart();
@@ -309,13 +313,10 @@ impl Session {
                 }
                 running.txn.pass_on();
                 running.failed = true;
-                Err(error)
             }
-            (Err(error), None) => {
-                self.end();
-                Err(error)
-            }
+            None => drop(self.end()),
         }
+        error
     }
 
     /// Commits what is running; its promise.

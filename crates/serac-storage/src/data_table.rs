@@ -569,8 +569,21 @@ impl DataTable {
     /// # Errors
     /// [`StorageError::Corrupt`] when the row lies in a damaged file.
     pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
-        let guard = epoch::pin();
-        let Some(block) = self.locate(row, &guard) else { return Ok(false) };
+        self.read_pinned(snapshot, row, columns, out, &epoch::pin())
+    }
+    /// As [`read`](Self::read), for a caller that is [pinned](crate::pin).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_pinned(
+        &self,
+        snapshot: &Snapshot,
+        row: RowId,
+        columns: &[ColumnId],
+        out: &mut RowBuffer,
+        guard: &epoch::Guard,
+    ) -> Result<bool> {
+        let Some(block) = self.locate(row, guard) else { return Ok(false) };
         block.prefetch_row(row.slot(), columns);
         block.check(columns)?;
         block.read_cells(columns, row.slot(), &mut out.cells);

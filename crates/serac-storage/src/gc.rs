@@ -48,8 +48,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 const PRUNING_LATCHES: usize = 256;
-/// Records of a transaction whose chains are asked for ahead of their pruning.
-const HEADS_AHEAD: usize = 4;
 /// Finished transactions that a run takes from the queue at a time.
 const BATCH: usize = 1024;
 /// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
@@ -410,12 +408,8 @@ impl GarbageCollector {
     fn process(&self, context: ContextPtr, horizon: &Horizon, run: &mut Run, first_time: bool) {
         // SAFETY: the held count keeps the context alive.
         let undo = unsafe { &*context.0 };
-        let guard = epoch::pin();
-        let mut ahead = undo.records_from(0).skip(HEADS_AHEAD);
+        let _guard = epoch::pin();
         for record in undo.records_from(0) {
-            if let Some(head) = ahead.next().and_then(|record| head_of(record, &guard)) {
-                prefetch(head);
-            }
             if !record.is_unlinked() {
                 let observed = (!undo.is_unobserved()).then_some(horizon.now);
                 self.prune(record.table(), record.row(), record.kind(), observed, horizon, run);

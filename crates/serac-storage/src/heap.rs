@@ -623,6 +623,22 @@ mod tests {
     }
 
     #[test]
+    fn values_of_a_row_come_back_together() {
+        let heap = Arc::<BlockHeap>::default();
+        let value = |i: usize, column: u16| vec![i as u8 ^ column as u8; i * usize::from(column + 1) % 700];
+        for i in 0..1_000 {
+            let columns = (0..5).map(ColumnId);
+            let views: Vec<(ColumnId, View)> =
+                columns.map(|column| (column, heap.append(column, &value(i, column.0)))).collect();
+            let mut out = vec![1, 2, 3];
+            heap.read_all(views.iter().copied(), &mut out);
+            let wanted: Vec<u8> =
+                [vec![1, 2, 3]].into_iter().chain((0..5).map(|column| value(i, column))).flatten().collect();
+            assert_eq!(out, wanted, "row {i}");
+        }
+    }
+
+    #[test]
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
         let heap = Arc::<BlockHeap>::default();
         heap.append(ColumnId(0), &[7; 100]);

@@ -80,6 +80,27 @@ impl RowBuffer {
         }
     }
 
+    /// [`Value::integer`] of the `i`-th column that was asked for.
+    #[inline]
+    pub fn integer(&self, i: usize) -> Option<i64> {
+        let cell = &self.cells[i];
+        let value = match self.kinds[i] {
+            ValueKind::Int(2) => i64::from(cell.bits as i16),
+            ValueKind::Int(4) => i64::from(cell.bits as i32),
+            ValueKind::Int(8) => cell.bits as i64,
+            _ => return None,
+        };
+        (!cell.null).then_some(value)
+    }
+    /// Whether the `i`-th column that was asked for has this value, which is of its type.
+    #[inline]
+    pub fn holds(&self, i: usize, value: &Value<'_>) -> bool {
+        match (self.integer(i), value.integer()) {
+            (Some(own), Some(value)) => own == value,
+            _ => self.value(i) == *value,
+        }
+    }
+
     /// The value of the `i`-th column that was asked for, as a Rust type.
     ///
     /// # Errors

@@ -41,6 +41,16 @@ impl Value<'_> {
     pub const fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
+    /// The integer of at most 8 bytes that this is.
+    #[inline]
+    pub const fn integer(&self) -> Option<i64> {
+        Some(match *self {
+            Value::Int16(value) => value as i64,
+            Value::Int32(value) => value as i64,
+            Value::Int64(value) => value,
+            _ => return None,
+        })
+    }
 }
 
 macro_rules! from_native {

@@ -79,9 +79,8 @@ impl Hints {
         (table, unsafe { table.as_ref() })
     }
     /// Asks the memory for the bucket of a key.
-    pub(super) fn prefetch(&self, hash: u64) {
-        let guard = epoch::pin();
-        let Some(table) = self.table(&guard).1 else { return };
+    pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
+        let Some(table) = self.table(guard).1 else { return };
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -92,9 +91,8 @@ impl Hints {
         let _ = table;
     }
     /// The row that is noted for a key, which may be wrong.
-    pub(super) fn row(&self, hash: u64) -> Option<RowId> {
-        let guard = epoch::pin();
-        let (bucket, tag) = (self.table(&guard).1?.bucket(hash), tag(hash));
+    pub(super) fn row(&self, hash: u64, guard: &Guard) -> Option<RowId> {
+        let (bucket, tag) = (self.table(guard).1?.bucket(hash), tag(hash));
         // Relaxed, here and below: a hint orders nothing.
         let hint = bucket.0.iter().map(|hint| hint.load(Ordering::Relaxed)).find(|&hint| is_of(hint, tag))?;
         Some(RowId::from_u64(hint & ((1 << ROW_BITS) - 1)))
@@ -166,7 +164,7 @@ mod tests {
         let mut found = 0;
         for round in 0..20 {
             for i in 0..rows {
-                let known = hints.row(hash(i));
+                let known = hints.row(hash(i), &epoch::pin());
                 found += u64::from(round == 19 && known == Some(row(i)));
                 if known != Some(row(i)) {
                     hints.note(hash(i), row(i), || rows);
@@ -182,12 +180,12 @@ mod tests {
     fn the_newest_row_of_a_key_is_the_hint() {
         let hints = Hints::default();
         let hash = hints.hash(b"key");
-        assert_eq!(hints.row(hash), None);
+        assert_eq!(hints.row(hash, &epoch::pin()), None);
         for i in [0, 1, 7, (1 << ROW_BITS) - 1] {
             // The first makes the table.
             hints.note(hash, row(i), || 1);
             hints.note(hash, row(i), || 1);
-            assert_eq!(hints.row(hash), Some(row(i)));
+            assert_eq!(hints.row(hash, &epoch::pin()), Some(row(i)));
         }
     }
 
@@ -201,14 +199,15 @@ mod tests {
                     for i in (0..200_000u64).map(|i| i.wrapping_mul(0x9E37_79B9 + thread) % 5_000) {
                         let hash = hints.hash(&i.to_be_bytes());
                         // Two keys may have the same bits of their hashes, but of 5,000 hardly any.
-                        if hints.row(hash) != Some(row(i)) {
+                        if hints.row(hash, &epoch::pin()) != Some(row(i)) {
                             hints.note(hash, row(i), || 5_000);
                         }
                     }
                 });
             }
         });
-        let right = (0..5_000u64).filter(|&i| hints.row(hints.hash(&i.to_be_bytes())) == Some(row(i))).count();
+        let right =
+            (0..5_000u64).filter(|&i| hints.row(hints.hash(&i.to_be_bytes()), &epoch::pin()) == Some(row(i))).count();
         assert!(right > 4_000, "{right}");
     }
 }

@@ -12,6 +12,7 @@ mod sync;
 mod tests;
 mod tree;
 
+use crossbeam_epoch::{self as epoch, Guard};
 use hints::Hints;
 use parking_lot::Mutex;
 use serac_storage::RowId;
@@ -96,8 +97,8 @@ impl OrderedIndex {
         self.entries.scan(&from.probe(long), &to.probe(long), reverse, visit)
     }
     /// The row at which a lookup of this whole key found it last, if that is remembered. It may not have the key (any more): the caller reads it and compares.
-    pub fn hint(&self, key: &[u8]) -> Option<RowId> {
-        self.hints.row(self.hints.hash(key))
+    pub fn hint(&self, key: &[u8], guard: &Guard) -> Option<RowId> {
+        self.hints.row(self.hints.hash(key), guard)
     }
     /// Remembers where a whole key was found, for [`hint`](Self::hint). `rows` says how many rows there are, about: at most as many hints are kept.
     pub fn remember(&self, key: &[u8], row: RowId, rows: impl FnOnce() -> u64) {
@@ -106,12 +107,13 @@ impl OrderedIndex {
     /// Calls `found` with the rows that lookups of these whole keys will look at first, in any order, and has the memory bring what these lookups read of the index.
     /// Beside changes to the index, some may be left out.
     pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut found: impl FnMut(RowId)) {
+        let guard = epoch::pin();
         let keys: Vec<_> = keys.map(|key| (key, self.hints.hash(key))).collect();
-        keys.iter().for_each(|(_, hash)| self.hints.prefetch(*hash));
+        keys.iter().for_each(|(_, hash)| self.hints.prefetch(*hash, &guard));
         let long = self.entries.is_long();
         let mut unknown = Vec::new();
         for (key, hash) in keys {
-            match self.hints.row(hash) {
+            match self.hints.row(hash, &guard) {
                 Some(row) => found(row),
                 None => unknown.push(Limit::before(key).probe(long)),
             }

@@ -45,11 +45,11 @@ fn nearly_all_keys_are_found_ahead() {
         assert!(found.iter().all(|row| numbers.iter().step_by(3).any(|number| u64::from(*number) == *row)));
         assert!(found.len() * 10 > keys.len() * 9, "{} of {}", found.len(), keys.len());
         // What is remembered is looked at in the tree's place.
-        assert_eq!(index.hint(&keys[0]), None);
+        assert_eq!(index.hint(&keys[0], &epoch::pin()), None);
         let elsewhere = RowId::from_u64(99_999);
         // The first makes room.
         (0..2).for_each(|_| index.remember(&keys[0], elsewhere, || 20_000));
-        assert_eq!(index.hint(&keys[0]), Some(elsewhere));
+        assert_eq!(index.hint(&keys[0], &epoch::pin()), Some(elsewhere));
         let mut first = Vec::new();
         index.look_ahead(keys[..1].iter().map(Vec::as_slice), |row| first.push(row));
         assert_eq!(first, [elsewhere]);

@@ -358,7 +358,12 @@ impl Access {
         let row = constants.row();
         let mut values: SmallVec<[Value<'_>; 4]> = SmallVec::new();
         for part in &self.equal {
-            match place(part.expr.evaluate(&row)?, part.source, part.target) {
+            let value = part.expr.evaluate(&row)?;
+            if part.source == part.target && !value.is_null() {
+                values.push(value);
+                continue;
+            }
+            match place(value, part.source, part.target) {
                 Place::At(value) => values.push(value),
                 _ => return Ok(true),
             }

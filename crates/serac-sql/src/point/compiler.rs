@@ -1,6 +1,6 @@
 //! From DataFusion's expressions, typed and coerced, to [`RowExpr`]s.
 
-use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, owned, scale_of};
+use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, integer_bits, owned, scale_of};
 use crate::error::Result;
 use crate::optimizer::operator_of;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -178,7 +178,8 @@ impl<'s> Compiler<'s> {
             (ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64, other)
                 if other == left_type && operation != Arithmetic::Divide =>
             {
-                Some(Typed { expr: RowExpr::Integer(operation, operands), column_type: left_type })
+                let bits = integer_bits(left_type)?;
+                Some(Typed { expr: RowExpr::Integer { operation, bits, operands }, column_type: left_type })
             }
             (ColumnType::Float32 | ColumnType::Float64, other) if other == left_type => {
                 Some(Typed { expr: RowExpr::Float(operation, operands), column_type: left_type })

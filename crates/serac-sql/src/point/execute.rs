@@ -130,9 +130,13 @@ impl Change {
         Ok(())
     }
     /// A collected value as the column keeps it.
+    #[inline(always)]
     fn fitting<'v>(&self, table: &Table, values: &'v Rows, row: usize, at: usize) -> Result<Value<'v>> {
-        let value = values.value(row, at);
-        Ok(if at < self.set.len() { table.fit_value(self.columns[at], value)? } else { value })
+        let mut value = values.value(row, at);
+        if at < self.set.len() {
+            table.fit_value(self.columns[at], &mut value)?;
+        }
+        Ok(value)
     }
 
     /// Writes the new values to the collected rows.
@@ -223,7 +227,11 @@ impl Insert {
             let column = at % width;
             // What is computed follows.
             let is_given = self.generated.is_empty() || !is_generated(column);
-            *value = if is_given { table.fit_value(column, *value)? } else { Value::Null };
+            if is_given {
+                table.fit_value(column, value)?;
+            } else {
+                *value = Value::Null;
+            }
         }
         let mut computed: Vec<OwnedValue> = Vec::new();
         for row in (0..self.rows.len()).filter(|_| !self.generated.is_empty()) {
@@ -235,7 +243,9 @@ impl Insert {
         for (at, value) in computed.iter().enumerate() {
             let (row, generated) = (at / self.generated.len(), at % self.generated.len());
             let column = self.generated[generated].0;
-            fitting[row * width + column] = table.fit_value(column, constants.keep(value))?;
+            let place = &mut fitting[row * width + column];
+            *place = constants.keep(value);
+            table.fit_value(column, place)?;
         }
         let fitting = |row: usize| &fitting[row * width..][..width];
         for values in (0..self.rows.len()).map(fitting) {
@@ -322,7 +332,11 @@ impl Aggregate {
                 *count += i64::from(!expr.evaluate(row)?.is_null());
             }
             (Self::Sum(expr, _), State::Sum(sum)) => {
-                if let Some(value) = number(expr.evaluate(row)?) {
+                let value = match expr.integer(row) {
+                    Some(value) => Some(value.into()),
+                    None => number(expr.evaluate(row)?),
+                };
+                if let Some(value) = value {
                     *sum = Some(sum.unwrap_or(0).wrapping_add(value));
                 }
             }

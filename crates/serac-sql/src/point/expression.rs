@@ -92,6 +92,12 @@ impl<'a> Row<'a> {
             None => self.values[at],
         }
     }
+    fn integer(&self, at: usize) -> Option<i64> {
+        match self.stored {
+            Some(stored) if at < stored.len() => stored.integer(at),
+            _ => self.column(at).integer(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,8 +126,12 @@ pub(super) enum RowExpr {
     Column(usize),
     Parameter(usize),
     Literal(OwnedValue),
-    /// Of two integers of one type: wraps, as Arrow's kernels do.
-    Integer(Arithmetic, Box<[RowExpr; 2]>),
+    /// Of two integers of one type, of so many bits.
+    Integer {
+        operation: Arithmetic,
+        bits: u32,
+        operands: Box<[RowExpr; 2]>,
+    },
     Float(Arithmetic, Box<[RowExpr; 2]>),
     /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at most 18 digits.
     Decimal {
@@ -192,6 +202,17 @@ pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     })
 }
 
+/// The bits of a value that [`Value::integer`] takes; none if the type has other values.
+pub(super) fn integer_bits(column_type: ColumnType) -> Option<u32> {
+    match column_type {
+        ColumnType::Int16 => Some(16),
+        ColumnType::Int32 => Some(32),
+        ColumnType::Int64 => Some(64),
+        ColumnType::Decimal { precision: ..=18, .. } => Some(64),
+        _ => None,
+    }
+}
+
 /// The digits after the point of a number; none if the type is not an exact number.
 pub(super) fn scale_of(column_type: ColumnType) -> Option<i8> {
     match column_type {
@@ -255,6 +276,42 @@ impl RowExpr {
             _ => self.compute(row),
         }
     }
+    /// The value, where it is an integer of at most 64 bits (also a decimal's) made of such ones by arithmetic and CASE: in a register, where
+    /// [`compute`](Self::compute) has values go through memory. None for all else, for NULL, and where something is wrong.
+    pub(super) fn integer(&self, row: &Row<'_>) -> Option<i64> {
+        match self {
+            Self::Column(at) => row.integer(*at),
+            Self::Parameter(at) => row.constants.parameters[*at].integer(),
+            Self::Literal(OwnedValue::Fixed(value)) => value.integer(),
+            Self::Integer { operation, bits, operands } => {
+                let result = operation.of_integers(operands[0].integer(row)?, operands[1].integer(row)?)?;
+                let unused = i64::BITS - bits;
+                (result << unused >> unused == result).then_some(result)
+            }
+            Self::Decimal { operation, factors: [1, 1], narrow: true, operands } => {
+                operation.of_integers(operands[0].integer(row)?, operands[1].integer(row)?)
+            }
+            Self::Convert { operand, factor, target } if integer_bits(*target).is_some() => {
+                let result = operand.integer(row)?.checked_mul(i64::try_from(*factor).ok()?)?;
+                let (least, most) = bounds_of(*target)?;
+                (least..=most).contains(&result.into()).then_some(result)
+            }
+            Self::Case { branches, otherwise } => {
+                for [condition, then] in branches {
+                    if condition.comparison_of_integers(row)? {
+                        return then.integer(row);
+                    }
+                }
+                otherwise.as_ref()?.integer(row)
+            }
+            _ => None,
+        }
+    }
+    /// As [`integer`](Self::integer), of a comparison.
+    fn comparison_of_integers(&self, row: &Row<'_>) -> Option<bool> {
+        let Self::Compare(operator, operands) = self else { return None };
+        Some(is_so(*operator, operands[0].integer(row)?.cmp(&operands[1].integer(row)?)))
+    }
     /// The value of what is more than a value.
     #[inline(never)]
     fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
@@ -265,7 +322,7 @@ impl RowExpr {
         };
         Ok(match self {
             Self::Column(_) | Self::Parameter(_) | Self::Literal(_) => return self.evaluate(row),
-            Self::Integer(operation, operands) => match both(operands)? {
+            Self::Integer { operation, operands, .. } => match both(operands)? {
                 None => Value::Null,
                 Some((a, b)) => integer(*operation, a, b)?,
             },
@@ -275,26 +332,11 @@ impl RowExpr {
             },
             Self::Decimal { operation, factors, narrow, operands } => match both(operands)? {
                 None => Value::Null,
-                Some((Value::Int64(a), Value::Int64(b)))
-                    if let ([1, 1], true, Some(result)) = (*factors, *narrow, operation.of_integers(a, b)) =>
-                {
-                    Value::Int64(result)
-                }
                 Some((a, b)) => decimal(*operation, *factors, *narrow, a, b)?,
             },
             Self::Compare(operator, operands) => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => {
-                    let order = compare(a, b);
-                    Value::Bool(match operator {
-                        Operator::Eq => order.is_eq(),
-                        Operator::NotEq => order.is_ne(),
-                        Operator::Lt => order.is_lt(),
-                        Operator::LtEq => order.is_le(),
-                        Operator::Gt => order.is_gt(),
-                        _ => order.is_ge(),
-                    })
-                }
+                Some((a, b)) => Value::Bool(is_so(*operator, compare(a, b))),
             },
             Self::And(operands) => match operands[0].truth(row)? {
                 Some(false) => Value::Bool(false),
@@ -337,18 +379,25 @@ impl RowExpr {
 
     /// The truth value; none for NULL.
     pub(super) fn truth(&self, row: &Row<'_>) -> Result<Option<bool>> {
+        if let Some(truth) = self.comparison_of_integers(row) {
+            return Ok(Some(truth));
+        }
         // Lifetimes: the row is borrowed for the call alone.
         Ok(match self.evaluate(&Row { ..*row })? {
             Value::Bool(truth) => Some(truth),
             _ => None,
         })
     }
+    /// Whether nothing is calculated.
+    fn is_value(&self) -> bool {
+        matches!(self, Self::Column(_) | Self::Parameter(_) | Self::Literal(_))
+    }
     /// Whether it depends on parameters and constants alone.
     pub(super) fn is_constant(&self) -> bool {
         match self {
             Self::Column(_) => false,
             Self::Parameter(_) | Self::Literal(_) => true,
-            Self::Integer(_, operands)
+            Self::Integer { operands, .. }
             | Self::Float(_, operands)
             | Self::Decimal { operands, .. }
             | Self::Compare(_, operands)
@@ -360,6 +409,18 @@ impl RowExpr {
             }
             Self::Arrow(expr) => !expr.is_volatile && expr.inputs.iter().all(|(input, _)| input.is_constant()),
         }
+    }
+}
+
+/// Whether two values that compare so are as an operator says.
+fn is_so(operator: Operator, order: Ordering) -> bool {
+    match operator {
+        Operator::Eq => order.is_eq(),
+        Operator::NotEq => order.is_ne(),
+        Operator::Lt => order.is_lt(),
+        Operator::LtEq => order.is_le(),
+        Operator::Gt => order.is_gt(),
+        _ => order.is_ge(),
     }
 }
 
@@ -453,6 +514,8 @@ pub(super) struct Assignment {
     source: Option<ColumnType>,
     /// Whether what is assigned is not of the column's type.
     converts: bool,
+    /// Least and greatest value of the column's type, where what is assigned is calculated and [`RowExpr::integer`] may be that as it is.
+    integers: Option<(i64, i64)>,
     sql_type: SqlType,
     name: String,
 }
@@ -464,8 +527,14 @@ impl Assignment {
             Some(typed) => (typed.expr, Some(typed.column_type)),
             None => (RowExpr::Literal(OwnedValue::Fixed(Value::Null)), None),
         };
-        let converts = source.is_some_and(|source| source != definition.sql_type.column_type);
-        Self { expr, source, converts, sql_type: definition.sql_type, name: definition.name.clone() }
+        let target = definition.sql_type.column_type;
+        let converts = source.is_some_and(|source| source != target);
+        let is_integer = source.is_some_and(|source| {
+            integer_bits(source).is_some() && integer_bits(target).is_some() && scale_of(source) == scale_of(target)
+        });
+        let bounds = bounds_of(target).filter(|_| is_integer && !expr.is_value());
+        let integers = bounds.map(|(least, most)| (least as i64, most as i64));
+        Self { expr, source, converts, integers, sql_type: definition.sql_type, name: definition.name.clone() }
     }
 
     /// Whether what is assigned has the type of what another assigns.
@@ -473,8 +542,18 @@ impl Assignment {
         self.source == other.source
     }
     /// The value, of the column's type.
-    #[inline]
+    #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        if let Some((least, most)) = self.integers
+            && let Some(number) = self.expr.integer(row)
+            && (least..=most).contains(&number)
+        {
+            return Ok(match self.sql_type.column_type {
+                ColumnType::Int16 => Value::Int16(number as i16),
+                ColumnType::Int32 => Value::Int32(number as i32),
+                _ => Value::Int64(number),
+            });
+        }
         let value = self.expr.evaluate(row)?;
         if self.converts { self.converted(value, row.constants) } else { Ok(value) }
     }

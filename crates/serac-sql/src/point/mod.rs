@@ -273,7 +273,7 @@ impl Session {
             Start::Other => Ok(None),
             Start::Blocked(Blocked(conflict)) => {
                 if !self.may_wait(prepared.statement()) {
-                    return Err(self.close_statement::<()>(Err(*conflict)).expect_err("it has failed"));
+                    return Err(self.close_failed_statement(*conflict));
                 }
                 match self.running.as_mut().filter(|running| running.explicit) {
                     Some(running) => running.undo_statement(),
@@ -452,15 +452,20 @@ impl Session {
 
     /// Ends a statement; none if it has not run, as it is not for the point path.
     fn close_point(&mut self, result: Result<Option<u64>>) -> Result<Option<Started>> {
-        if matches!(result, Ok(None)) {
-            if self.transaction_status() == TransactionStatus::Idle {
-                self.end();
+        match result {
+            Ok(Some(affected)) => {
+                let ticket = self.close_statement()?;
+                self.point.executions += 1;
+                Ok(Some(Started { affected, ticket }))
             }
-            return Ok(None);
+            Ok(None) => {
+                if self.transaction_status() == TransactionStatus::Idle {
+                    self.end();
+                }
+                Ok(None)
+            }
+            Err(error) => Err(self.close_failed_statement(error)),
         }
-        let (affected, ticket) = self.close_statement(result)?;
-        self.point.executions += 1;
-        Ok(affected.map(|affected| Started { affected, ticket }))
     }
 
     /// Runs a statement in the transaction as it is; none if it is not for the point path.

@@ -6,12 +6,27 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::SchemaRef;
 use serac_engine::values::{OwnedValue, array_of};
 use serac_storage::{ColumnType, Value};
-use std::ops::Range;
 
-#[derive(Clone, Debug)]
-enum Stored {
-    Fixed(Value<'static>),
-    Bytes(Range<usize>),
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Null,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Int128,
+    Float32,
+    Float64,
+    /// From where to where in the bytes.
+    Bytes,
+}
+
+/// A value in two words, read as they are written: a processor waits where it is to forward what was stored in other pieces.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    kind: Kind,
+    low: u64,
+    high: u64,
 }
 
 /// Rows of some columns, in the storage's physical form ([`Value`]). Used again from statement to statement, it allocates nothing in the long run.
@@ -40,11 +55,20 @@ impl Rows {
     ///
     /// # Panics
     /// When there is no such row or column.
+    #[inline]
     pub fn value(&self, row: usize, column: usize) -> Value<'_> {
         assert!(column < self.width, "column {column} of {}", self.width);
-        match &self.values[row * self.width + column] {
-            Stored::Fixed(value) => *value,
-            Stored::Bytes(range) => Value::Bytes(&self.bytes[range.clone()]),
+        let Stored { kind, low, high } = self.values[row * self.width + column];
+        match kind {
+            Kind::Null => Value::Null,
+            Kind::Bool => Value::Bool(low != 0),
+            Kind::Int16 => Value::Int16(low as i16),
+            Kind::Int32 => Value::Int32(low as i32),
+            Kind::Int64 => Value::Int64(low as i64),
+            Kind::Int128 => Value::Int128((u128::from(high) << 64 | u128::from(low)) as i128),
+            Kind::Float32 => Value::Float32(f32::from_bits(low as u32)),
+            Kind::Float64 => Value::Float64(f64::from_bits(low)),
+            Kind::Bytes => Value::Bytes(&self.bytes[low as usize..high as usize]),
         }
     }
     /// The values of a row.
@@ -59,22 +83,24 @@ impl Rows {
         self.bytes.clear();
     }
     /// Adds a value to the row that is being built.
+    #[inline]
     pub(super) fn push(&mut self, value: Value<'_>) {
-        self.values.push(match value {
+        let (kind, low, high) = match value {
+            Value::Null => (Kind::Null, 0, 0),
+            Value::Bool(v) => (Kind::Bool, v.into(), 0),
+            Value::Int16(v) => (Kind::Int16, v as u64, 0),
+            Value::Int32(v) => (Kind::Int32, v as u64, 0),
+            Value::Int64(v) => (Kind::Int64, v as u64, 0),
+            Value::Int128(v) => (Kind::Int128, v as u64, (v >> 64) as u64),
+            Value::Float32(v) => (Kind::Float32, v.to_bits().into(), 0),
+            Value::Float64(v) => (Kind::Float64, v.to_bits(), 0),
             Value::Bytes(bytes) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
-                Stored::Bytes(start..self.bytes.len())
+                (Kind::Bytes, start as u64, self.bytes.len() as u64)
             }
-            Value::Null => Stored::Fixed(Value::Null),
-            Value::Bool(v) => Stored::Fixed(Value::Bool(v)),
-            Value::Int16(v) => Stored::Fixed(Value::Int16(v)),
-            Value::Int32(v) => Stored::Fixed(Value::Int32(v)),
-            Value::Int64(v) => Stored::Fixed(Value::Int64(v)),
-            Value::Int128(v) => Stored::Fixed(Value::Int128(v)),
-            Value::Float32(v) => Stored::Fixed(Value::Float32(v)),
-            Value::Float64(v) => Stored::Fixed(Value::Float64(v)),
-        });
+        };
+        self.values.push(Stored { kind, low, high });
     }
     /// Ends a row.
     pub(super) fn end_row(&mut self) {

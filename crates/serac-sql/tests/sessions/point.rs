@@ -356,6 +356,56 @@ async fn random_statements_mean_the_same_on_both_paths() {
 }
 
 #[tokio::test]
+async fn calculations_end_where_their_types_end_on_both_paths() {
+    let databases = [database(), database()];
+    let mut sessions: Vec<Session> = databases.iter().map(Session::new).collect();
+    sessions[1].execute("SET enable_point_path = off").await.unwrap();
+    let start = "CREATE TABLE t (id INTEGER PRIMARY KEY, s SMALLINT, i INTEGER, b BIGINT, d NUMERIC(8,2), n NUMERIC(18,0), w NUMERIC(30,2), c CHAR(6));
+         INSERT INTO t VALUES (1, 32766, 2147483646, 9223372036854775806, 999999.98, 999999999999999998, 5, 'ab'), (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+             (3, -32767, -2147483647, -9223372036854775807, -999999.98, -999999999999999998, -5, '')";
+    for session in &mut sessions {
+        session.execute(start).await.unwrap();
+    }
+    let columns = ["s", "i", "b", "d", "n", "w"];
+    let mut statements = Vec::new();
+    for column in columns {
+        for by in [1, 2] {
+            statements.push(format!("UPDATE t SET {column} = {column} + {by} WHERE id = 1 RETURNING {column}, c"));
+            statements.push(format!("UPDATE t SET {column} = {column} - {by} WHERE id = 3 RETURNING c, {column}"));
+            statements.push(format!("UPDATE t SET {column} = 3 - {column} * {by} WHERE id IN (1, 2, 3) RETURNING *"));
+        }
+        for other in columns {
+            statements.push(format!("UPDATE t SET {column} = {other} WHERE id = 3 RETURNING {other}, {column}"));
+            statements.push(format!("UPDATE t SET {column} = {other} - {other} + {column} WHERE id = 1"));
+        }
+        statements.push(format!(
+            "UPDATE t SET {column} = CASE WHEN {column} - 1 >= 10 THEN {column} - 1 ELSE {column} + 91 END WHERE id = 1"
+        ));
+        statements
+            .push(format!("UPDATE t SET {column} = CASE WHEN {column} > 1 THEN {column} - 1 END WHERE id IN (1, 2)"));
+        statements.push(format!("SELECT sum({column}), min({column} - 1), max({column}) FROM t WHERE id IN (1, 2, 3)"));
+        statements.push(format!("SELECT id FROM t WHERE id = 1 AND {column} + 1 > 2"));
+    }
+    statements.push("UPDATE t SET c = 'abc   ', s = 1 WHERE id = 1 RETURNING c || '.', s, id".into());
+    statements.push("DELETE FROM t WHERE id = 3 RETURNING c, s + 1, w".into());
+    for sql in statements
+        .iter()
+        .flat_map(|sql| ["BEGIN".to_owned(), sql.clone(), "SELECT * FROM t ORDER BY id".into(), "ROLLBACK".into()])
+    {
+        let mut results = Vec::new();
+        for session in &mut sessions {
+            let result = match session.prepare(&sql) {
+                Ok(mut prepared) => session.execute_prepared(&mut prepared, &[]).await.map(|result| vec![result]),
+                Err(error) => Err(error),
+            };
+            results.push(shown(result, true));
+        }
+        assert_eq!(results[0], results[1], "{sql}");
+    }
+    assert!(sessions[0].point_executions() > statements.len() as u64 / 2, "{}", sessions[0].point_executions());
+}
+
+#[tokio::test]
 async fn prepared_statements_run_in_the_calling_thread() {
     let db = database();
     let mut session = Session::new(&db);
