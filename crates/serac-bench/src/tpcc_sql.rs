@@ -33,6 +33,9 @@ pub struct TpccSqlArguments {
     /// Seconds per database.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+    /// How many times, the databases in turn; of each the run with the median rate is shown.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
     /// Without the peers.
     #[arg(long)]
     alone: bool,
@@ -728,47 +731,25 @@ fn measure<E: Engine>(engines: &mut [E], warehouses: i32, seconds: f64) -> Resul
 }
 
 pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), String> {
-    let (warehouses, seconds, threads) = (arguments.warehouses, arguments.seconds, arguments.threads.max(1));
+    let warehouses = arguments.warehouses;
     let mut population = Population::new(1, 1_700_000_000_000_000);
     let mut batches = vec![("item", population.items())];
     (1..=warehouses).for_each(|warehouse| batches.extend(population.warehouse(warehouse)));
-    let folder = Folder::new("tpcc-sql");
-    std::fs::create_dir_all(&folder.0).map_err(text)?;
-    let mut rows: Vec<(String, Measured)> = Vec::new();
-    let modes = [("SeracDB, in memory", None), ("SeracDB, relaxed log", Some(folder.0.join("serac")))];
-    for (name, path) in modes {
-        eprintln!("{name} …");
-        let durability = if path.is_some() { Durability::Relaxed } else { Durability::Off };
-        let db = serac(StorageOptions { path, durability, ..Default::default() }, &batches)?;
-        let mut engines = (0..threads).map(|_| connect(&db)).collect::<Result<Vec<_>, _>>()?;
-        rows.push((name.into(), measure(&mut engines, warehouses, seconds)?));
-        check(&mut engines[0])?;
-        drop(engines);
-        db.database().close().map_err(text)?;
-    }
-    if !arguments.alone {
-        let path = folder.0.join("sqlite");
-        for (name, path) in [("in memory", None), ("WAL, synchronous=NORMAL", Some(path.as_path()))] {
-            eprintln!("SQLite, {name} …");
-            let mut engines = vec![sqlite(path, &batches)?];
-            while engines.len() < threads && path.is_some() {
-                engines.push(Sqlite { connection: sqlite_connection(path)?, statements: Vec::new() });
-            }
-            let name = format!("SQLite {}, {name}", rusqlite::version());
-            rows.push((name, measure(&mut engines, warehouses, seconds)?));
+    let mut names: Vec<String> = Vec::new();
+    let mut runs: Vec<Vec<Measured>> = Vec::new();
+    for _ in 0..arguments.rounds.max(1) {
+        for (name, measured) in round(arguments, &batches, report)? {
+            let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                names.push(name);
+                runs.push(Vec::new());
+                names.len() - 1
+            });
+            runs[at].push(measured);
         }
-        eprintln!("DuckDB …");
-        let (mut engine, version) = duckdb(&folder, &batches)?;
-        let exchange = {
-            let started = Instant::now();
-            (0..1_000).try_for_each(|_| engine.control("")).map_err(|failure| format!("{failure:?}"))?;
-            started.elapsed().as_secs_f64() * 1e3
-        };
-        let measured = measure(std::slice::from_mut(&mut engine), warehouses, seconds)?;
-        rows.push((format!("DuckDB {version}, in memory, Python"), measured));
-        report.note(format!("of DuckDB's time, {exchange:.0} µs per statement are for the exchange with its process"));
     }
-    for (name, measured) in rows {
+    for (name, mut runs) in names.into_iter().zip(runs) {
+        runs.sort_by(|a, b| a.transactions.total_cmp(&b.transactions));
+        let measured = runs.swap_remove(runs.len() / 2);
         report.row(&[
             ("database", json!(name)),
             ("threads", json!(measured.threads)),
@@ -783,4 +764,51 @@ pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), Stri
         "{warehouses} warehouses of {ITEMS} items, a connection per thread; conditions 1 to 12 hold on SeracDB at the end"
     ));
     Ok(())
+}
+
+/// Each database once.
+fn round(
+    arguments: &TpccSqlArguments,
+    batches: &[(&str, RecordBatch)],
+    report: &mut Report,
+) -> Result<Vec<(String, Measured)>, String> {
+    let (warehouses, seconds, threads) = (arguments.warehouses, arguments.seconds, arguments.threads.max(1));
+    let folder = Folder::new("tpcc-sql");
+    std::fs::create_dir_all(&folder.0).map_err(text)?;
+    let mut rows: Vec<(String, Measured)> = Vec::new();
+    let modes = [("SeracDB, in memory", None), ("SeracDB, relaxed log", Some(folder.0.join("serac")))];
+    for (name, path) in modes {
+        eprintln!("{name} …");
+        let durability = if path.is_some() { Durability::Relaxed } else { Durability::Off };
+        let db = serac(StorageOptions { path, durability, ..Default::default() }, batches)?;
+        let mut engines = (0..threads).map(|_| connect(&db)).collect::<Result<Vec<_>, _>>()?;
+        rows.push((name.into(), measure(&mut engines, warehouses, seconds)?));
+        check(&mut engines[0])?;
+        drop(engines);
+        db.database().close().map_err(text)?;
+    }
+    if arguments.alone {
+        return Ok(rows);
+    }
+    let path = folder.0.join("sqlite");
+    for (name, path) in [("in memory", None), ("WAL, synchronous=NORMAL", Some(path.as_path()))] {
+        eprintln!("SQLite, {name} …");
+        let mut engines = vec![sqlite(path, batches)?];
+        while engines.len() < threads && path.is_some() {
+            engines.push(Sqlite { connection: sqlite_connection(path)?, statements: Vec::new() });
+        }
+        let name = format!("SQLite {}, {name}", rusqlite::version());
+        rows.push((name, measure(&mut engines, warehouses, seconds)?));
+    }
+    eprintln!("DuckDB …");
+    let (mut engine, version) = duckdb(&folder, batches)?;
+    let exchange = {
+        let started = Instant::now();
+        (0..1_000).try_for_each(|_| engine.control("")).map_err(|failure| format!("{failure:?}"))?;
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    let measured = measure(std::slice::from_mut(&mut engine), warehouses, seconds)?;
+    rows.push((format!("DuckDB {version}, in memory, Python"), measured));
+    report.note(format!("of DuckDB's time, {exchange:.0} µs per statement are for the exchange with its process"));
+    Ok(rows)
 }

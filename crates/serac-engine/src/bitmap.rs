@@ -19,6 +19,7 @@ use serac_storage::types::PhysicalType;
 use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Snapshot, Transaction, Value};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A transaction with more changes than this in an index reads the table in its place: each query would go through all of them.
 const MOST_OWN_CHANGES: usize = 1024;
@@ -174,7 +175,8 @@ impl BitmapChanges {
         // Copied if a query still has it: then it is short.
         Arc::make_mut(&mut self.0[at].1)
     }
-    pub(crate) fn mark(&self) -> Vec<usize> {
+    /// How much there is, to [roll back to](Self::rollback_to).
+    fn mark(&self) -> Vec<usize> {
         self.0.iter().map(|(_, changes)| changes.len()).collect()
     }
     pub(crate) fn rollback_to(&mut self, mark: &[usize]) {
@@ -208,15 +210,32 @@ impl BitmapChanges {
 
 /// What a transaction has changed in bitmap indexes, shared with its queries.
 #[derive(Clone, Debug, Default)]
-pub struct OwnChanges(Arc<Mutex<BitmapChanges>>);
+pub struct OwnChanges(Arc<Own>);
+
+#[derive(Debug, Default)]
+struct Own {
+    changes: Mutex<BitmapChanges>,
+    /// Whether there may be changes. Relaxed: who runs the transaction, one thread at a time, writes and reads it.
+    any: AtomicBool,
+}
 
 impl OwnChanges {
+    /// For a change.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BitmapChanges> {
-        self.0.lock()
+        self.0.any.store(true, Ordering::Relaxed);
+        self.0.changes.lock()
+    }
+    /// See [`BitmapChanges::mark`].
+    pub(crate) fn mark(&self) -> Vec<usize> {
+        if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().mark() } else { Vec::new() }
+    }
+    /// See [`BitmapChanges::publish`].
+    pub(crate) fn publish(&self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
+        if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().publish(txn) } else { Vec::new() }
     }
     /// The index as `snapshot`, the transaction's, sees it now; none if it cannot be asked.
     pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
-        let changes = self.0.lock();
+        let changes = self.0.changes.lock();
         let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
         let own = known.map(|(_, own)| own).filter(|own| !own.is_empty());
         let is_short = |own: &Arc<Changes>| own.len() <= MOST_OWN_CHANGES && !own.has_bulk();

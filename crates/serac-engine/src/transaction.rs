@@ -155,7 +155,7 @@ impl Transaction {
             // No count in a catalog that all share.
             changed_catalog: self.catalog_changed.then(|| self.catalog.clone()),
             own_pins: self.own_pins.len(),
-            bitmaps: self.bitmaps.lock().mark(),
+            bitmaps: self.bitmaps.mark(),
             entries: self.entries.mark(),
         }
     }
@@ -189,7 +189,7 @@ impl Transaction {
             let (db, catalog) = (self.db.clone(), self.catalog.clone());
             txn.on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         }
-        let loaded = self.bitmaps.lock().publish(&mut txn);
+        let loaded = self.bitmaps.publish(&mut txn);
         if let Some(lost) = self.entries.lost_keys() {
             txn.on_obsolete(Box::new(move || lost.remove_lost()));
         }

@@ -41,6 +41,7 @@ use crate::undo::{ContextPtr, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{GARBAGE_FLOOR, vacuum};
 use crossbeam_epoch as epoch;
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -472,7 +473,7 @@ impl GarbageCollector {
             block.last_touched().store(now, Ordering::Relaxed);
         }
         let _latch = self.latch_of(row).lock();
-        let mut gone: Vec<&UndoRecord> = Vec::new();
+        let mut gone = Gone::new();
         let mut emptied = false;
         if kind == UndoKind::Append {
             // SAFETY: linked records are alive. Acquire: pairs with the Release that set the marker.
@@ -541,6 +542,9 @@ pub(crate) fn now_ms() -> u64 {
     START.elapsed().as_millis() as u64
 }
 
+/// Records that are off their chain: mostly one at a time.
+type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
+
 /// Who was running when the pass began.
 struct Horizon {
     starts: Vec<u64>,
@@ -568,7 +572,7 @@ impl Horizon {
     }
 
     /// Takes what nobody needs off the chain at `head` and adds it to `gone`; `emptied` is called if nothing is left.
-    fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Vec<&UndoRecord>, emptied: impl FnOnce()) {
+    fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'_>, emptied: impl FnOnce()) {
         // Acquire: pairs with the installing compare-and-swap.
         let mut first = head.load(Ordering::Acquire);
         // Cut off the tail that everybody sees.
@@ -613,7 +617,7 @@ impl Horizon {
     }
 
     /// Takes records out of the middle of a chain (see the module). The head stays, whatever it is.
-    fn prune_intervals<'a>(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Vec<&'a UndoRecord>) {
+    fn prune_intervals<'a>(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'a>) {
         let mut chain: Vec<&'a UndoRecord> = Vec::new();
         // Acquire: pairs with the installing compare-and-swap.
         let mut current = head.load(Ordering::Acquire);

@@ -92,7 +92,7 @@ impl Find {
         mut f: impl FnMut(RowId, &Row<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<bool> {
         self.access.for_each(txn, &self.index_access, constants, buffer, |id, stored| {
-            let row = constants.with_stored(stored);
+            let row = constants.with_stored(stored, &[]);
             if passes(&self.filters, &row)? { f(id, &row) } else { Ok(ControlFlow::Continue(())) }
         })
     }
@@ -129,30 +129,26 @@ impl Change {
         values.end_row();
         Ok(())
     }
-    /// A collected value as the column keeps it.
-    #[inline(always)]
-    fn fitting<'v>(&self, table: &Table, values: &'v Rows, row: usize, at: usize) -> Result<Value<'v>> {
-        let mut value = values.value(row, at);
-        if at < self.set.len() {
-            table.fit_value(self.columns[at], &mut value)?;
-        }
-        Ok(value)
-    }
-
     /// Writes the new values to the collected rows.
-    fn write(&self, table: &Table, txn: &mut Transaction, plan: &ColumnUpdate, scratch: &Scratch) -> Result<()> {
+    fn write(&self, table: &Table, txn: &mut Transaction, plan: &ColumnUpdate, scratch: &mut Scratch) -> Result<()> {
+        let Scratch { ids, values, .. } = scratch;
         // A value that does not fit fails the statement before any row is written.
-        for row in 1..scratch.ids.len() {
-            (0..self.set.len()).try_for_each(|at| self.fitting(table, &scratch.values, row, at).map(drop))?;
+        for row in 0..ids.len() {
+            for (at, &column) in self.columns.iter().enumerate() {
+                let mut value = values.value(row, at);
+                table.fit_value(column, &mut value)?;
+                if let Value::Bytes(bytes) = value {
+                    let len = bytes.len();
+                    values.cut(row, at, len);
+                }
+            }
         }
         let mut update = txn.start_update(plan)?;
-        let mut values: SmallVec<[Value<'_>; 8]> = SmallVec::new();
-        for (row, &id) in scratch.ids.iter().enumerate() {
-            values.clear();
-            for at in 0..self.set.len() {
-                values.push(self.fitting(table, &scratch.values, row, at)?);
-            }
-            txn.update_row(&mut update, id, &values)?;
+        let mut new: SmallVec<[Value<'_>; 8]> = SmallVec::new();
+        for (row, &id) in ids.iter().enumerate() {
+            new.clear();
+            new.extend((0..self.set.len()).map(|at| values.value(row, at)));
+            txn.update_row(&mut update, id, &new)?;
         }
         Ok(txn.finish_update(update)?)
     }
@@ -166,15 +162,8 @@ impl Change {
         scratch: &Scratch,
         rows: &mut Rows,
     ) -> Result<()> {
-        if after.checks.is_empty() && after.returning.is_none() {
-            return Ok(());
-        }
         for row in 0..scratch.ids.len() {
-            let mut seen: SmallVec<[Value<'_>; 16]> = SmallVec::new();
-            for &at in &self.seen {
-                seen.push(self.fitting(table, &scratch.values, row, at)?);
-            }
-            let row = constants.with_values(&seen);
+            let row = constants.with_collected(&scratch.values, row, &self.seen);
             after.check(table, &row)?;
             after.give(&row, rows)?;
         }
@@ -219,9 +208,9 @@ impl Insert {
         let width = table.definition.columns.len();
         let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
         // Row after row. What is wrong with an expression comes before what does not fit.
-        let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::new();
-        for assignment in self.rows.iter().flatten() {
-            fitting.push(assignment.evaluate(&none)?);
+        let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::from_elem(Value::Null, self.rows.len() * width);
+        for (place, assignment) in fitting.iter_mut().zip(self.rows.iter().flatten()) {
+            *place = assignment.evaluate(&none)?;
         }
         for (at, value) in fitting.iter_mut().enumerate() {
             let column = at % width;
@@ -294,7 +283,7 @@ impl ConflictUpdate {
         if !table.data.read(snapshot, id, &all_columns(table), buffer)? {
             return Ok(false);
         }
-        let row = Row { values: excluded, ..constants.with_stored(buffer) };
+        let row = constants.with_stored(buffer, excluded);
         if !passes(&self.filters, &row)? {
             return Ok(false);
         }

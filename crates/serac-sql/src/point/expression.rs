@@ -3,6 +3,7 @@
 //! The common operators on the common types are evaluated here, with the results and errors of Arrow's kernels. Everything else is a
 //! [`RowExpr::Arrow`]: DataFusion's own physical expression over a batch of one row, so that a statement means the same on both paths.
 
+use super::rows::Rows;
 use crate::error::{Result, SqlError};
 use crate::types::assign;
 use bumpalo::Bump;
@@ -62,39 +63,48 @@ impl<'a> Constants<'a> {
     }
     /// No columns.
     pub(super) fn row(self) -> Row<'a> {
-        Row { stored: None, values: &[], constants: self }
-    }
-    /// With columns that were read.
-    pub(super) fn with_stored(self, stored: &'a RowBuffer) -> Row<'a> {
-        Row { stored: Some(stored), values: &[], constants: self }
+        self.with_values(&[])
     }
     /// With columns that are at hand.
     pub(super) fn with_values(self, values: &'a [Value<'a>]) -> Row<'a> {
-        Row { stored: None, values, constants: self }
+        Row { columns: Columns::Values(values), constants: self }
     }
+    /// With columns that were read, and others behind them.
+    pub(super) fn with_stored(self, stored: &'a RowBuffer, others: &'a [Value<'a>]) -> Row<'a> {
+        Row { columns: Columns::Stored(stored, others), constants: self }
+    }
+    /// With columns that were collected, of a row at these places.
+    pub(super) fn with_collected(self, rows: &'a Rows, row: usize, places: &'a [usize]) -> Row<'a> {
+        Row { columns: Columns::Collected(rows, row, places), constants: self }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Columns<'a> {
+    Values(&'a [Value<'a>]),
+    Stored(&'a RowBuffer, &'a [Value<'a>]),
+    Collected(&'a Rows, usize, &'a [usize]),
 }
 
 /// The columns and parameters that an expression sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
-    /// The first columns, if they were read from the table.
-    pub(super) stored: Option<&'a RowBuffer>,
-    /// The other columns.
-    pub(super) values: &'a [Value<'a>],
-    pub(super) constants: Constants<'a>,
+    columns: Columns<'a>,
+    constants: Constants<'a>,
 }
 
 impl<'a> Row<'a> {
     pub(super) fn column(&self, at: usize) -> Value<'a> {
-        match self.stored {
-            Some(stored) if at < stored.len() => stored.value(at),
-            Some(stored) => self.values[at - stored.len()],
-            None => self.values[at],
+        match self.columns {
+            Columns::Values(values) => values[at],
+            Columns::Stored(stored, _) if at < stored.len() => stored.value(at),
+            Columns::Stored(stored, others) => others[at - stored.len()],
+            Columns::Collected(rows, row, places) => rows.value(row, places[at]),
         }
     }
     fn integer(&self, at: usize) -> Option<i64> {
-        match self.stored {
-            Some(stored) if at < stored.len() => stored.integer(at),
+        match self.columns {
+            Columns::Stored(stored, _) if at < stored.len() => stored.integer(at),
             _ => self.column(at).integer(),
         }
     }
@@ -266,13 +276,13 @@ pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
 }
 
 impl RowExpr {
-    // Always inlined, and the rest never: most expressions are values, which need none of the rest's frame.
+    // Always inlined, and the rest never: most expressions are columns and parameters, which need none of the rest's frame, and which are then copied whole
+    // (where a value is also made in the same place, it is copied in pieces, which a processor forwards late).
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         match self {
             Self::Column(at) => Ok(row.column(*at)),
             Self::Parameter(at) => Ok(row.constants.parameters[*at]),
-            Self::Literal(value) => Ok(value.as_value()),
             _ => self.compute(row),
         }
     }
@@ -321,7 +331,9 @@ impl RowExpr {
             Ok((!a.is_null() && !b.is_null()).then_some((a, b)))
         };
         Ok(match self {
-            Self::Column(_) | Self::Parameter(_) | Self::Literal(_) => return self.evaluate(row),
+            Self::Column(at) => row.column(*at),
+            Self::Parameter(at) => row.constants.parameters[*at],
+            Self::Literal(value) => value.as_value(),
             Self::Integer { operation, operands, .. } => match both(operands)? {
                 None => Value::Null,
                 Some((a, b)) => integer(*operation, a, b)?,
@@ -544,6 +556,14 @@ impl Assignment {
     /// The value, of the column's type.
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        match self.expr {
+            RowExpr::Parameter(at) if !self.converts => Ok(row.constants.parameters[at]),
+            _ => self.calculated(row),
+        }
+    }
+    // Never inlined: as for `RowExpr::evaluate`.
+    #[inline(never)]
+    fn calculated<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         if let Some((least, most)) = self.integers
             && let Some(number) = self.expr.integer(row)
             && (least..=most).contains(&number)

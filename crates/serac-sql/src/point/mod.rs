@@ -100,13 +100,19 @@ impl Under {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     statement: Arc<Statement>,
+    /// Whether it is of a kind for the point path.
+    is_candidate: bool,
     declared: Arc<[AstType]>,
     known: Known,
 }
 
 impl Prepared {
     pub(crate) fn new(statement: Statement, declared: Vec<AstType>) -> Self {
-        Self { statement: Arc::new(statement), declared: declared.into(), known: Known::Nothing }
+        let is_candidate = matches!(
+            statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        );
+        Self { statement: Arc::new(statement), is_candidate, declared: declared.into(), known: Known::Nothing }
     }
     /// The statement.
     pub fn statement(&self) -> &Statement {
@@ -537,11 +543,7 @@ impl Session {
 
     /// Whether it is known, without a look at the transaction, that a statement is for the other path.
     fn is_other(&self, prepared: &Prepared) -> bool {
-        let kind = matches!(
-            *prepared.statement,
-            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-        );
-        if self.point.is_off || !kind {
+        if self.point.is_off || !prepared.is_candidate {
             return true;
         }
         let Known::Other(known) = &prepared.known else { return false };
