@@ -44,7 +44,7 @@ pub struct Transaction {
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
     pub(crate) expressions: Option<Arc<dyn Expressions>>,
-    /// Parent rows that this transaction has pinned, and as the how-manieth.
+    /// Parent rows that this transaction has pinned, and how many it had pinned before each.
     pub(crate) own_pins: HashMap<(TableId, RowId), usize>,
     pub(crate) bitmaps: OwnChanges,
     pub(crate) entries: EntryNotes,
