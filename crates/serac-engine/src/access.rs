@@ -109,6 +109,11 @@ impl<'a> KeyRange<'a> {
         Self { reverse: true, ..self }
     }
 
+    /// Encodes the equal values; false if one is NULL, which equals nothing.
+    fn push_equal(&self, encodings: &[Encoding], key: &mut Vec<u8>) -> bool {
+        self.equal.iter().zip(encodings).all(|(value, &encoding)| key::push(key, value, encoding))
+    }
+
     /// The limits of the keys, encoded into `from` and `to`. None where no key can be.
     pub(crate) fn limits<'b>(
         &self,
@@ -116,11 +121,8 @@ impl<'a> KeyRange<'a> {
         from: &'b mut Vec<u8>,
         to: &'b mut Vec<u8>,
     ) -> Option<(Limit<'b>, Limit<'b>)> {
-        if self.equal.iter().any(Value::is_null) {
+        if !self.push_equal(encodings, from) {
             return None;
-        }
-        for (value, &encoding) in self.equal.iter().zip(encodings) {
-            key::push(from, value, encoding);
         }
         to.extend_from_slice(from);
         let is_bounded = |bound: &Bound<Value<'_>>| !matches!(bound, Bound::Unbounded);
@@ -197,13 +199,22 @@ impl Transaction {
         self.check_current(&access.catalog, &access.table)?;
         let pinned = pin();
         with_key_buffers(|[from, to, actual]| {
-            let Some((from, to)) = range.limits(&access.index.encodings, from, to) else { return Ok(()) };
-            if let Some(reads) = self.reads() {
-                reads.note_range(&access.table, &access.index, from, to);
-            }
             let snapshot = self.snapshot();
             let IndexAccess { table, index, read, asked, .. } = access;
             let is_whole = index.definition.unique && range.equal.len() == index.encodings.len();
+            let (from, to) = if is_whole {
+                // NULL equals nothing.
+                if !range.push_equal(&index.encodings, from) {
+                    return Ok(());
+                }
+                (Limit::before(from), Limit::after(from))
+            } else {
+                let Some(limits) = range.limits(&index.encodings, from, to) else { return Ok(()) };
+                limits
+            };
+            if let Some(reads) = self.reads() {
+                reads.note_range(table, index, from, to);
+            }
             if is_whole
                 && let Some(row) = index.entries.hint(from.prefix, &pinned)
                 // A hint that has become wrong may lead to a damaged file: only the tree's rows may fail.
@@ -223,7 +234,15 @@ impl Transaction {
                 }
                 Ok(true)
             };
-            let outcome = index.entries.scan(from, to, range.reverse, |entry, row| {
+            // Rows that lie side by side are brought together by the memory itself.
+            let mut last = RowId::from_u64(0);
+            let coming = |row: RowId| {
+                if row.as_u64().abs_diff(last.as_u64()) > 1 {
+                    table.data.prefetch_row(row, read, &pinned);
+                }
+                last = row;
+            };
+            let outcome = index.entries.scan_ahead(from, to, range.reverse, coming, |entry, row| {
                 let visited = (|| {
                     if !fetch(row, out, actual)? || !entry.is(actual) {
                         return Ok(ControlFlow::Continue(()));

@@ -18,6 +18,7 @@ use crate::undo::UndoRecord;
 use crate::value::Value;
 use crate::version_column::VersionColumn;
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -42,6 +43,7 @@ impl Cell {
 
 /// A block of a table, in one of its two forms.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "blocks lie behind pointers, and a table's are mostly of one form")]
 pub enum Block {
     /// Can be changed in place; also while it is cooling or freezing.
     Hot(HotBlock),
@@ -89,6 +91,14 @@ impl Block {
             Self::Frozen(block) => block.prefetch_row(slot, columns),
         }
     }
+    /// Asks for the newest version of a row.
+    #[inline]
+    pub(crate) fn prefetch_version(&self, slot: Slot) {
+        if let Self::Hot(block) = self {
+            // Relaxed: not followed.
+            prefetch(block.version_head(slot).load(Ordering::Relaxed));
+        }
+    }
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         match self {
@@ -120,9 +130,13 @@ impl Block {
         }
     }
     /// Appends the bytes that the views of a row name, in some columns.
-    pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
+    ///
+    /// # Safety
+    /// As for [`BlockHeap::read`].
+    pub(crate) unsafe fn read_views(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
         match self {
-            Self::Hot(block) => block.heap().read_all(views, out),
+            // SAFETY: by the caller's promise.
+            Self::Hot(block) => unsafe { block.heap().read(views, out) },
             Self::Frozen(block) => block.read_views(views, out),
         }
     }
@@ -158,6 +172,17 @@ pub(crate) struct FiledBlock {
     pub(crate) settlements: u64,
 }
 
+/// What collectors change as they go by, in a line of its own: who looks for a row of the block needs the block's other fields, and must not wait for these.
+#[derive(Debug)]
+struct Collected {
+    /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
+    versioned: AtomicU32,
+    /// How often slots have come to have no version again: who finds the count as it was, and no version, knows that nothing was written meanwhile.
+    settlements: AtomicU64,
+    /// When the collector last took a version off the block, in milliseconds: the access observer (§4.2).
+    last_touched: AtomicU64,
+}
+
 /// A block that can be changed.
 #[derive(Debug)]
 pub struct HotBlock {
@@ -175,10 +200,7 @@ pub struct HotBlock {
     /// or written, and its bits are all set. Raised before the first NULL is written, never lowered: who reads it too early takes the NULL for a value, as who reads
     /// the validity bit too early does, and finds a version.
     nulls: AtomicU64,
-    /// Slots whose version head is not null. Raised before a head is installed, lowered after it was unlinked: never too low.
-    versioned: AtomicU32,
-    /// How often a slot has come to have no version again: who finds the count as it was, and no version, knows that nothing was written meanwhile.
-    settlements: AtomicU64,
+    collected: CachePadded<Collected>,
     /// Where a checkpoint has written the block.
     filed: Mutex<Option<FiledBlock>>,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
@@ -186,8 +208,6 @@ pub struct HotBlock {
     /// Set while the block was filled by a bulk append that some snapshot may not see.
     append_marker: AtomicPtr<UndoRecord>,
     temperature: AtomicU32,
-    /// When the collector last took a version off the block, in milliseconds: the access observer (§4.2).
-    last_touched: AtomicU64,
     /// How often the block has been thawed.
     thaws: u32,
 }
@@ -226,16 +246,18 @@ impl HotBlock {
             memory: Arc::new(memory),
             spare: OnceLock::new(),
             versions: VersionColumn::new(no.0, layout.slot_count() as usize),
+            heap: BlockHeap::new(layout.heap_columns()),
             layout,
-            heap: Arc::default(),
             nulls: AtomicU64::new(0),
-            versioned: AtomicU32::new(0),
-            settlements: AtomicU64::new(0),
+            collected: CachePadded::new(Collected {
+                versioned: AtomicU32::new(0),
+                settlements: AtomicU64::new(0),
+                last_touched: AtomicU64::new(crate::gc::now_ms()),
+            }),
             filed: Mutex::default(),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
             temperature: AtomicU32::new(Temperature::Hot as u32),
-            last_touched: AtomicU64::new(crate::gc::now_ms()),
             thaws,
         }
     }
@@ -257,11 +279,11 @@ impl HotBlock {
     }
     /// The access observer's note.
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
-        &self.last_touched
+        &self.collected.last_touched
     }
     /// How long ago the collector last took a version off the block (or the block was made).
     pub fn idle(&self) -> std::time::Duration {
-        let touched = self.last_touched.load(Ordering::Relaxed);
+        let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::gc::now_ms().saturating_sub(touched))
     }
     /// How often the block has been thawed.
@@ -271,7 +293,7 @@ impl HotBlock {
     /// Takes back that the block was thawed and touched: who moves cold rows does not make it warmer.
     pub(crate) fn keep_cold(&mut self) {
         self.thaws = self.thaws.saturating_sub(1);
-        *self.last_touched.get_mut() = 0;
+        *self.collected.last_touched.get_mut() = 0;
     }
 
     /// The layout, shared by all blocks of the table.
@@ -284,20 +306,21 @@ impl HotBlock {
     }
     /// Slots whose version head is not null (never too low).
     pub fn versioned(&self) -> &AtomicU32 {
-        &self.versioned
+        &self.collected.versioned
     }
-    /// Notes that the collector has let go of everything but the newest state of a slot, or of a bulk append: comes before the count of versioned slots is
+    /// Notes that the collector has let go of everything but the newest state of slots, or of a bulk append: comes before the count of versioned slots is
     /// lowered or the marker cleared.
     pub(crate) fn note_settled(&self) {
         // Relaxed: ordered by what follows it.
-        self.settlements.fetch_add(1, Ordering::Relaxed);
+        self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
     /// If every snapshot, present and future, sees the same rows until somebody writes: the count of [settled](Self::note_settled) slots, which is another
     /// one when that has happened and the rows are settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         // Acquire: pairs with the collector's lowering of the count and clearing of the marker, before which it has counted.
-        let calm = self.versioned.load(Ordering::Acquire) == 0 && self.append_marker.load(Ordering::Acquire).is_null();
-        calm.then(|| self.settlements.load(Ordering::Relaxed))
+        let calm = self.collected.versioned.load(Ordering::Acquire) == 0
+            && self.append_marker.load(Ordering::Acquire).is_null();
+        calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
     /// Says where the block was written as it was when its count of settled slots was that; or that no manifest will name that place any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
@@ -638,21 +661,16 @@ impl HotBlock {
         }
     }
 
-    /// Points a variable-length cell to a copy of its value: the half with length and prefix stays as it is.
+    /// Points a variable-length cell to a copy of its value: the half with length and prefix stays as it is. The caller holds the heap's latch.
     pub(crate) fn redirect(&self, column: ColumnId, slot: Slot, view: View) {
         assert!(self.is_view(column), "only views are redirected");
         self.check(slot);
-        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Relaxed: old and new view name the same bytes, and a
-        // reader takes the heap's latch, which the caller holds, before it looks for them.
+        // SAFETY: the column has an aligned view for every slot, and the slot was checked. Release: pairs with the Acquire fence behind a reader's copy, so that
+        // the copied value is there; and old and new view name the same bytes.
         unsafe {
             let halves = self.at(self.layout.column(column).value_offset + 16 * slot.0 as usize).cast::<AtomicU64>();
-            (*halves.add(1)).store((view >> 64) as u64, Ordering::Relaxed);
+            (*halves.add(1)).store((view >> 64) as u64, Ordering::Release);
         }
-    }
-
-    /// The bytes that a view of a column names.
-    pub fn read_view(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
-        self.heap.read(column, view, out);
     }
 
     /// Copies `dst.len()` bytes that start `offset` bytes into the block; they may be torn.
@@ -746,7 +764,8 @@ mod tests {
                 match value {
                     Value::Bytes(bytes) => {
                         let mut read = Vec::new();
-                        block.read_view(column, cell.bits, &mut read);
+                        // SAFETY: nobody else has the block.
+                        unsafe { block.heap().read(std::iter::once((column, cell.bits)), &mut read) };
                         assert_eq!(read, *bytes);
                     }
                     Value::Int128(v) => assert_eq!(cell.bits, *v as u128),

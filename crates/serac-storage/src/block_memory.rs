@@ -7,14 +7,18 @@
 //! A block that freezes lends parts of its memory to its frozen form, which outlive it ([`crate::frozen`]); the whole pages between them are given back to
 //! the system when the hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on the system is told to leave that
 //! huge page split: it would fill it up again.
+//!
+//! The system clears a page when it is touched for the first time, which for a huge page takes as long as many transactions. While tables grow, collectors keep
+//! some huge pages [ready](keep_ready), so that who inserts need not wait.
 
+use crate::gc::now_ms;
 use crate::ids::BLOCK_BYTES;
 use parking_lot::Mutex;
 use std::alloc;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
@@ -78,9 +82,15 @@ impl Region {
         Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
-    /// A huge page, if the system has such pages.
-    #[cfg(target_os = "linux")]
+    /// A huge page, if the system has such pages: one that is ready, if there is one.
     pub fn huge_page() -> Option<Self> {
+        // Relaxed: a hint.
+        LAST_ASKED.store(now_ms(), Ordering::Relaxed);
+        let ready = READY.lock().pop();
+        ready.or_else(Self::map_huge_page)
+    }
+    #[cfg(target_os = "linux")]
+    fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
         // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at once. That the advice may be refused does not
         // matter: then the pages are ordinary ones.
@@ -103,7 +113,7 @@ impl Region {
         }
     }
     #[cfg(not(target_os = "linux"))]
-    pub fn huge_page() -> Option<Self> {
+    fn map_huge_page() -> Option<Self> {
         None
     }
 
@@ -153,6 +163,31 @@ impl Drop for Region {
                 RegionKind::HugePage => unreachable!("there are no huge pages here"),
             }
         }
+    }
+}
+
+/// Huge pages that the system has cleared already.
+static READY: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+const READY_PAGES: usize = 3;
+/// When a huge page was wanted last, in milliseconds.
+static LAST_ASKED: AtomicU64 = AtomicU64::new(0);
+/// So much later, those that are ready go back to the system.
+const READY_MS: u64 = 1_000;
+
+/// Sees to it that huge pages are ready if some have been wanted lately, and that none are if not.
+pub(crate) fn keep_ready() {
+    let asked = LAST_ASKED.load(Ordering::Relaxed);
+    let is_growing = asked > 0 && now_ms().saturating_sub(asked) < READY_MS;
+    if !is_growing {
+        return drop(std::mem::take(&mut *READY.lock()));
+    }
+    while READY.lock().len() < READY_PAGES {
+        let Some(region) = Region::map_huge_page() else { return };
+        for page in (0..HUGE_PAGE_BYTES).step_by(PAGE_BYTES) {
+            // SAFETY: the region's own memory, which nobody else has yet.
+            unsafe { region.memory.add(page).write_volatile(0) };
+        }
+        READY.lock().push(region);
     }
 }
 

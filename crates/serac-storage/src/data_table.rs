@@ -585,6 +585,7 @@ impl DataTable {
     ) -> Result<bool> {
         let Some(block) = self.locate(row, guard) else { return Ok(false) };
         block.prefetch_row(row.slot(), columns);
+        block.prefetch_version(row.slot());
         block.check(columns)?;
         block.read_cells(columns, row.slot(), &mut out.cells);
         let mut present = block.is_present(row.slot());
@@ -601,9 +602,18 @@ impl DataTable {
             }
         }
         if present {
-            out.resolve(block, &self.schema, columns);
+            // SAFETY: pinned.
+            unsafe { out.resolve(block, &self.layout, columns) };
         }
         Ok(present)
+    }
+
+    /// Has the memory bring the cells of a row that will be read.
+    #[inline]
+    pub fn prefetch_row(&self, row: RowId, columns: &[ColumnId], guard: &Guard) {
+        if let Some(block) = self.locate(row, guard) {
+            block.prefetch_row(row.slot(), columns);
+        }
     }
 
     /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all rows together, where `read` waits for one after the other.
@@ -612,7 +622,10 @@ impl DataTable {
         let guard = epoch::pin();
         let located = || rows.iter().filter_map(|row| Some((row.slot(), self.locate(*row, &guard)?)));
         located().for_each(|(slot, block)| block.prefetch_row(slot, columns));
-        located().for_each(|(slot, block)| block.prefetch_texts(columns, slot));
+        for (slot, block) in located() {
+            block.prefetch_version(slot);
+            block.prefetch_texts(columns, slot);
+        }
     }
 
     /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a snapshot (uniqueness).
@@ -653,7 +666,8 @@ impl DataTable {
             if !present {
                 return Ok(LatestState::Absent);
             }
-            out.resolve(block, &self.schema, columns);
+            // SAFETY: pinned.
+            unsafe { out.resolve(block, &self.layout, columns) };
             return Ok(LatestState::Present);
         }
     }
@@ -695,13 +709,17 @@ impl DataTable {
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
         block.check(columns)?;
         let mut out = RowBuffer::default();
+        // The newest state is taken as it is, without a version that would mend it: nobody changes views while we hold the latch.
+        let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
         block.read_cells(columns, row.slot(), &mut out.cells);
+        drop(latch);
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire);
         let mut current = block.newest_version(row.slot());
         loop {
             if present {
-                out.resolve(block, &self.schema, columns);
+                // SAFETY: pinned.
+                unsafe { out.resolve(block, &self.layout, columns) };
                 if matches(&out) {
                     return Ok(true);
                 }

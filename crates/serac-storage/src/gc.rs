@@ -264,10 +264,12 @@ impl GarbageCollector {
                 break;
             }
             let guard = epoch::pin();
+            let mut emptied = Emptied::new(&guard);
             for (i, (_, context)) in batch.iter().enumerate() {
                 prefetch_ahead(&batch[i..], &guard);
-                self.process(*context, horizon, &mut run, true);
+                self.process(*context, horizon, &mut run, &mut emptied, true);
             }
+            drop(emptied);
             self.put_down(batch.iter().map(|(ts, _)| *ts));
             self.give_up(&mut run, &guard);
             drop(guard);
@@ -282,11 +284,15 @@ impl GarbageCollector {
             self.take_in_hand(reached.keys().copied());
             reached
         };
+        let guard = epoch::pin();
+        let mut emptied = Emptied::new(&guard);
         for context in reached.values() {
-            self.process(*context, horizon, &mut run, false);
+            self.process(*context, horizon, &mut run, &mut emptied, false);
         }
+        drop(emptied);
         self.put_down(reached.keys().copied());
-        self.give_up(&mut run, &epoch::pin());
+        self.give_up(&mut run, &guard);
+        drop(guard);
         let mut stats = run.stats;
         self.vacuum_heaps(&mut stats);
         self.run_actions(actions, &mut stats);
@@ -406,15 +412,19 @@ impl GarbageCollector {
     }
 
     /// Prunes the chains of all rows that `context` changed. The caller holds one count of the context.
-    fn process(&self, context: ContextPtr, horizon: &Horizon, run: &mut Run, first_time: bool) {
-        // SAFETY: the held count keeps the context alive.
-        let undo = unsafe { &*context.0 };
-        let _guard = epoch::pin();
-        for record in undo.records_from(0) {
-            if !record.is_unlinked() {
-                let observed = (!undo.is_unobserved()).then_some(horizon.now);
-                self.prune(record.table(), record.row(), record.kind(), observed, horizon, run);
-            }
+    fn process<'g>(
+        &self,
+        context: ContextPtr,
+        horizon: &Horizon,
+        run: &mut Run,
+        emptied: &mut Emptied<'g>,
+        first_time: bool,
+    ) {
+        // SAFETY: the held count keeps the context alive, and then the guard of `emptied`: it is freed, and its tables are let go of, an epoch after its retirement.
+        let undo: &'g UndoContext = unsafe { &*context.0 };
+        let observed = (!undo.is_unobserved()).then_some(horizon.now);
+        for record in undo.records_from(0).filter(|record| !record.is_unlinked()) {
+            self.prune(record, observed, horizon, run, emptied);
         }
         if first_time {
             if undo.is_unreachable() {
@@ -457,38 +467,37 @@ impl GarbageCollector {
         self.pool.recycle_expired();
     }
 
-    fn prune(
+    /// Prunes the chain of the row that a record is of, which was linked a moment ago.
+    fn prune<'g>(
         &self,
-        table: &DataTable,
-        row: RowId,
-        kind: UndoKind,
+        record: &'g UndoRecord,
         observed: Option<u64>,
         horizon: &Horizon,
         run: &mut Run,
+        emptied: &mut Emptied<'g>,
     ) {
-        let guard = epoch::pin();
-        let Some(block) = table.blocks().get(row.block(), &guard).and_then(Block::hot) else { return };
+        let (table, row, kind) = (record.table(), record.row(), record.kind());
+        let Some(block) = table.blocks().get(row.block(), emptied.guard).and_then(Block::hot) else { return };
         // The access observer: the collector meets every change sooner or later.
-        if let Some(now) = observed {
+        if let Some(now) = observed.filter(|now| *now != block.last_touched().load(Ordering::Relaxed)) {
             block.last_touched().store(now, Ordering::Relaxed);
         }
         let _latch = self.latch_of(row).lock();
         let mut gone = Gone::new();
-        let mut emptied = false;
+        let mut is_empty = false;
         if kind == UndoKind::Append {
             // SAFETY: linked records are alive. Acquire: pairs with the Release that set the marker.
             let record = unsafe { block.append_marker().load(Ordering::Acquire).as_ref() };
             gone.extend(record.filter(|record| horizon.everyone_sees(record.timestamp())));
         } else {
-            horizon.prune_chain(block.version_head(row.slot()), &mut gone, || emptied = true);
+            horizon.prune_chain(block.version_head(row.slot()), &mut gone, || is_empty = true);
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
         // Last: a block that is calm by these two may freeze in place, so nobody writes to it from here on. Release: pairs with the freezer's Acquire and
-        // the readers'; the count is lowered only after the head is null, and only the collector clears the marker, under the latch.
-        if emptied {
-            block.note_settled();
-            block.versioned().fetch_sub(1, Ordering::Release);
+        // the readers'; only the collector clears the marker, under the latch.
+        if is_empty {
+            emptied.add(block);
         }
         if kind == UndoKind::Append && !gone.is_empty() {
             block.note_settled();
@@ -499,6 +508,42 @@ impl GarbageCollector {
                 self.retire(ContextPtr(context), run);
             }
         }
+    }
+}
+
+/// Blocks whose emptied slots are gathered at a time.
+const EMPTIED_BLOCKS: usize = 64;
+
+/// Slots that have come to have no version any more, by block, and that the blocks still count: a batch has many slots of a block, whose count is in the cache of
+/// whoever writes to it.
+struct Emptied<'g> {
+    /// Keeps the blocks.
+    guard: &'g epoch::Guard,
+    blocks: [Option<(&'g HotBlock, u32)>; EMPTIED_BLOCKS],
+}
+
+impl<'g> Emptied<'g> {
+    fn new(guard: &'g epoch::Guard) -> Self {
+        Self { guard, blocks: [None; EMPTIED_BLOCKS] }
+    }
+    fn add(&mut self, block: &'g HotBlock) {
+        let mixed = (ptr::from_ref(block) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = &mut self.blocks[(mixed >> 32) as usize % EMPTIED_BLOCKS];
+        match place {
+            Some((known, slots)) if ptr::eq(*known, block) => *slots += 1,
+            _ => place.replace((block, 1)).into_iter().for_each(Self::settle),
+        }
+    }
+    fn settle((block, slots): (&HotBlock, u32)) {
+        block.note_settled();
+        // Release: pairs with the Acquire of who finds that there is none; the heads are null already.
+        block.versioned().fetch_sub(slots, Ordering::Release);
+    }
+}
+
+impl Drop for Emptied<'_> {
+    fn drop(&mut self) {
+        self.blocks.iter_mut().filter_map(Option::take).for_each(Self::settle);
     }
 }
 

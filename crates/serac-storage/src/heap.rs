@@ -10,6 +10,10 @@
 //! Since a column has chunks of its own, a gather takes them as they are, and need not look at the views to know what the column names.
 //! All of that, and every change of a view in a slot, happens under the heap's latch, one for the whole change of a row.
 //!
+//! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not move. What makes that safe is that bytes and place are there before
+//! the view is: a view that is true for a reader's snapshot was stored before something that the reader has acquired since (a version head, a commit's stamp), and a
+//! redirection is a store with Release, which the Acquire fence of reading pairs with ([`crate::data_table`]).
+//!
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped an epoch later: a reader copies views and fetches
 //! the chunks that they name under one pin. Its index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
 //! [`crate::vacuum`].
@@ -24,8 +28,8 @@ use arrow_buffer::Buffer;
 use crossbeam_epoch::{self as epoch, Guard};
 use parking_lot::{Mutex, MutexGuard};
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Longest variable-length value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
@@ -34,10 +38,14 @@ pub const INLINE_BYTES: usize = 12;
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
 const LARGEST_CHUNK_BYTES: usize = 1 << 20;
 
-/// Longer values are copied by a reference to their chunk.
-const COPIED_UNDER_LATCH: usize = 512;
+/// Places of a column's first chunks, which are found in one step.
+const FIRST_PLACES: usize = 4;
+/// Pieces with the places of others: enough for as many chunks as a view can number.
+const PIECES: usize = 30;
 /// Bytes that the memory brings at a time.
 const CACHE_LINE: usize = 64;
+/// So many lines of a value are asked for; the processor finds the others by itself.
+const LINES_AHEAD: usize = 8;
 
 /// One append-only piece of heap memory.
 #[derive(Debug)]
@@ -71,7 +79,7 @@ impl HeapChunk {
         Self { bytes, capacity: buffer.len(), adopted: Some(buffer) }
     }
 
-    /// Bytes that a view names.
+    /// Bytes that a view names. Under the latch.
     fn slice(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.capacity, "a view names bytes inside its chunk");
         // SAFETY: in bounds by the assertion; the bytes were written before the view was stored and never change.
@@ -97,6 +105,49 @@ struct ChunkEntry {
     live: usize,
     /// Being emptied: what it holds is moved to other chunks.
     condemned: bool,
+}
+
+/// Where a chunk lies, for readers: null once it was dropped.
+#[derive(Debug, Default)]
+struct Place {
+    bytes: AtomicPtr<u8>,
+    capacity: AtomicUsize,
+}
+
+/// Places that are added together.
+type Piece = OnceLock<Box<[Place]>>;
+
+/// The places of a column's chunks, by index. They are added under the latch, and never move.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Places {
+    first: [Place; FIRST_PLACES],
+    /// Piece number `k` has the `FIRST_PLACES << k` places from number `FIRST_PLACES << k` on.
+    more: OnceLock<Box<[Piece; PIECES]>>,
+}
+
+impl Places {
+    /// The piece that has a place, and its number there.
+    fn in_piece(index: usize) -> (usize, usize) {
+        let piece = (index / FIRST_PLACES).ilog2() as usize;
+        (piece, index - (FIRST_PLACES << piece))
+    }
+    #[inline]
+    fn get(&self, index: usize) -> Option<&Place> {
+        if let Some(place) = self.first.get(index) {
+            return Some(place);
+        }
+        let (piece, at) = Self::in_piece(index);
+        self.more.get()?.get(piece)?.get()?.get(at)
+    }
+    fn get_or_add(&self, index: usize) -> &Place {
+        if let Some(place) = self.first.get(index) {
+            return place;
+        }
+        let (piece, at) = Self::in_piece(index);
+        let places = || std::iter::repeat_with(Place::default).take(FIRST_PLACES << piece).collect();
+        &self.more.get_or_init(Box::default)[piece].get_or_init(places)[at]
+    }
 }
 
 /// The chunks of a column.
@@ -132,17 +183,13 @@ impl ColumnHeap {
     }
 }
 
-/// The heaps of the columns, as far as columns have had long values.
-#[derive(Debug, Default)]
-struct HeapState(Vec<ColumnHeap>);
+/// The heaps of the columns.
+#[derive(Debug)]
+struct HeapState(Box<[ColumnHeap]>);
 
 impl HeapState {
     fn column(&mut self, column: ColumnId) -> &mut ColumnHeap {
-        let column = usize::from(column.0);
-        if self.0.len() <= column {
-            self.0.resize_with(column + 1, ColumnHeap::default);
-        }
-        &mut self.0[column]
+        &mut self.0[usize::from(column.0)]
     }
     /// A column's chunks.
     fn chunks(&self, column: ColumnId) -> &[ChunkEntry] {
@@ -151,8 +198,10 @@ impl HeapState {
 }
 
 /// The chunks of one block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BlockHeap {
+    /// By column, as far as columns have had long values.
+    places: Box<[OnceLock<Box<Places>>]>,
     state: Mutex<HeapState>,
     /// Capacity of all chunks.
     bytes: AtomicUsize,
@@ -184,6 +233,13 @@ pub fn check_len(len: usize) -> Result<()> {
         return Err(StorageError::Limit(format!("a value can have at most {MAX_VALUE_BYTES} bytes, not {len}")));
     }
     Ok(())
+}
+
+/// The bytes of a value that lies in its view.
+#[inline]
+pub(crate) fn inline_bytes(view: &[u8; 16]) -> &[u8] {
+    let len = u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+    &view[4..4 + len]
 }
 
 #[inline]
@@ -223,6 +279,19 @@ pub(crate) const fn offset_of(view: View) -> usize {
 }
 
 impl BlockHeap {
+    /// A heap without chunks, for a block's first so many columns.
+    pub fn new(columns: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places: std::iter::repeat_with(OnceLock::new).take(columns).collect(),
+            state: Mutex::new(HeapState(std::iter::repeat_with(ColumnHeap::default).take(columns).collect())),
+            bytes: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            live: AtomicUsize::new(0),
+            redirections: AtomicU64::new(0),
+            vacuuming: AtomicBool::new(false),
+        })
+    }
+
     /// Takes the latch.
     #[inline]
     pub(crate) fn latch(self: &Arc<Self>) -> HeapLatch<'_> {
@@ -260,50 +329,52 @@ impl BlockHeap {
         Ok(())
     }
 
-    /// Appends the bytes that a column's `view` names to `out`. The view was copied under the caller's pin.
-    pub fn read(&self, column: ColumnId, view: View, out: &mut Vec<u8>) {
-        let len = view_len(view);
-        if len <= INLINE_BYTES {
-            out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
-            return;
-        }
-        // Copied under the latch, a short value costs less than a reference to its chunk.
-        let mut state = self.state.lock();
-        let chunk = state.column(column).chunk(view);
-        if len <= COPIED_UNDER_LATCH {
-            return out.extend_from_slice(chunk.slice(offset_of(view), len));
-        }
-        let chunk = chunk.clone();
-        drop(state);
-        out.extend_from_slice(chunk.slice(offset_of(view), len));
+    #[inline]
+    fn place(&self, column: ColumnId, index: usize) -> Option<&Place> {
+        self.places.get(usize::from(column.0))?.get()?.get(index)
     }
-    /// Appends the bytes that the views of some columns name, in their order, under one latch where all are short. As for [`read`](Self::read).
-    pub(crate) fn read_all(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
-        let in_heap = views.clone().filter(|(_, view)| is_in_heap(*view));
-        if in_heap.clone().any(|(_, view)| view_len(view) > COPIED_UNDER_LATCH) || in_heap.clone().next().is_none() {
-            return views.for_each(|(column, view)| self.read(column, view, out));
-        }
-        let mut state = self.state.lock();
+    /// The bytes of a long value that a column's `view` names.
+    ///
+    /// # Safety
+    /// The view was read as a row is read (see the module), under a pin that lasts longer than the slice is used.
+    #[inline]
+    unsafe fn named(&self, column: ColumnId, view: View) -> &[u8] {
+        let place = self.place(column, chunk_of(view)).expect("what a view names is kept");
+        // Relaxed: stored before the view was.
+        let (bytes, capacity) = (place.bytes.load(Ordering::Relaxed), place.capacity.load(Ordering::Relaxed));
+        let (offset, len) = (offset_of(view), view_len(view));
+        assert!(offset + len <= capacity, "a view names bytes inside its chunk");
+        // SAFETY: in bounds by the assertion; written before the view was stored, never changed, and kept until an epoch after nothing names them.
+        unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
+    }
+    /// Appends the bytes that the views of some columns name, in their order.
+    ///
+    /// # Safety
+    /// The views were read as a row is read (see the module), under a pin that the caller still has.
+    pub(crate) unsafe fn read(&self, views: impl Iterator<Item = (ColumnId, View)> + Clone, out: &mut Vec<u8>) {
         // They lie far apart: all are asked for before the first is waited for.
-        for (column, view) in in_heap {
-            let value = state.column(column).chunk(view).slice(offset_of(view), view_len(view));
-            value.chunks(CACHE_LINE).for_each(|line| prefetch(line.as_ptr()));
+        for (column, view) in views.clone().filter(|(_, view)| is_in_heap(*view)) {
+            // SAFETY: by the caller's promise.
+            let value = unsafe { self.named(column, view) };
+            value.chunks(CACHE_LINE).take(LINES_AHEAD).for_each(|line| prefetch(line.as_ptr()));
         }
         for (column, view) in views {
-            let len = view_len(view);
             if is_in_heap(view) {
-                out.extend_from_slice(state.column(column).chunk(view).slice(offset_of(view), len));
+                // SAFETY: by the caller's promise.
+                out.extend_from_slice(unsafe { self.named(column, view) });
             } else {
-                out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
+                out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
             }
         }
     }
     /// Asks for the bytes of a view, which may be torn.
+    #[inline]
     pub(crate) fn prefetch(&self, column: ColumnId, view: View) {
-        if view_len(view) > INLINE_BYTES
-            && let Some(ChunkEntry { chunk: Some(chunk), .. }) = self.state.lock().chunks(column).get(chunk_of(view))
+        if is_in_heap(view)
+            && let Some(place) = self.place(column, chunk_of(view))
         {
-            prefetch(chunk.bytes.as_ptr().wrapping_add(offset_of(view)));
+            // Relaxed: not followed.
+            prefetch(place.bytes.load(Ordering::Relaxed).wrapping_add(offset_of(view)));
         }
     }
 
@@ -351,9 +422,18 @@ impl BlockHeap {
         &self.vacuuming
     }
 
+    /// Says where a chunk lies. Under the latch.
+    fn set_place(&self, column: ColumnId, index: usize, bytes: *mut u8, capacity: usize) {
+        let place = self.places[usize::from(column.0)].get_or_init(Box::default).get_or_add(index);
+        // Relaxed: as in `named`.
+        place.bytes.store(bytes, Ordering::Relaxed);
+        place.capacity.store(capacity, Ordering::Relaxed);
+    }
+
     fn drop_chunk(&self, column: ColumnId, index: usize) {
         let chunk = {
             let mut state = self.state.lock();
+            self.set_place(column, index, std::ptr::null_mut(), 0);
             let heap = state.column(column);
             heap.free.push(index);
             heap.chunks[index].chunk.take().expect("a chunk is dropped once")
@@ -450,7 +530,10 @@ impl HeapLatch<'_> {
     /// Gives a chunk of a column an index.
     fn put_chunk(&mut self, column: ColumnId, chunk: HeapChunk) -> usize {
         self.heap.bytes.fetch_add(chunk.capacity, Ordering::Relaxed);
-        self.state.column(column).put(chunk)
+        let (bytes, capacity) = (chunk.bytes.as_ptr(), chunk.capacity);
+        let index = self.state.column(column).put(chunk);
+        self.heap.set_place(column, index, bytes, capacity);
+        index
     }
 
     /// Makes chunks of the buffers that a column's `views` name, with the same indexes. Nothing is copied.
@@ -469,7 +552,9 @@ impl HeapLatch<'_> {
                 heap.chunks.push(ChunkEntry::default());
                 continue;
             }
-            let chunk = Some(Arc::new(HeapChunk::adopt(buffer.clone())));
+            let chunk = HeapChunk::adopt(buffer.clone());
+            self.heap.set_place(column, index, chunk.bytes.as_ptr(), chunk.capacity);
+            let chunk = Some(Arc::new(chunk));
             heap.chunks.push(ChunkEntry { chunk, used: buffer.len(), live, condemned: false });
             self.heap.bytes.fetch_add(buffer.len(), Ordering::Relaxed);
             add(&self.heap.used, buffer.len());
@@ -609,14 +694,20 @@ impl std::panic::RefUnwindSafe for HeapChunk {}
 mod tests {
     use super::*;
 
+    fn read(heap: &BlockHeap, column: ColumnId, view: View, out: &mut Vec<u8>) {
+        let _pinned = epoch::pin();
+        // SAFETY: pinned, and the tests name what they read.
+        unsafe { heap.read(std::iter::once((column, view)), out) }
+    }
+
     #[test]
     fn values_of_every_size_come_back() {
-        let heap = Arc::<BlockHeap>::default();
+        let heap = BlockHeap::new(5);
         let values: Vec<Vec<u8>> = (0..3_000).map(|i| vec![i as u8; i % 700]).collect();
         let views: Vec<View> = values.iter().map(|v| heap.append(ColumnId(0), v)).collect();
         for (value, view) in values.iter().zip(views) {
             let mut out = vec![];
-            heap.read(ColumnId(0), view, &mut out);
+            read(&heap, ColumnId(0), view, &mut out);
             assert_eq!(&out, value);
             assert_eq!(view_len(view), value.len());
         }
@@ -624,14 +715,15 @@ mod tests {
 
     #[test]
     fn values_of_a_row_come_back_together() {
-        let heap = Arc::<BlockHeap>::default();
+        let heap = BlockHeap::new(5);
         let value = |i: usize, column: u16| vec![i as u8 ^ column as u8; i * usize::from(column + 1) % 700];
         for i in 0..1_000 {
             let columns = (0..5).map(ColumnId);
             let views: Vec<(ColumnId, View)> =
                 columns.map(|column| (column, heap.append(column, &value(i, column.0)))).collect();
             let mut out = vec![1, 2, 3];
-            heap.read_all(views.iter().copied(), &mut out);
+            // SAFETY: the heap's own views, and no chunk of it is dropped.
+            unsafe { heap.read(views.iter().copied(), &mut out) };
             let wanted: Vec<u8> =
                 [vec![1, 2, 3]].into_iter().chain((0..5).map(|column| value(i, column))).flatten().collect();
             assert_eq!(out, wanted, "row {i}");
@@ -640,7 +732,7 @@ mod tests {
 
     #[test]
     fn writers_do_not_disturb_each_other_and_lent_buffers_do_not_change() {
-        let heap = Arc::<BlockHeap>::default();
+        let heap = BlockHeap::new(5);
         heap.append(ColumnId(0), &[7; 100]);
         let lent = heap.buffers(ColumnId(0));
         std::thread::scope(|scope| {
@@ -652,7 +744,7 @@ mod tests {
                         let column = ColumnId(thread.into());
                         let view = heap.append(column, &value);
                         let mut out = vec![];
-                        heap.read(column, view, &mut out);
+                        read(heap, column, view, &mut out);
                         assert_eq!(out, value);
                     }
                 });
@@ -674,7 +766,7 @@ mod tests {
 
     #[test]
     fn chunks_go_when_nothing_names_them_and_their_indexes_are_used_again() {
-        let heap = Arc::<BlockHeap>::default();
+        let heap = BlockHeap::new(5);
         let mut rng = 1u64;
         let mut named: Vec<(View, Vec<u8>)> = Vec::new();
         for i in 0..20_000u32 {
@@ -684,7 +776,7 @@ mod tests {
             if named.len() > 100 {
                 let (view, value) = named.swap_remove((rng >> 33) as usize % 100);
                 let mut out = vec![];
-                heap.read(ColumnId(0), view, &mut out);
+                read(&heap, ColumnId(0), view, &mut out);
                 assert_eq!(out, value);
                 heap.latch().release(ColumnId(0), view);
             }
@@ -709,7 +801,7 @@ mod tests {
         assert!(heap.bytes() < 1 << 20, "{} bytes", heap.bytes());
         for (view, value) in named {
             let mut out = vec![];
-            heap.read(ColumnId(0), view, &mut out);
+            read(&heap, ColumnId(0), view, &mut out);
             assert_eq!(out, value);
         }
     }

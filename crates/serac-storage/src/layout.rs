@@ -13,7 +13,8 @@
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
-use crate::types::{PhysicalType, TableSchema};
+use crate::row_buffer::ValueKind;
+use crate::types::{ColumnType, PhysicalType, TableSchema};
 use crate::value::Value;
 
 /// Regions start at multiples of this many bytes (Arrow's recommended alignment).
@@ -28,6 +29,8 @@ pub const MAX_COLUMNS: usize = 1_600;
 pub struct ColumnLayout {
     /// Physical form.
     pub physical: PhysicalType,
+    /// What a row's value of the column comes out as.
+    pub(crate) kind: ValueKind,
     /// Byte offset of the validity bitmap from the head of the block.
     pub validity_offset: usize,
     /// Byte offset of the values from the head of the block.
@@ -40,7 +43,8 @@ pub struct BlockLayout {
     slot_count: u32,
     columns: Vec<ColumnLayout>,
     used_bytes: usize,
-    has_views: bool,
+    /// One more than the position of the last column of variable length; 0 if there is none.
+    heap_columns: usize,
 }
 
 const fn align(bytes: usize) -> usize {
@@ -67,37 +71,39 @@ impl BlockLayout {
     /// # Errors
     /// [`StorageError::Limit`] when the table has no or too many columns.
     pub fn new(schema: &TableSchema) -> Result<Self> {
-        let physical: Vec<_> = schema.columns.iter().map(|c| c.column_type.physical()).collect();
-        if physical.len() > MAX_COLUMNS {
+        let types: Vec<_> = schema.columns.iter().map(|c| c.column_type).collect();
+        if types.len() > MAX_COLUMNS {
             return Err(StorageError::Limit(format!("a table can have at most {MAX_COLUMNS} columns")));
         }
         // The size grows with the slots, so the largest count that fits can be searched for by halving.
         let (mut fits, mut too_many) = (0, MAX_SLOTS_PER_BLOCK as usize + 1);
         while too_many - fits > 1 {
             let middle = fits + (too_many - fits) / 2;
-            if Self::with_slots(&physical, middle).used_bytes <= BLOCK_BYTES {
+            if Self::with_slots(&types, middle).used_bytes <= BLOCK_BYTES {
                 fits = middle;
             } else {
                 too_many = middle;
             }
         }
         debug_assert!(fits >= 1, "{MAX_COLUMNS} columns of 16 bytes fit at least once");
-        Ok(Self::with_slots(&physical, fits))
+        Ok(Self::with_slots(&types, fits))
     }
 
-    fn with_slots(physical: &[PhysicalType], slots: usize) -> Self {
+    fn with_slots(types: &[ColumnType], slots: usize) -> Self {
         let mut end = align(bitmap_bytes(slots));
-        let columns = physical
+        let columns: Vec<_> = types
             .iter()
-            .map(|&physical| {
+            .map(|&column_type| {
+                let physical = column_type.physical();
                 let validity_offset = end;
                 let value_offset = align(validity_offset + bitmap_bytes(slots));
                 end = align(value_offset + value_bytes(physical, slots));
-                ColumnLayout { physical, validity_offset, value_offset }
+                ColumnLayout { physical, kind: ValueKind::of(column_type), validity_offset, value_offset }
             })
             .collect();
-        let has_views = physical.contains(&PhysicalType::View);
-        Self { slot_count: slots as u32, columns, used_bytes: end, has_views }
+        let is_view = |column: &ColumnLayout| column.physical == PhysicalType::View;
+        let heap_columns = columns.iter().rposition(is_view).map_or(0, |last| last + 1);
+        Self { slot_count: slots as u32, columns, used_bytes: end, heap_columns }
     }
 
     /// Slots of a block.
@@ -115,7 +121,11 @@ impl BlockLayout {
     /// Whether there is a column of variable length.
     #[inline]
     pub fn has_views(&self) -> bool {
-        self.has_views
+        self.heap_columns > 0
+    }
+    /// The columns up to the last one of variable length: so many may have values in a heap.
+    pub(crate) fn heap_columns(&self) -> usize {
+        self.heap_columns
     }
     /// The columns, by column id.
     pub fn columns(&self) -> &[ColumnLayout] {
@@ -200,9 +210,8 @@ mod tests {
             let last = regions.last().unwrap();
             prop_assert!(last.0 + last.1 <= BLOCK_BYTES);
             // One more slot would not fit.
-            let physical: Vec<_> = types.iter().map(|t| t.physical()).collect();
             prop_assert!(slots == MAX_SLOTS_PER_BLOCK as usize
-                || BlockLayout::with_slots(&physical, slots + 1).used_bytes > BLOCK_BYTES);
+                || BlockLayout::with_slots(&types, slots + 1).used_bytes > BLOCK_BYTES);
         }
     }
 

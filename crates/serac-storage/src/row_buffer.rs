@@ -4,25 +4,37 @@ use crate::block::{Block, Cell};
 use crate::error::{Result, StorageError};
 use crate::heap::view_len;
 use crate::ids::ColumnId;
-use crate::types::{PhysicalType, TableSchema};
+use crate::layout::BlockLayout;
+use crate::types::{ColumnType, PhysicalType};
 use crate::value::{FromValue, Value};
 
 /// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the long run.
 #[derive(Debug, Default, Clone)]
 pub struct RowBuffer {
     pub(crate) cells: Vec<Cell>,
-    kinds: Vec<ValueKind>,
+    /// The columns' kinds, and where a value of variable length starts in `bytes`.
+    kinds: Vec<(ValueKind, usize)>,
     bytes: Vec<u8>,
-    /// Where each variable-length value starts in `bytes`.
-    starts: Vec<usize>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum ValueKind {
+/// Which of the [`Value`]s a column's values are, with the width in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueKind {
     Bool,
     Int(u8),
     Float(u8),
     Bytes,
+}
+
+impl ValueKind {
+    pub fn of(column_type: ColumnType) -> Self {
+        match (column_type.physical(), column_type) {
+            (PhysicalType::Bit, _) => Self::Bool,
+            (PhysicalType::Fixed(width), ColumnType::Float32 | ColumnType::Float64) => Self::Float(width),
+            (PhysicalType::Fixed(width), _) => Self::Int(width),
+            (PhysicalType::View, _) => Self::Bytes,
+        }
+    }
 }
 
 impl RowBuffer {
@@ -35,40 +47,38 @@ impl RowBuffer {
         self.cells.is_empty()
     }
 
-    /// Fetches what the cells' views name. The cells are final: patched to the reader's snapshot.
-    pub(crate) fn resolve(&mut self, block: &Block, schema: &TableSchema, columns: &[ColumnId]) {
-        use crate::types::ColumnType::{Float32, Float64};
+    /// Fetches what the cells' views name.
+    ///
+    /// # Safety
+    /// The cells are final: patched to the reader's snapshot. They were read under a pin that the caller still has.
+    pub(crate) unsafe fn resolve(&mut self, block: &Block, layout: &BlockLayout, columns: &[ColumnId]) {
         self.kinds.clear();
         self.bytes.clear();
-        self.starts.clear();
         let mut end = 0;
-        for (cell, column) in self.cells.iter().zip(columns) {
-            let column_type = schema.columns[column.0 as usize].column_type;
-            self.starts.push(end);
-            self.kinds.push(match (column_type.physical(), column_type) {
-                (PhysicalType::Bit, _) => ValueKind::Bool,
-                (PhysicalType::Fixed(width), Float32 | Float64) => ValueKind::Float(width),
-                (PhysicalType::Fixed(width), _) => ValueKind::Int(width),
-                (PhysicalType::View, _) => {
-                    end += if cell.null { 0 } else { view_len(cell.bits) };
-                    ValueKind::Bytes
-                }
-            });
-        }
+        self.kinds.extend(self.cells.iter().zip(columns).map(|(cell, column)| {
+            let (kind, start) = (layout.column(*column).kind, end);
+            if kind == ValueKind::Bytes && !cell.null {
+                end += view_len(cell.bits);
+            }
+            (kind, start)
+        }));
         if end > 0 {
             let cells = self.cells.iter().zip(columns).zip(&self.kinds);
-            let views = cells.filter(|((cell, _), kind)| **kind == ValueKind::Bytes && !cell.null);
-            block.read_views(views.map(|((cell, column), _)| (*column, cell.bits)), &mut self.bytes);
+            let views = cells.filter(|((cell, _), (kind, _))| *kind == ValueKind::Bytes && !cell.null);
+            // SAFETY: as the caller promises.
+            unsafe { block.read_views(views.map(|((cell, column), _)| (*column, cell.bits)), &mut self.bytes) };
         }
     }
 
     /// The value of the `i`-th column that was asked for.
+    #[inline]
     pub fn value(&self, i: usize) -> Value<'_> {
         let cell = self.cells[i];
         if cell.null {
             return Value::Null;
         }
-        match self.kinds[i] {
+        let (kind, start) = self.kinds[i];
+        match kind {
             ValueKind::Bool => Value::Bool(cell.bits != 0),
             ValueKind::Int(2) => Value::Int16(cell.bits as i16),
             ValueKind::Int(4) => Value::Int32(cell.bits as i32),
@@ -76,7 +86,7 @@ impl RowBuffer {
             ValueKind::Int(_) => Value::Int128(cell.bits as i128),
             ValueKind::Float(4) => Value::Float32(f32::from_bits(cell.bits as u32)),
             ValueKind::Float(_) => Value::Float64(f64::from_bits(cell.bits as u64)),
-            ValueKind::Bytes => Value::Bytes(&self.bytes[self.starts[i]..self.starts[i] + view_len(cell.bits)]),
+            ValueKind::Bytes => Value::Bytes(&self.bytes[start..start + view_len(cell.bits)]),
         }
     }
 
@@ -84,7 +94,7 @@ impl RowBuffer {
     #[inline]
     pub fn integer(&self, i: usize) -> Option<i64> {
         let cell = &self.cells[i];
-        let value = match self.kinds[i] {
+        let value = match self.kinds[i].0 {
             ValueKind::Int(2) => i64::from(cell.bits as i16),
             ValueKind::Int(4) => i64::from(cell.bits as i32),
             ValueKind::Int(8) => cell.bits as i64,

@@ -13,7 +13,7 @@
 
 use crate::background;
 use crate::block::HotBlock;
-use crate::block_memory::block_memory_bytes;
+use crate::block_memory::{block_memory_bytes, keep_ready};
 use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, Mapped, write_table};
 use crate::compact::selection::CompactionGroups;
 use crate::compact::{CompactionPlan, CompactionReport, RowFollower, compact_cold_blocks};
@@ -714,6 +714,7 @@ impl Collector {
                 looked = Instant::now();
                 freeze_cold_tables(&manager, &tables.read(), *after);
             }
+            keep_ready();
             if manager.gc().backlog() == 0 {
                 idle_runs = idle_runs.saturating_add(1);
                 busy = false;

@@ -64,6 +64,7 @@ pub enum PhysicalType {
 
 impl ColumnType {
     /// The physical form inside a block.
+    #[inline]
     pub const fn physical(self) -> PhysicalType {
         match self {
             Self::Boolean => PhysicalType::Bit,
@@ -77,18 +78,23 @@ impl ColumnType {
     }
 
     /// Whether a column of the type can hold the value: NULL, or one of the physical form, and text that is UTF-8.
+    #[inline]
     pub fn accepts(self, value: &Value<'_>) -> bool {
-        match (self, self.physical(), value) {
-            (_, _, Value::Null) | (_, PhysicalType::Bit, Value::Bool(_)) => true,
-            (Self::Float32, _, value) => matches!(value, Value::Float32(_)),
-            (Self::Float64, _, value) => matches!(value, Value::Float64(_)),
-            (_, PhysicalType::Fixed(2), Value::Int16(_))
-            | (_, PhysicalType::Fixed(4), Value::Int32(_))
-            | (_, PhysicalType::Fixed(8), Value::Int64(_))
-            | (_, PhysicalType::Fixed(16), Value::Int128(_)) => true,
-            (Self::Utf8 | Self::Json, _, Value::Bytes(bytes)) => std::str::from_utf8(bytes).is_ok(),
-            (Self::Binary, _, Value::Bytes(_)) => true,
-            _ => false,
+        match value {
+            Value::Null => true,
+            Value::Float32(_) => self == Self::Float32,
+            Value::Float64(_) => self == Self::Float64,
+            Value::Bytes(bytes) => match self {
+                Self::Utf8 | Self::Json => std::str::from_utf8(bytes).is_ok(),
+                Self::Binary => true,
+                _ => false,
+            },
+            _ if matches!(self, Self::Float32 | Self::Float64) => false,
+            Value::Bool(_) => self.physical() == PhysicalType::Bit,
+            Value::Int16(_) => self.physical() == PhysicalType::Fixed(2),
+            Value::Int32(_) => self.physical() == PhysicalType::Fixed(4),
+            Value::Int64(_) => self.physical() == PhysicalType::Fixed(8),
+            Value::Int128(_) => self.physical() == PhysicalType::Fixed(16),
         }
     }
 

@@ -63,13 +63,14 @@ impl BeforeCell {
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
-        // Relaxed: whatever it is, it names the same value (see `HotBlock::redirect`).
-        let high = self.high.load(Ordering::Relaxed);
+        // Whatever it is, it names the same value. Acquire: pairs with `redirect`, so that the value is there (see `HotBlock::redirect`).
+        let high = self.high.load(Ordering::Acquire);
         crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
     }
     /// Points to a copy of the bytes. Under the row's pruning latch and the heap's.
     pub(crate) fn redirect(&self, view: crate::heap::View) {
-        self.high.store((view >> 64) as u64, Ordering::Relaxed);
+        // Release: pairs with `cell`.
+        self.high.store((view >> 64) as u64, Ordering::Release);
     }
 }
 

@@ -154,12 +154,23 @@ impl Plans {
     }
 }
 
+/// A district's oldest order that was not delivered.
+struct Undelivered {
+    district: i32,
+    order: i32,
+    new_order: RowId,
+    /// In ORDER.
+    row: RowId,
+    customer: i32,
+}
+
 /// What a worker keeps from transaction to transaction.
 #[derive(Default)]
 struct Buffers {
     row: RowBuffer,
     other: RowBuffer,
     rows: Vec<RowId>,
+    undelivered: Vec<Undelivered>,
     items: Vec<i32>,
     text: Vec<u8>,
 }
@@ -193,6 +204,8 @@ impl Procedures {
     /// Runs the transaction for a terminal's input.
     pub fn run(&self, txn: &mut Transaction, warehouse: i32, input: &Input, now: i64) -> Result<Answer> {
         let plans = self.plans.get(txn, Plans::new)?;
+        // Each of them is short: one fence for all of its steps.
+        let _pinned = serac_storage::pin();
         BUFFERS.with_borrow_mut(|buffers| match input {
             Input::NewOrder(order) => new_order(&plans, buffers, txn, warehouse, order, now),
             Input::Payment(payment) => pay(&plans, buffers, txn, warehouse, payment, now).map(Answer::Other),
@@ -393,24 +406,29 @@ fn deliver(
     carrier: i32,
     now: i64,
 ) -> Result<i64> {
-    let Buffers { row, rows, .. } = buffers;
+    let Buffers { row, rows, undelivered, .. } = buffers;
     let w = Value::Int32(warehouse);
-    let mut delivered = 0;
+    undelivered.clear();
     for district in 1..=DISTRICTS {
-        let d = Value::Int32(district);
-        let mut oldest = None;
-        txn.scan(&plans.oldest_new_order, &KeyRange::prefix(&[w, d]), row, |id, row| {
-            oldest = Some((id, row.get::<i32>(0)?));
+        txn.scan(&plans.oldest_new_order, &KeyRange::prefix(&[w, district.into()]), row, |new_order, row| {
+            undelivered.push(Undelivered { district, order: row.get(0)?, new_order, row: new_order, customer: 0 });
             Ok(ControlFlow::Break(()))
         })?;
-        let Some((new_order, order)) = oldest else { continue };
-        txn.delete(&plans.new_order, new_order)?;
-        let id = there(txn.get(&plans.order_customer, &[w, d, order.into()], row)?, "order")?;
-        let customer: i32 = row.get(0)?;
-        txn.update(&plans.deliver_order, id, &[carrier.into()])?;
+    }
+    txn.look_ahead(&plans.order_customer, undelivered.iter().map(|u| [w, u.district.into(), u.order.into()]));
+    for u in undelivered.iter_mut() {
+        u.row = there(txn.get(&plans.order_customer, &[w, u.district.into(), u.order.into()], row)?, "order")?;
+        u.customer = row.get(0)?;
+    }
+    txn.look_ahead(&plans.line_amounts, undelivered.iter().map(|u| [w, u.district.into(), u.order.into(), 1.into()]));
+    txn.look_ahead(&plans.customer_delivery, undelivered.iter().map(|u| [w, u.district.into(), u.customer.into()]));
+    for u in undelivered.iter() {
+        let d = Value::Int32(u.district);
+        txn.delete(&plans.new_order, u.new_order)?;
+        txn.update(&plans.deliver_order, u.row, &[carrier.into()])?;
         let mut total = 0;
         rows.clear();
-        txn.scan(&plans.line_amounts, &KeyRange::prefix(&[w, d, order.into()]), row, |id, row| {
+        txn.scan(&plans.line_amounts, &KeyRange::prefix(&[w, d, u.order.into()]), row, |id, row| {
             total += row.get::<i64>(0)?;
             rows.push(id);
             Ok(ControlFlow::Continue(()))
@@ -418,12 +436,11 @@ fn deliver(
         for &line in rows.iter() {
             txn.update(&plans.deliver_line, line, &[now.into()])?;
         }
-        let id = there(txn.get(&plans.customer_delivery, &[w, d, customer.into()], row)?, "customer")?;
+        let id = there(txn.get(&plans.customer_delivery, &[w, d, u.customer.into()], row)?, "customer")?;
         let (balance, deliveries): (i64, i32) = (row.get(0)?, row.get(1)?);
         txn.update(&plans.deliver_customer, id, &[(balance + total).into(), (deliveries + 1).into()])?;
-        delivered += 1;
     }
-    Ok(delivered)
+    Ok(undelivered.len() as i64)
 }
 
 /// The items of the district's last orders, each once.

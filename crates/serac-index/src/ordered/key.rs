@@ -47,14 +47,33 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) -> bool {
         key.push(if encoding.nulls_first { 0 } else { 2 });
         return false;
     }
-    key.push(VALUE);
-    let start = key.len();
+    let start = key.len() + 1;
     match value {
-        Value::Null => {}
+        // The tag and a number in one piece.
+        Value::Int32(v) => {
+            let number = u64::from((*v as u32 ^ 1 << 31).swap_bytes());
+            key.extend_from_slice(&(number << 8 | u64::from(VALUE)).to_le_bytes()[..5]);
+        }
+        Value::Int64(v) => {
+            let number = u128::from((*v as u64 ^ 1 << 63).swap_bytes());
+            key.extend_from_slice(&(number << 8 | u128::from(VALUE)).to_le_bytes()[..9]);
+        }
+        _ => {
+            key.push(VALUE);
+            push_other(key, value, encoding);
+        }
+    }
+    if encoding.descending {
+        key[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    true
+}
+
+fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
+    match value {
+        Value::Null | Value::Int32(_) | Value::Int64(_) => unreachable!("encoded by the caller"),
         Value::Bool(v) => key.push(u8::from(*v)),
         Value::Int16(v) => key.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
-        Value::Int32(v) => key.extend_from_slice(&(*v as u32 ^ 1 << 31).to_be_bytes()),
-        Value::Int64(v) => key.extend_from_slice(&(*v as u64 ^ 1 << 63).to_be_bytes()),
         Value::Int128(v) if encoding.number_is_bytes => key.extend_from_slice(&v.to_le_bytes()),
         Value::Int128(v) => key.extend_from_slice(&(*v as u128 ^ 1 << 127).to_be_bytes()),
         Value::Float32(v) => {
@@ -76,10 +95,6 @@ pub fn push(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) -> bool {
             key.extend_from_slice(&[0, 0]);
         }
     }
-    if encoding.descending {
-        key[start..].iter_mut().for_each(|byte| *byte = !*byte);
-    }
-    true
 }
 
 #[cfg(test)]

@@ -93,8 +93,19 @@ impl OrderedIndex {
         reverse: bool,
         visit: impl FnMut(EntryKey<'_>, RowId) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        self.scan_ahead(from, to, reverse, |_| {}, visit)
+    }
+    /// As [`scan`](Self::scan), and tells of rows that will be visited if `visit` does not break, somewhat before they are: for who has to fetch them.
+    pub fn scan_ahead<B>(
+        &self,
+        from: Limit<'_>,
+        to: Limit<'_>,
+        reverse: bool,
+        coming: impl FnMut(RowId),
+        visit: impl FnMut(EntryKey<'_>, RowId) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let long = self.entries.is_long();
-        self.entries.scan(&from.probe(long), &to.probe(long), reverse, visit)
+        self.entries.scan(&from.probe(long), &to.probe(long), reverse, coming, visit)
     }
     /// The row at which a lookup of this whole key found it last, if that is remembered. It may not have the key (any more): the caller reads it and compares.
     pub fn hint(&self, key: &[u8], guard: &Guard) -> Option<RowId> {

@@ -15,7 +15,7 @@ use super::{FreezeFormat, Zone};
 use crate::block::Cell;
 use crate::column_values::ColumnValues;
 use crate::error::{Result, StorageError};
-use crate::heap::{INLINE_BYTES, View, chunk_of, offset_of, view_len};
+use crate::heap::{View, chunk_of, inline_bytes, is_in_heap, offset_of, view_len};
 use crate::layout::value_bytes;
 use crate::racy::prefetch;
 use crate::scan::{ColumnForm, Selection};
@@ -264,7 +264,7 @@ impl FrozenColumn {
     #[inline]
     pub(super) fn prefetch_view(&self, view: View) {
         if let Encoding::Views { heap, .. } = &self.encoding
-            && view_len(view) > INLINE_BYTES
+            && is_in_heap(view)
             && let Some(chunk) = heap.get(chunk_of(view))
         {
             prefetch(chunk.as_ptr().wrapping_add(offset_of(view)));
@@ -289,11 +289,10 @@ impl FrozenColumn {
     }
 
     pub(super) fn read_view(&self, view: View, out: &mut Vec<u8>) {
-        let len = view_len(view);
-        if len <= INLINE_BYTES {
-            out.extend_from_slice(&view.to_le_bytes()[4..4 + len]);
-        } else {
+        if is_in_heap(view) {
             out.extend_from_slice(self.heap_value(view));
+        } else {
+            out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
         }
     }
     /// The bytes that the view of a long value names.

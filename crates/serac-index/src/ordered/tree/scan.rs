@@ -9,6 +9,9 @@ use std::cmp::Ordering as Order;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
+/// So many entries ahead, a scan tells of rows.
+const AHEAD: usize = 3;
+
 impl Tree {
     /// As [`position`](Self::position), from an entry on that is near, as for a key that one or no entry has.
     #[inline]
@@ -21,12 +24,13 @@ impl Tree {
         Ok(self.position(leaf, version, count, to, false)?.max(from))
     }
 
-    /// Visits the entries from `from` up to, not including, `to` in order, or in reverse.
+    /// Visits the entries from `from` up to, not including, `to` in order, or in reverse. Tells which rows are `coming` a few entries ahead.
     pub fn scan<B>(
         &self,
         from: &Probe<'_>,
         to: &Probe<'_>,
         reverse: bool,
+        mut coming: impl FnMut(RowId),
         mut visit: impl FnMut(EntryKey<'_>, RowId) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let _guard = sync::pin();
@@ -58,9 +62,14 @@ impl Tree {
                 spin(&mut spins);
                 continue;
             };
+            // SAFETY: those between the first and the last were written.
+            let entry = |i: usize| unsafe { copies[if reverse { first + last - 1 - i } else { i }].assume_init() };
+            (first + 1..last.min(first + AHEAD)).for_each(|i| coming(RowId::from_u64(entry(i)[3])));
             for i in first..last {
-                // SAFETY: those between the first and the last were written.
-                let words = unsafe { copies[if reverse { first + last - 1 - i } else { i }].assume_init() };
+                if i + AHEAD < last {
+                    coming(RowId::from_u64(entry(i + AHEAD)[3]));
+                }
+                let words = entry(i);
                 // SAFETY: the entry was in the tree while we were pinned, as we still are.
                 let tail = self.long.then(|| unsafe { Tail::bytes(words[2]) });
                 visit(EntryKey { words: [words[0], words[1], words[2]], tail }, RowId::from_u64(words[3]))?;
