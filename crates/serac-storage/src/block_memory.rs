@@ -35,7 +35,7 @@ static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former selves; and what is held but idle, as the second half of a
-/// huge page before its first use.
+/// huge page before its first use, and those that are ready.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -319,6 +319,25 @@ mod tests {
             // SAFETY: as above.
             let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), BLOCK_BYTES) };
             assert!(bytes.iter().all(|byte| *byte == i as u8 + 1), "block {i}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_ready_while_they_are_wanted() {
+        let ready = || READY.lock().len();
+        for _ in 0..3 {
+            let Some(region) = Region::huge_page() else { return };
+            // SAFETY: the region's own memory.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), HUGE_PAGE_BYTES) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(1);
+            keep_ready();
+            // Tests beside this one take some, too.
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while ready() == 0 {
+                assert!(std::time::Instant::now() < deadline, "none becomes ready");
+                keep_ready();
+            }
         }
     }
 

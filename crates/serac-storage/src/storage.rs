@@ -155,7 +155,7 @@ pub struct StorageMetrics {
     pub checkpoint_time: Duration,
     /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their former selves.
     pub block_memory_bytes: usize,
-    /// Bytes held besides, as halves of huge pages that are not used yet.
+    /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that are ready for growing tables.
     pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.
     pub tables: Vec<(TableId, String, TableMetrics)>,

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use serac_storage::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const ROWS: usize = 2_000;
@@ -177,6 +178,65 @@ fn a_batch_that_was_read_before_a_vacuum_stays_what_it_is() {
         let strings = arrow_array::cast::AsArray::as_string_view(array);
         assert!(strings.iter().zip(&texts).all(|(string, text)| string.unwrap().as_bytes() == text));
     }
+}
+
+/// A text by which a reader knows the row that it is of, and that it is whole.
+fn text_of(row: usize, version: u8) -> Vec<u8> {
+    vec![version; 13 + (row * 31 + usize::from(version) * 7) % LONGEST]
+}
+
+#[test]
+fn readers_of_rows_find_whole_values_beside_writers_and_vacuums() {
+    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 60 };
+    let (storage, table) = open();
+    let mut txn = storage.begin();
+    let rows = 0..ROWS / 4;
+    let insert = |row| table.insert(&mut txn, &[Value::Int64(row as i64), Value::Bytes(&text_of(row, 0))]).unwrap();
+    let ids: Vec<RowId> = rows.clone().map(insert).collect();
+    txn.commit().unwrap();
+    let stop = AtomicBool::new(false);
+    let check = |row: usize, buffer: &RowBuffer| {
+        let text = buffer.get::<&[u8]>(0).unwrap();
+        assert_eq!(text, text_of(row, text[0]), "row {row}");
+    };
+    std::thread::scope(|scope| {
+        let (storage, table, ids, stop, check) = (&storage, &table, &ids, &stop, &check);
+        for seed in 0..2 {
+            scope.spawn(move || {
+                let (mut rng, mut buffer) = (StdRng::seed_from_u64(seed), RowBuffer::default());
+                while !stop.load(Ordering::Relaxed) {
+                    let txn = storage.begin();
+                    for row in (0..100).map(|_| rng.random_range(0..ids.len())) {
+                        assert!(table.read(txn.snapshot(), ids[row], &[ColumnId(1)], &mut buffer).unwrap());
+                        check(row, &buffer);
+                        let latest = table.read_latest(txn.snapshot(), ids[row], &[ColumnId(1)], &mut buffer).unwrap();
+                        if latest == LatestState::Present {
+                            check(row, &buffer);
+                        }
+                        // Versions whose fate is open, too.
+                        let matches = &mut |version: &RowBuffer| {
+                            check(row, version);
+                            false
+                        };
+                        assert!(!table.any_version_matches(ids[row], &[ColumnId(1)], matches).unwrap());
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                storage.run_gc();
+                storage.vacuum_table(table);
+            }
+        });
+        for round in 0..rounds {
+            for row in rows.clone() {
+                update(storage, table, ids[row], &text_of(row, round as u8), row % 10 == 0);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    table.verify();
 }
 
 #[test]

@@ -3,6 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,6 +54,33 @@ fn nearly_all_keys_are_found_ahead() {
         let mut first = Vec::new();
         index.look_ahead(keys[..1].iter().map(Vec::as_slice), |row| first.push(row));
         assert_eq!(first, [elsewhere]);
+    }
+}
+
+#[test]
+fn all_rows_but_the_first_of_a_leaf_are_told_of_before_they_come() {
+    for long in [false, true] {
+        let index = OrderedIndex::new((!long).then_some(24));
+        let key = |number: u32| [&number.to_be_bytes()[..], &[5; 30][..if long { 30 } else { 3 }]].concat();
+        (0..1_000).for_each(|number| _ = index.insert(&key(number), RowId::from_u64(u64::from(number))));
+        for reverse in [false, true] {
+            let (told, visited) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+            let (from, to) = (key(100), key(900));
+            let (from, to) = (Limit::before(&from), Limit::before(&to));
+            let coming = |row: RowId| {
+                assert!(!visited.borrow().contains(&row), "{row:?} has been visited");
+                told.borrow_mut().push(row);
+            };
+            let _ = index.scan_ahead(from, to, reverse, coming, |_, row| -> ControlFlow<()> {
+                visited.borrow_mut().push(row);
+                ControlFlow::Continue(())
+            });
+            let (told, visited) = (told.into_inner(), visited.into_inner());
+            assert_eq!(visited.len(), 800);
+            assert!(told.is_sorted_by(|a, b| (a < b) != reverse));
+            assert!(told.iter().all(|row| visited.contains(row)));
+            assert!(told.len() * 10 > visited.len() * 9, "{} of {}", told.len(), visited.len());
+        }
     }
 }
 
