@@ -69,11 +69,17 @@ fn scan(tree: &Tree, from: u8, to: u8, reverse: bool) -> Vec<u8> {
     let mut keys = Vec::new();
     let (from, to) = ([from], [to]);
     let (from, to) = (Probe::limit(&from, false, false), Probe::limit(&to, true, false));
-    let _ = tree.scan(&from, &to, reverse, |key, row| -> ControlFlow<()> {
-        assert_eq!(row, RowId(ROW));
-        keys.push((1..=u8::MAX).find(|candidate| key.is(&[*candidate])).expect("a key that was inserted"));
-        ControlFlow::Continue(())
-    });
+    let _ = tree.scan(
+        &from,
+        &to,
+        reverse,
+        |_| {},
+        |key, row| -> ControlFlow<()> {
+            assert_eq!(row, RowId(ROW));
+            keys.push((1..=u8::MAX).find(|candidate| key.is(&[*candidate])).expect("a key that was inserted"));
+            ControlFlow::Continue(())
+        },
+    );
     keys
 }
 
