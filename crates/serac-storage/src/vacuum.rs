@@ -13,9 +13,9 @@
 //! **Against collectors.** The chain of a row is walked under its pruning latch (taken before the heap's), so no record of it is unlinked, and its values let
 //! go of, meanwhile.
 //!
-//! **Against readers.** A redirected view names the same bytes as before, and only the half of it that says where they lie changes, in one store. A reader
-//! that has copied the old view finds the old chunk: it fetches chunks under the pin under which it copied, and a chunk is dropped an epoch after it was
-//! emptied. Since no version tells of the change, bulk copies, which may be torn, are checked against the heap's count of redirections.
+//! **Against readers.** A redirected view names the same bytes as before, and only the half of it that says where they lie changes, in one store. With
+//! Release: who reads a row takes no latch, and with the new view finds the copy. A reader that has copied the old view finds the old chunk: it fetches chunks
+//! under the pin under which it copied, and a chunk is dropped an epoch after it was emptied. Since no version tells of the change, bulk copies, which may be torn, are checked against the heap's count of redirections.
 //!
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the freezer takes the latch once before it gathers, so that no
 //! step is under way. The gather redirects views in the same way ([`crate::frozen`]).
