@@ -11,15 +11,15 @@
 use crate::definition::BitmapDefinition;
 use crate::error::Result;
 use crate::values::{OwnedValue, value_at};
-use parking_lot::{Mutex, MutexGuard};
 use serac_index::cubit::{Bitvector, Builder, Changes, Cubit, Key, Options, Predicate, Selected, TransactionCell};
 use serac_index::ordered::key;
 use serac_storage::transaction::TransactionManager;
 use serac_storage::types::PhysicalType;
 use serac_storage::{BlockNo, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Snapshot, Transaction, Value};
+use serac_sync::atomic::{AtomicBool, Ordering};
+use serac_sync::{Mutex, MutexGuard};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A transaction with more changes than this in an index reads the table in its place: each query would go through all of them.
 const MOST_OWN_CHANGES: usize = 1024;

@@ -8,15 +8,15 @@ use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
 use crate::roles::{RoleId, Security};
 use crate::transaction::Transaction;
-use parking_lot::Mutex;
 use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
 use serac_storage::{Durability, RecoveryCatalog, RecoveryReport, Storage, StorageError, StorageOptions, Timestamp};
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Versions of the catalog kept for transactions that begin while DDL commits.
 const CATALOG_VERSIONS: usize = 64;
@@ -200,7 +200,7 @@ impl Database {
         if due && inner.catalog_lock_free_for_checkpoint() {
             let database = Self(inner.clone());
             // A checkpoint that fails leaves the old one and the log in place; the next commit tries again.
-            let _ = std::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
+            let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
                 let _ = database.checkpoint();
                 CHECKPOINTING.store(false, Ordering::Release);
             });
@@ -220,7 +220,7 @@ impl Database {
 }
 
 /// One checkpoint by itself at a time in this process is enough.
-static CHECKPOINTING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+static CHECKPOINTING: serac_sync::atomic::AtomicBool = serac_sync::atomic::AtomicBool::new(false);
 
 impl DatabaseInner {
     fn catalog_lock_free_for_checkpoint(&self) -> bool {
@@ -275,9 +275,9 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
         jobs.extend(table.bitmaps.iter().map(|i| Box::new(move || i.fill(&table.data, snapshot)) as Job<'_>));
         jobs.extend(table.indexes.iter().map(|i| Box::new(move || table.fill_index(i, snapshot)) as Job<'_>));
     }
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
+    let next = serac_sync::atomic::AtomicUsize::new(0);
+    let workers = serac_sync::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    serac_sync::thread::scope(|scope| {
         let work = || -> Result<()> {
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 job()?;

@@ -13,9 +13,9 @@ use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use serac_storage::{BlockNo, ColumnId, FreezeFormat, ScanColumn, StorageError, TableId};
+use serac_sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 fn check_unique_names<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Result<()> {
     let mut seen = BTreeSet::new();

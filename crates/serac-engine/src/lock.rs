@@ -1,9 +1,9 @@
 //! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and their snapshot.
 
 use crate::error::{EngineError, Result};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::time::{Duration, Instant};
+use serac_sync::{Condvar, Mutex, MutexGuard};
 
 /// How long DDL waits for writers, and writers for DDL, before giving up.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,11 +8,11 @@ use crate::bitmap::BitmapChanges;
 use crate::database::DatabaseInner;
 use crate::table::{Pinned, Table, TableIndex};
 use crate::write::remove_if_unused;
-use parking_lot::Mutex;
 use serac_index::cubit::Key;
 use serac_storage::compact::{FollowMoves, RowFollower};
 use serac_storage::{DataTable, RowId, Timestamp, Transaction, Value};
-use std::sync::atomic::Ordering;
+use serac_sync::Mutex;
+use serac_sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// The engine's [`RowFollower`].

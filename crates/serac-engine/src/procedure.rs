@@ -10,8 +10,8 @@ use crate::transaction::Transaction;
 use crate::values::{OwnedValue, array_of};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
-use parking_lot::{Mutex, RwLock};
 use serac_storage::{ColumnType, CommitTicket, Value};
+use serac_sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,13 +38,13 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     fn wait(&self, failed: u32) {
         if failed <= self.eager {
-            std::thread::yield_now();
+            serac_sync::thread::yield_now();
             return;
         }
         let doubled = self.first_wait.saturating_mul(1 << (failed - self.eager - 1).min(16)).min(self.longest_wait);
         // Between half and all of it, so that those who met do not meet again.
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), failed) as f64 / u64::MAX as f64;
-        std::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
+        serac_sync::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
     }
 }
 

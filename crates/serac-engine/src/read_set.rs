@@ -22,9 +22,9 @@
 use crate::access::KeyRange;
 use crate::error::{EngineError, Result};
 use crate::table::{Table, TableIndex};
-use parking_lot::Mutex;
 use serac_index::ordered::Limit;
 use serac_storage::Snapshot;
+use serac_sync::Mutex;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use crate::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
-use parking_lot::Mutex;
+use serac_sync::Mutex;
 use std::sync::Arc;
 
 /// Values reserved at a time.

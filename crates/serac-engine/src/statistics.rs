@@ -1,7 +1,7 @@
 //! Statistics for planning: estimates from a sample of blocks, kept until the table has changed a good deal.
 
-use parking_lot::Mutex;
 use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, DataTable, ScanColumn, Snapshot};
+use serac_sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -6,7 +6,6 @@ use crate::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;
 use crate::lock::TableLock;
 use crate::statistics::{StatisticsCache, TableStatistics};
-use parking_lot::Mutex;
 use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key::{self, Encoding};
@@ -14,10 +13,11 @@ use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
 };
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An ordered index of a table, and the rule it enforces.
 #[derive(Debug)]

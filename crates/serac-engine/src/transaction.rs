@@ -345,7 +345,7 @@ impl Transaction {
             changed.security = Arc::new(security);
         }
         changed.forget_comments();
-        let state = changed.state(self.db.next_id.load(std::sync::atomic::Ordering::SeqCst));
+        let state = changed.state(self.db.next_id.load(serac_sync::atomic::Ordering::SeqCst));
         self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
         let before = std::mem::replace(&mut self.catalog, Arc::new(changed));
         if !std::mem::replace(&mut self.catalog_changed, true) {

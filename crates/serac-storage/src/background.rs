@@ -3,8 +3,8 @@
 //! On Linux they run as batch work (`SCHED_BATCH`): one that is woken takes an idle processor at once, but does not push aside a thread that serves clients. Where
 //! all processors are busy, more commits so gather for one sync of the log.
 
+use serac_sync::thread::{Builder, JoinHandle};
 use std::io;
-use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread.
 ///

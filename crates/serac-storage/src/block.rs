@@ -19,10 +19,11 @@ use crate::value::Value;
 use crate::version_column::VersionColumn;
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// So many values ahead, gathering asks for their memory.
 const GATHERED_AHEAD: usize = 16;

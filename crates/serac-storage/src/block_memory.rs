@@ -13,12 +13,12 @@
 
 use crate::gc::now_ms;
 use crate::ids::BLOCK_BYTES;
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::alloc;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
@@ -333,9 +333,9 @@ mod tests {
             bytes.fill(1);
             keep_ready();
             // Tests beside this one take some, too.
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            let deadline = serac_sync::time::Instant::now() + std::time::Duration::from_secs(60);
             while ready() == 0 {
-                assert!(std::time::Instant::now() < deadline, "none becomes ready");
+                assert!(serac_sync::time::Instant::now() < deadline, "none becomes ready");
                 keep_ready();
             }
         }

@@ -8,18 +8,18 @@
 use crate::block::Block;
 use crate::error::{Result, StorageError};
 use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE};
-use crossbeam_epoch::{self as epoch, Guard};
+use serac_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use serac_sync::epoch::{self, Guard};
 use std::alloc;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// The blocks of one table.
 #[derive(Debug)]
 pub struct BlockTable {
     entries: NonNull<AtomicPtr<Block>>,
     len: AtomicU32,
-    grow: parking_lot::Mutex<()>,
+    grow: serac_sync::Mutex<()>,
 }
 
 // SAFETY: entries are atomic; blocks are Send and Sync.
@@ -35,7 +35,7 @@ impl Default for BlockTable {
         Self {
             entries: NonNull::new(entries.cast()).unwrap_or_else(|| alloc::handle_alloc_error(layout)),
             len: AtomicU32::new(0),
-            grow: parking_lot::Mutex::new(()),
+            grow: serac_sync::Mutex::new(()),
         }
     }
 }

@@ -33,10 +33,10 @@ use crate::ids::{BlockNo, ColumnId, RowId};
 use crate::row_buffer::RowBuffer;
 use crate::transaction::{Transaction, TransactionManager};
 use crate::value::Value;
-use crossbeam_epoch as epoch;
 use selection::{BlockSelection, Candidate, CompactionGroups, Occupancy, Variant};
+use serac_sync::atomic::{AtomicUsize, Ordering};
+use serac_sync::epoch;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Takes what knows rows by their ids along: the engine's indexes.
 pub trait RowFollower: Send + Sync {
@@ -159,12 +159,12 @@ pub(crate) fn compact_cold_blocks(
                 break;
             }
             report.add(compact_group(manager, table, follower, group, is_cold).inspect_err(|_| end())?);
-            std::thread::yield_now();
+            serac_sync::thread::yield_now();
         }
         Ok(report)
     };
     let threads = (groups.len() / GROUPS_PER_THREAD).clamp(1, plan.threads.max(1));
-    std::thread::scope(|scope| {
+    serac_sync::thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&|| false))).collect();
         let own = work(stop);
         helpers.into_iter().fold(own, |all, helper| {

@@ -24,11 +24,11 @@ use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block as BatchPlace, Footer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use serac_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The column that says which rows of a batch are rows of the table.
 pub const PRESENCE_COLUMN: &str = "__serac_present";

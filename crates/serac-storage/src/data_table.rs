@@ -52,14 +52,14 @@ use crate::undo::{BeforeCell, UndoKind, UndoRecord};
 use crate::value::Value;
 use crate::waits::Blocker;
 use arrow_array::RecordBatch;
-use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering, fence};
+use serac_sync::epoch::{self, Guard};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering, fence};
 
 /// Blocks that take inserts at the same time, each for some of the threads.
 const INSERTION_HEADS: usize = 4;
@@ -115,10 +115,7 @@ pub struct DataTable {
 }
 
 fn thread_head() -> usize {
-    use std::sync::atomic::AtomicUsize;
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static HEAD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % INSERTION_HEADS);
-    HEAD.with(|head| *head)
+    serac_sync::thread::ordinal() % INSERTION_HEADS
 }
 
 /// Inserts less deletes so far, in a place for each insertion head: threads that count in one place wait for each other.

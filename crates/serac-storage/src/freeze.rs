@@ -36,10 +36,10 @@ use crate::error::Result;
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::BlockNo;
 use crate::transaction::TransactionManager;
-use crossbeam_epoch as epoch;
+use serac_sync::atomic::Ordering;
+use serac_sync::epoch;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to the power of this.
 const LONGEST_WAIT: u32 = 6;
@@ -140,7 +140,7 @@ impl DataTable {
                     }
                     Temperature::Freezing => {
                         drop(guard);
-                        std::thread::yield_now();
+                        serac_sync::thread::yield_now();
                     }
                 },
             }

@@ -39,14 +39,13 @@ use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
 use crate::undo::{ContextPtr, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{GARBAGE_FLOOR, vacuum};
-use crossbeam_epoch as epoch;
-use parking_lot::{Condvar, Mutex};
+use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use serac_sync::epoch;
+use serac_sync::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::sync::Arc;
 
 const PRUNING_LATCHES: usize = 256;
 /// Finished transactions that a run takes from the queue at a time.
@@ -581,10 +580,9 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     }
 }
 
-/// Milliseconds since the process first asked: the access observer's time.
+/// Milliseconds of the process: the access observer's time.
 pub(crate) fn now_ms() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_millis() as u64
+    serac_sync::time::uptime().as_millis() as u64
 }
 
 /// Records that are off their chain: mostly one at a time.

@@ -25,11 +25,12 @@ use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
 use crate::racy::prefetch;
 use arrow_buffer::Buffer;
-use crossbeam_epoch::{self as epoch, Guard};
-use parking_lot::{Mutex, MutexGuard};
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use serac_sync::epoch::{self, Guard};
+use serac_sync::{Mutex, MutexGuard};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Longest variable-length value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
@@ -735,7 +736,7 @@ mod tests {
         let heap = BlockHeap::new(5);
         heap.append(ColumnId(0), &[7; 100]);
         let lent = heap.buffers(ColumnId(0));
-        std::thread::scope(|scope| {
+        serac_sync::thread::scope(|scope| {
             for thread in 0..4u8 {
                 let heap = &heap;
                 scope.spawn(move || {
@@ -760,7 +761,7 @@ mod tests {
             if heap.bytes() < 1 << 20 {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            serac_sync::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 

@@ -69,6 +69,6 @@ pub use wal::Durability;
 
 /// Keeps what operations of the calling thread may reach from being freed, as each of them does for itself. Around several of them, it saves each a fence; it must not
 /// be held for long, because nothing is freed meanwhile.
-pub fn pin() -> crossbeam_epoch::Guard {
-    crossbeam_epoch::pin()
+pub fn pin() -> serac_sync::epoch::Guard {
+    serac_sync::epoch::pin()
 }

@@ -27,7 +27,7 @@ pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+        use serac_sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
         let words = if src as usize % 8 == 0 { len / 8 } else { 0 };
         // SAFETY: the caller vouches for both ranges; the words are aligned by the check above.
         unsafe {

@@ -17,9 +17,9 @@ use crate::transaction::Snapshot;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
-use crossbeam_epoch as epoch;
+use serac_sync::atomic::{Ordering, fence};
+use serac_sync::epoch;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 /// In which form a column is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -31,14 +31,15 @@ use crate::waits::Waiting;
 use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
 use crate::wal::reader::LogFiles;
 use crate::wal::{Durability, LogManager, LogOptions};
-use parking_lot::{Mutex, RwLock};
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use serac_sync::thread::JoinHandle;
+use serac_sync::time::{Duration, Instant};
+use serac_sync::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
 
 /// How a storage is opened.
 #[derive(Clone, Debug)]
@@ -76,7 +77,8 @@ impl StorageOptions {
 impl Default for StorageOptions {
     fn default() -> Self {
         // One for every two cores: with as many collectors as cores, they and the transactions that they clean up after take turns.
-        let background_threads = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
+        let background_threads =
+            serac_sync::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4));
         Self {
             path: None,
             durability: Durability::Full,
@@ -180,8 +182,6 @@ pub struct Storage {
     manager: Arc<TransactionManager>,
     tables: Arc<RwLock<Tables>>,
     follower: Arc<Follower>,
-    /// The compaction thread stops when this goes.
-    compacting: Mutex<Option<mpsc::Sender<()>>>,
     parking: Arc<Parking>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     log_thread: Mutex<Option<JoinHandle<()>>>,
@@ -349,14 +349,12 @@ impl Storage {
                 background::spawn(format!("serac-gc-{i}"), move || collector.run()).expect("a thread can be started")
             })
             .collect();
-        let mut sender = None;
         if let Some(freeze_after) = options.freeze_after
             && options.gc_threads > 0
             && options.compaction != CompactionGroups::Off
         {
-            let (compacting, stopped) = mpsc::channel();
             let compactor = Compactor {
-                stopped,
+                parking: parking.clone(),
                 manager: Arc::downgrade(&manager),
                 tables: tables.clone(),
                 follower: follower.clone(),
@@ -365,14 +363,12 @@ impl Storage {
             };
             let thread = background::spawn("serac-compaction".into(), move || compactor.run());
             threads.push(thread.expect("a thread can be started"));
-            sender = Some(compacting);
         }
         Arc::new(Self {
             options,
             manager,
             tables,
             follower,
-            compacting: Mutex::new(sender),
             parking,
             threads: Mutex::new(threads),
             log_thread: Mutex::new(log_thread),
@@ -398,9 +394,9 @@ impl Storage {
                 Ok((table, file))
             })
             .collect::<Result<_>>()?;
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
-        std::thread::scope(|scope| {
+        let next = serac_sync::atomic::AtomicUsize::new(0);
+        let workers = serac_sync::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+        serac_sync::thread::scope(|scope| {
             let work = || -> Result<Mapped> {
                 let mut mapped = Mapped::default();
                 while let Some((table, file)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -579,7 +575,7 @@ impl Storage {
             if metrics.frozen_blocks == metrics.blocks || started.elapsed() >= patience {
                 return (metrics.frozen_blocks, metrics.blocks);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            serac_sync::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -618,10 +614,9 @@ impl Storage {
             return Ok(());
         }
         self.parking.stop();
-        self.compacting.lock().take();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != serac_sync::thread::current().id() {
                 let _ = thread.join();
             }
         }
@@ -729,7 +724,7 @@ impl Collector {
 
 /// The thread that compacts cold blocks, before they freeze.
 struct Compactor {
-    stopped: mpsc::Receiver<()>,
+    parking: Arc<Parking>,
     manager: Weak<TransactionManager>,
     tables: Arc<RwLock<Tables>>,
     follower: Arc<Follower>,
@@ -740,7 +735,16 @@ struct Compactor {
 impl Compactor {
     fn run(&self) {
         let pause = (self.freeze_after / 4).max(Duration::from_millis(1));
-        while self.stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+        loop {
+            {
+                let mut stop = self.parking.stop.lock();
+                if !*stop {
+                    self.parking.wake.wait_for(&mut stop, pause);
+                }
+                if *stop {
+                    return;
+                }
+            }
             let Some(manager) = self.manager.upgrade() else { return };
             let Some(follower) = self.follower.0.get() else { continue };
             let tables: Vec<_> = self.tables.read().values().cloned().collect();
@@ -748,7 +752,7 @@ impl Compactor {
                 // Half the time that it takes to freeze, so that moves come first.
                 let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
-                let stop = || self.stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+                let stop = || *self.parking.stop.lock();
                 // A log that takes no more is reported to those who commit; it is tried again next time.
                 let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }

@@ -35,10 +35,10 @@ use crate::redo::{RedoBuffer, RedoMark};
 use crate::undo::{BeforeCell, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::waits::{Target, Waits};
 use crate::wal::{Durability, LogManager};
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs inside the commit critical section, with the commit timestamp, before anybody can see the transaction.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;

@@ -13,11 +13,11 @@
 
 use crate::data_table::DataTable;
 use crate::ids::{ColumnId, RowId, Timestamp};
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::alloc;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of the first segment of a transaction: small, because under a long-running reader one record can keep it.
 const FIRST_SEGMENT_BYTES: usize = 512;

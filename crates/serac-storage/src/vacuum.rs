@@ -23,10 +23,10 @@
 use crate::block::{Block, HotBlock, Temperature};
 use crate::heap::{BlockHeap, HeapLatch};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
-use crossbeam_epoch as epoch;
-use parking_lot::MutexGuard;
+use serac_sync::MutexGuard;
+use serac_sync::atomic::{Ordering, fence};
+use serac_sync::epoch;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 /// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the block.
 pub(crate) const GARBAGE_FLOOR: usize = 256 << 10;

@@ -6,11 +6,11 @@
 
 use crate::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
 use crate::undo::UndoRecord;
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicPtr, Ordering};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Head = AtomicPtr<UndoRecord>;
 

@@ -22,14 +22,14 @@
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};
 use crate::transaction::{Snapshot, Transaction, TransactionManager};
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicUsize, Ordering, fence};
+use serac_sync::time::Instant;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 /// What is waited for: a row, or the end of those who refer to it.
 pub(crate) type Target = (TableId, RowId);

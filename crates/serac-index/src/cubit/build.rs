@@ -12,10 +12,10 @@ use super::leaf::{Entry, Leaf, leaves};
 use super::log::DeltaLog;
 use super::{Cubit, Options, Timeline, Variant};
 use serac_storage::{RowId, Timestamp};
+use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Multiplies and folds: keys are not chosen by an adversary who could gain more than a slow build.
 #[derive(Default)]
@@ -146,7 +146,7 @@ impl Cubit {
         let leaves = rows.into_leaves();
         // Relaxed: an estimate.
         self.counters.values.store(leaves.iter().map(|(_, leaf)| leaf.len() as u64).sum(), Ordering::Relaxed);
-        self.directory.load(leaves, ts.0, &crossbeam_epoch::pin());
+        self.directory.load(leaves, ts.0, &serac_sync::epoch::pin());
         // Release: pairs with the Acquire in `valid_from`; who may ask or merge sees the leaves.
         self.valid_from.store(ts.0, Ordering::Release);
     }

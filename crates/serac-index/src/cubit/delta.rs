@@ -11,9 +11,9 @@ use super::bulk::Bulk;
 use super::key::Key;
 use serac_storage::transaction::Transaction;
 use serac_storage::{RowId, Timestamp};
+use serac_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const OPEN: u64 = Timestamp::UNCOMMITTED_BIT;
 const ABORTED: u64 = u64::MAX;

@@ -9,11 +9,11 @@ use super::bulk::Bulk;
 use super::key::Key;
 use super::leaf::Leaf;
 use super::version::{Change, Version};
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use crossbeam_skiplist::base::SkipList;
+use serac_sync::atomic::{AtomicBool, Ordering};
+use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a bin points to; never changes.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// One bin, without values.
     pub(crate) fn new() -> Self {
-        let bins = SkipList::new(crossbeam_epoch::default_collector().clone());
+        let bins = SkipList::new(serac_sync::epoch::default_collector().clone());
         Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins }
     }
     /// Puts ascending leaves, as they are at `ts`, in the place of the one bin.

@@ -10,10 +10,10 @@
 //! the log. What lies between the old and the new anchor is given back an epoch later.
 
 use super::delta::Ule;
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
-use parking_lot::Mutex;
+use serac_sync::Mutex;
+use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A ULE in the log.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl DeltaLog {
     pub(crate) fn new(ts: u64, latched: bool) -> Self {
         let first = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule: Ule::empty() });
         // SAFETY: nobody else knows the log yet.
-        let guard = unsafe { crossbeam_epoch::unprotected() };
+        let guard = unsafe { serac_sync::epoch::unprotected() };
         let first = first.into_shared(guard);
         Self {
             tail: Atomic::from(first),
@@ -192,7 +192,7 @@ impl Drop for DeltaLog {
     fn drop(&mut self) {
         // SAFETY: nobody else has the log any more; what was retired before belongs to the epochs.
         unsafe {
-            let guard = crossbeam_epoch::unprotected();
+            let guard = serac_sync::epoch::unprotected();
             let anchor = self.anchor.load(Ordering::Relaxed, guard).into_owned();
             let mut node = Shared::from(anchor.after);
             while !node.is_null() {

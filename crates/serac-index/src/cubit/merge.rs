@@ -21,10 +21,10 @@ use super::key::Key;
 use super::log::{Anchor, Node};
 use super::version::{Bit, Change};
 use super::{Cubit, Horizon};
-use crossbeam_epoch::{Guard, Owned, Shared};
+use serac_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use serac_sync::epoch::{Guard, Owned, Shared};
+use serac_sync::thread::ThreadId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::ThreadId;
 
 #[derive(Debug)]
 struct Task {
@@ -74,14 +74,14 @@ impl Cubit {
         if self.is_building() {
             return false;
         }
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         // A plan that is there already may be from before the last commits.
         let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, true, guard);
         self.help(usize::MAX, true, guard) || helped
     }
     /// Whether there is something to merge.
     pub(crate) fn has_long_log(&self) -> bool {
-        self.log.length(&crossbeam_epoch::pin()).0 >= self.options.merge_threshold
+        self.log.length(&serac_sync::epoch::pin()).0 >= self.options.merge_threshold
     }
     /// What a UDI does that finds so many bits in the log, from the threshold on.
     pub(crate) fn merge_share(&self, bits: u64, guard: &Guard) {
@@ -206,7 +206,7 @@ impl Cubit {
             left: AtomicUsize::new(tasks.len()),
             tasks,
             next_task: AtomicUsize::new(0),
-            planner: std::thread::current().id(),
+            planner: serac_sync::thread::current().id(),
         })
     }
 
@@ -250,7 +250,7 @@ impl Cubit {
             plan.left.fetch_sub(1, Ordering::AcqRel);
         }
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
-        if plan.planner != std::thread::current().id() {
+        if plan.planner != serac_sync::thread::current().id() {
             self.counters.helps.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -262,7 +262,7 @@ impl Cubit {
         }
         if let Some(pruned) = chain.pruned(plan.ts, &plan.starts) {
             let left = pruned.versions.len();
-            let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
+            let _latch = self.log.latch.as_ref().map(serac_sync::Mutex::lock);
             // Whoever is first has pruned, too, or lists the bin again.
             if bin.swing(shared, pruned, guard) && left == 1 {
                 return;
@@ -296,7 +296,7 @@ impl Cubit {
             let more = more.wrapping_sub(values(chain));
             #[cfg(test)]
             super::tests::stall(super::tests::Place::BeforeSwing);
-            let _latch = self.log.latch.as_ref().map(parking_lot::Mutex::lock);
+            let _latch = self.log.latch.as_ref().map(serac_sync::Mutex::lock);
             if bin.swing(shared, merged, guard) {
                 bins.iter().for_each(|bin| self.directory.add(bin, guard));
                 // Relaxed: an estimate, which goes down by wrapping around.

@@ -4,11 +4,11 @@
 //! database, so that a database closes when its last owner goes. Nobody depends on it: if it falls behind, UDIs merge.
 
 use super::Cubit;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+use serac_sync::atomic::{AtomicBool, Ordering};
+use serac_sync::thread::JoinHandle;
+use serac_sync::time::{Duration, Instant};
+use serac_sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// How often short logs are looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -82,7 +82,8 @@ impl Merger {
         if !state.indexes.is_empty() && state.thread.is_none() {
             let background = self.0.clone();
             // Without the thread, those who write merge.
-            let thread = std::thread::Builder::new().name("serac-index-merge".into()).spawn(move || background.run());
+            let thread =
+                serac_sync::thread::Builder::new().name("serac-index-merge".into()).spawn(move || background.run());
             state.thread = thread.ok();
         }
     }

@@ -71,16 +71,17 @@ pub use selected::Selected;
 pub use shared::Shared;
 pub use statistics::Statistics;
 
-use crossbeam_epoch::Atomic;
 use directory::{Bin, Directory};
 use log::DeltaLog;
 use merge::Plan;
 use merger::Background;
-use parking_lot::Mutex;
 use serac_storage::Timestamp;
 use serac_storage::transaction::TransactionManager;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use serac_sync::Mutex;
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::epoch::Atomic;
+use std::sync::Arc;
 
 /// What is settled, and who is still reading.
 #[derive(Clone, Debug)]
@@ -176,7 +177,7 @@ impl Cubit {
         if changes.is_empty() {
             return;
         }
-        let guard = crossbeam_epoch::pin();
+        let guard = serac_sync::epoch::pin();
         // Before the append, when the own entry is not yet in the way.
         let bits = self.log.length(&guard).0;
         // While the index is built, merging waits for the rows.

@@ -14,9 +14,9 @@ use super::leaf::last_of_rows;
 use super::log::Anchor;
 use super::selected::Selected;
 use super::version::{Bit, Version, balance};
-use crossbeam_epoch::Guard;
 use serac_storage::Timestamp;
 use serac_storage::transaction::Snapshot;
+use serac_sync::epoch::Guard;
 use std::cell::Cell;
 use std::ops::{Bound, Range};
 
@@ -91,7 +91,7 @@ impl Cubit {
 
     /// As [`query`](Self::query), up to the point from where threads go on alone, each with a range of blocks.
     pub fn select(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Selected {
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         let reader = self.reader(view, own, guard);
         let mut selected = Selected::new();
         let mut changes: Vec<(u64, bool)> = Vec::new();
@@ -131,7 +131,7 @@ impl Cubit {
 
     /// About how long it takes to make the predicate's bitvector, if a value's, or a leaf's, takes `row` for each of its rows, or `vector` at the most.
     pub fn effort(&self, predicate: Predicate<'_>, view: &impl ReadView, vector: f64, row: f64) -> f64 {
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         let of = |rows: u64| (rows as f64 * row).min(vector);
         let mut effort = 0.0;
         self.reader(view, None, guard).for_each_part(predicate, |_, part| {
@@ -151,7 +151,7 @@ impl Cubit {
 
     /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
     pub fn count(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> u64 {
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         let reader = self.reader(view, own, guard);
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
@@ -184,7 +184,7 @@ impl Cubit {
 
     /// The values that the predicate selects and that have rows, ascending, with how many.
     pub fn counts(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> Vec<(Key, u64)> {
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         let reader = self.reader(view, own, guard);
         let mut counts: std::collections::BTreeMap<Key, i64> = Default::default();
         reader.for_each_count(predicate, own, |part, key, n| match part {

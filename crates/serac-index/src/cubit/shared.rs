@@ -1,7 +1,7 @@
 //! Work that is shared by all who need its outcome.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use serac_sync::OnceLock;
+use serac_sync::atomic::{AtomicUsize, Ordering};
 
 /// Parts of something that all who need it make together: nobody waits but for parts that another is making.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn parts_are_made_once() {
         let (shared, made) = (Shared::new(100), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
+        serac_sync::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     let all = shared.all(|at| {

@@ -2,8 +2,8 @@
 
 use super::Cubit;
 use super::delta::Fate;
+use serac_sync::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// Figures of one index. The counts are of one moment each, not of one together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Cubit {
     }
     /// Figures of the index; walks it.
     pub fn statistics(&self) -> Statistics {
-        let guard = &crossbeam_epoch::pin();
+        let guard = &serac_sync::epoch::pin();
         // SAFETY: never null; alive while the guard is held.
         let anchor = unsafe { self.log.anchor(guard).deref() };
         let (log_bits, log_entries) = self.log.length(guard);

@@ -31,10 +31,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::RowId;
 use serac_storage::transaction::{Snapshot, Transaction};
+use serac_sync::time::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 fn stress() -> bool {
     std::env::var("SERAC_STRESS").is_ok()
@@ -262,7 +262,7 @@ fn storm(seed: u64, variant: Variant, threshold: u64) {
     let index = &index(&manager, threshold, variant);
     let mut histories: Vec<(u64, RowId, Option<Key>)> = Vec::new();
     let mut observations: Vec<Observation> = Vec::new();
-    std::thread::scope(|scope| {
+    serac_sync::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
                 let manager = manager.clone();
@@ -377,7 +377,7 @@ fn a_stalled_thread_stops_nobody() {
         let index = &index(&manager, threshold, Variant::LatchFree);
         let (stalled, wait_stalled) = mpsc::channel();
         let (go_on, wait_go_on) = mpsc::channel::<()>();
-        std::thread::scope(|scope| {
+        serac_sync::thread::scope(|scope| {
             let thread_manager = manager.clone();
             scope.spawn(move || {
                 let stop = move || {
@@ -412,7 +412,7 @@ fn the_background_merges_long_logs_and_short_ones() {
         let deadline = Instant::now() + Duration::from_secs(20);
         while index.statistics().log_bits > 0 {
             assert!(Instant::now() < deadline, "{numbers:?}");
-            std::thread::sleep(Duration::from_millis(1));
+            serac_sync::thread::sleep(Duration::from_millis(1));
         }
     }
     drop(merger);
@@ -456,7 +456,7 @@ fn memory_is_bounded_under_a_long_reader() {
     index.merge();
     let statistics = index.statistics();
     assert_eq!(statistics.versions, statistics.leaves, "{statistics:?}");
-    let guard = &crossbeam_epoch::pin();
+    let guard = &serac_sync::epoch::pin();
     let in_leaves = index.directory.chains_from(None, guard).map(|chain| chain.newest().leaf.len() as u64);
     assert_eq!(index.value_count(), in_leaves.sum::<u64>(), "values are counted as leaves change and split");
 }

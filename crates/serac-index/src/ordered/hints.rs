@@ -9,9 +9,9 @@
 //! lost so as there is room for, an empty table of four times the size takes this one's place, up to one hint per row. The old one is freed an epoch later.
 
 use super::RowId;
-use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned, Shared};
 use serac_storage::{MAX_BLOCKS_PER_TABLE, SLOT_BITS};
-use std::sync::atomic::{AtomicU64, Ordering};
+use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::epoch::{self, Atomic, Guard, Owned, Shared};
 
 /// Hints in a bucket.
 const WAYS: usize = 8;
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn threads_that_note_at_once_leave_hints_of_the_keys_own() {
         let hints = Hints::default();
-        std::thread::scope(|scope| {
+        serac_sync::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let hints = &hints;
                 scope.spawn(move || {

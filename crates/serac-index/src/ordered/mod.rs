@@ -12,10 +12,10 @@ mod sync;
 mod tests;
 mod tree;
 
-use crossbeam_epoch::{self as epoch, Guard};
 use hints::Hints;
-use parking_lot::Mutex;
 use serac_storage::RowId;
+use serac_sync::Mutex;
+use serac_sync::epoch::{self, Guard};
 use std::ops::ControlFlow;
 pub use tree::{EntryKey, Neighbours};
 use tree::{Probe, Tree};

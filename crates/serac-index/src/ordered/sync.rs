@@ -1,7 +1,7 @@
 //! What the tree shares with other threads is made of this. The models of the tree put loom's in its place, and small nodes.
 
-pub(super) use crossbeam_epoch::{Guard, pin};
-pub(super) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(super) use serac_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(super) use serac_sync::epoch::{Guard, pin};
 
 /// Entries of a leaf, and separators of an inner node, at the most.
 pub(super) const CAPACITY: usize = 48;
@@ -11,5 +11,5 @@ pub(super) const STRIDE: usize = 8;
 /// Gives somebody who is in the way time to go on.
 pub(super) fn spin(spins: &mut u32) {
     *spins += 1;
-    if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    if spins.is_multiple_of(64) { serac_sync::thread::yield_now() } else { std::hint::spin_loop() }
 }

@@ -3,9 +3,9 @@ use super::*;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serac_sync::atomic::{AtomicBool, Ordering};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 type Entry = (Vec<u8>, u64);
 
@@ -224,7 +224,7 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
             index.insert(&key(number), RowId::from_u64(u64::from(u32::MAX)));
         }
         let (stop, seed) = (AtomicBool::new(false), rand::random::<u64>());
-        let kept: Vec<BTreeSet<(u32, u64)>> = std::thread::scope(|scope| {
+        let kept: Vec<BTreeSet<(u32, u64)>> = serac_sync::thread::scope(|scope| {
             for reader in 0..2 {
                 let (index, settled, stop) = (&index, &settled, &stop);
                 scope.spawn(move || {
@@ -298,7 +298,7 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
 fn one_of_two_who_add_a_key_knows() {
     let index = OrderedIndex::new(Some(24));
     let (rounds, turn) = (20_000u32, std::sync::Barrier::new(2));
-    let told: Vec<Vec<bool>> = std::thread::scope(|scope| {
+    let told: Vec<Vec<bool>> = serac_sync::thread::scope(|scope| {
         let add = |row: u64| {
             let (index, turn) = (&index, &turn);
             scope.spawn(move || {

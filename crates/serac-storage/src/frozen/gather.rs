@@ -222,8 +222,8 @@ mod tests {
     use arrow_array::Array;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use serac_sync::atomic::Ordering;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
 
     fn schema() -> TableSchema {
         let types = [ColumnType::Int64, ColumnType::Utf8, ColumnType::Boolean, ColumnType::Utf8];

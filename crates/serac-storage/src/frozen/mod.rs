@@ -33,9 +33,9 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use column::Encoding;
 pub(crate) use column::FrozenColumn;
 pub use format::FreezeFormat;
+use serac_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 pub use strings::{ColumnDictionary, with_offsets};
 
 /// The smallest and the largest value of a column in a block: integers, dates, times and scaled decimals as 64-bit integers.
@@ -219,7 +219,7 @@ impl FrozenBlock {
             Some(presence) => presence.set_indices().for_each(|slot| block.set_present(Slot(slot as u32), true)),
         }
         // Release: pairs with `slot_limit`.
-        block.insert_cursor().store(self.limit, std::sync::atomic::Ordering::Release);
+        block.insert_cursor().store(self.limit, serac_sync::atomic::Ordering::Release);
         block
     }
 

@@ -9,8 +9,9 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use arrow_schema::DataType;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use serac_sync::OnceLock;
 use std::cmp::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Views as an Arrow buffer.
 pub(super) fn views_of(views: impl Iterator<Item = View>) -> Buffer {

@@ -12,13 +12,13 @@ use crate::background;
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, StorageFile};
 use crate::ids::Timestamp;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::time::{Duration, Instant};
+use serac_sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -224,7 +224,7 @@ impl LogManager {
         last_sequence: u64,
         next_segment: u64,
         old_segments: Vec<(u64, u64)>,
-    ) -> Result<(Arc<Self>, std::thread::JoinHandle<()>)> {
+    ) -> Result<(Arc<Self>, serac_sync::thread::JoinHandle<()>)> {
         let log = Arc::new(Self {
             state: Mutex::new(State {
                 segments: VecDeque::new(),
@@ -494,7 +494,7 @@ impl LogManager {
                 }
                 if self.options.durability == Durability::Relaxed && !state.shutdown {
                     drop(state);
-                    std::thread::sleep(RELAXED_INTERVAL / 2);
+                    serac_sync::thread::sleep(RELAXED_INTERVAL / 2);
                     state = self.state.lock();
                 }
                 if state.queue.frames.is_empty() {

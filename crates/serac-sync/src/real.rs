@@ -1,0 +1,44 @@
+//! The names as production has them.
+
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use std::sync::OnceLock;
+
+/// Atomics.
+pub mod atomic {
+    pub use std::sync::atomic::*;
+}
+
+/// Deferred reclamation by epochs.
+pub mod epoch {
+    pub use crossbeam_epoch::*;
+}
+
+/// Threads.
+pub mod thread {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    pub use std::thread::*;
+
+    /// A number that the calling thread has alone: from zero, in the order in which threads first ask.
+    pub fn ordinal() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        // Relaxed: the numbers need only differ.
+        std::thread_local!(static ORDINAL: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+        ORDINAL.with(|ordinal| *ordinal)
+    }
+}
+
+/// Clocks.
+pub mod time {
+    pub use std::time::{Duration, Instant};
+
+    /// Time since somebody first asked.
+    pub fn uptime() -> Duration {
+        static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        START.elapsed()
+    }
+}
+
+/// A place where a simulation may let another task go on; nothing in production. For steps that no atomic
+/// operation marks: an operation of a file system, the middle of a copy out of memory that others write to.
+#[inline(always)]
+pub fn point() {}

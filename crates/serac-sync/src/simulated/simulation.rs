@@ -1,0 +1,250 @@
+//! Executions: one seed decides which task goes on at each point, how time passes, and every random number.
+//!
+//! At a point a task goes on with itself most of the time; how often another one takes over is chosen anew for
+//! each execution, because some races need many switches and others long quiet stretches. Now and then a task is
+//! *stalled*: it stays where it is for hundreds of switches, in the middle of whatever it does. That is what a
+//! machine does to a thread that loses its processor, and where protocols break.
+//!
+//! A task that sleeps is chosen when its time has come. Time passes with the switches; when everybody who could
+//! run sleeps, it jumps.
+
+use crossbeam_epoch::Collector;
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use shuttle::thread::ThreadId;
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// How an execution is scheduled.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Points in 2³² at which another task may take over.
+    pub switch: u32,
+    /// One in so many switches stalls the task that was running; 0 for none.
+    pub stall_one_in: u32,
+    /// Switches for which a task is stalled, at the most.
+    pub longest_stall: u64,
+}
+
+impl Weather {
+    /// One that `seed` chooses.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random(seed ^ 0x05EE_D0FE_A7E5);
+        let one_in = [2, 4, 8, 16, 32, 64, 128, 256][random.below(8)];
+        Self {
+            switch: (1u64 << 32).div_ceil(one_in).min(u64::from(u32::MAX)) as u32,
+            stall_one_in: [0, 20, 100, 500][random.below(4)],
+            longest_stall: [50, 500, 5_000][random.below(3)],
+        }
+    }
+}
+
+/// What an execution did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Points passed: atomic operations, locks, operations on files.
+    pub points: u64,
+    /// Points at which the scheduler was asked.
+    pub switches: u64,
+    /// A digest of who was chosen each time: equal for two executions that went the same way.
+    pub digest: u64,
+}
+
+/// SplitMix64.
+#[derive(Clone, Copy, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+#[derive(Debug)]
+struct World {
+    weather: Weather,
+    random: Random,
+    now: u64,
+    /// When those wake who sleep.
+    asleep: BTreeMap<usize, u64>,
+    /// Until which switch those stay where they are who are stalled.
+    stalled: BTreeMap<usize, u64>,
+    points: u64,
+    switches: u64,
+    digest: u64,
+    most_switches: u64,
+    collector: &'static Collector,
+}
+
+thread_local! {
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+fn with<T>(f: impl FnOnce(&mut World) -> T) -> Option<T> {
+    WORLD.with_borrow_mut(|world| world.as_mut().map(f))
+}
+
+/// Whether the caller is a task of an execution.
+pub fn running() -> bool {
+    RUNNING.get() && !std::thread::panicking()
+}
+
+/// A place where another task may go on.
+#[inline]
+pub fn point() {
+    if !running() {
+        return;
+    }
+    let switches = with(|world| {
+        world.points += 1;
+        world.now += 20;
+        (world.random.next() as u32) < world.weather.switch
+    });
+    if switches == Some(true) {
+        shuttle::thread::yield_now();
+    }
+}
+
+/// A random number below `bound`; 0 outside an execution.
+pub fn below(bound: usize) -> usize {
+    with(|world| world.random.below(bound)).unwrap_or(0)
+}
+/// True once in `n` times; never outside an execution.
+pub fn one_in(n: usize) -> bool {
+    with(|world| world.random.below(n) == 0).unwrap_or(false)
+}
+/// Nanoseconds since the beginning, and a second.
+pub fn now() -> u64 {
+    with(|world| {
+        world.now += 100;
+        world.now
+    })
+    .unwrap_or(0)
+}
+/// What the execution has done so far.
+pub fn summary() -> Summary {
+    with(|world| Summary { points: world.points, switches: world.switches, digest: world.digest }).unwrap_or_default()
+}
+
+pub(super) fn static_collector() -> Option<&'static Collector> {
+    with(|world| world.collector)
+}
+pub(super) fn collector() -> Option<Collector> {
+    static_collector().cloned()
+}
+
+fn number(task: ThreadId) -> usize {
+    task.into()
+}
+
+/// Sleeps until `until`, or until `woken`, for which [`awaken`] has the task look.
+pub(super) fn sleep_until(until: u64, woken: impl Fn() -> bool) {
+    if !running() {
+        return;
+    }
+    let me = number(shuttle::thread::current().id());
+    while !woken() && now() < until {
+        with(|world| world.asleep.insert(me, until));
+        shuttle::thread::yield_now();
+    }
+    with(|world| world.asleep.remove(&me));
+}
+/// Ends the sleep of a task.
+pub(super) fn awaken(task: ThreadId) {
+    with(|world| world.asleep.remove(&number(task)));
+}
+
+/// The scheduler. What it knows is in [`World`].
+struct Chooser {
+    started: bool,
+    seed: u64,
+}
+
+impl Scheduler for Chooser {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        (!std::mem::replace(&mut self.started, true)).then(|| Schedule::new(self.seed))
+    }
+    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
+        let runnable: Vec<usize> = runnable.iter().map(|task| task.id().into()).collect();
+        let current: Option<usize> = current.map(Into::into);
+        with(|world| TaskId::from(world.choose(&runnable, current, is_yielding)))
+    }
+    fn next_u64(&mut self) -> u64 {
+        with(|world| world.random.next()).unwrap_or(0)
+    }
+}
+
+impl World {
+    fn choose(&mut self, runnable: &[usize], current: Option<usize>, is_yielding: bool) -> usize {
+        self.switches += 1;
+        assert!(self.switches < self.most_switches, "the execution does not come to an end");
+        self.now += self.random.next() % 2_000;
+        if let Some(current) = current
+            && self.weather.stall_one_in > 0
+            && self.random.below(self.weather.stall_one_in as usize) == 0
+        {
+            let length = 1 + self.random.next() % self.weather.longest_stall;
+            self.stalled.insert(current, self.switches + length);
+        }
+        let (now, switches) = (self.now, self.switches);
+        self.stalled.retain(|_, until| *until > switches);
+        let awake = |world: &Self, task: &usize| world.asleep.get(task).is_none_or(|until| *until <= now);
+        let mut able: Vec<usize> =
+            runnable.iter().copied().filter(|task| awake(self, task) && !self.stalled.contains_key(task)).collect();
+        if is_yielding && able.len() > 1 {
+            able.retain(|task| Some(*task) != current);
+        }
+        if able.is_empty() {
+            // Those who are stalled go on before time does.
+            able = runnable.iter().copied().filter(|task| awake(self, task)).collect();
+        }
+        if able.is_empty() {
+            let first = runnable.iter().min_by_key(|task| self.asleep[task]).expect("somebody can run");
+            self.now = self.asleep[first];
+            able.push(*first);
+        }
+        let chosen = able[self.random.below(able.len())];
+        self.digest = (self.digest ^ chosen as u64).wrapping_mul(0x0100_0000_01B3);
+        chosen
+    }
+}
+
+/// Runs `work` as the first task of an execution that `seed` decides, in the given `weather`.
+///
+/// # Panics
+/// When a task panics, when all wait for each other, and after `most_switches` switches.
+pub fn run(seed: u64, weather: Weather, most_switches: u64, work: impl Fn() + Send + Sync + 'static) -> Summary {
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::None;
+    config.silence_warnings = true;
+    // Leaked: what an execution leaves behind may name it.
+    let collector: &'static Collector = Box::leak(Box::new(Collector::new()));
+    WORLD.set(Some(World {
+        weather,
+        random: Random(seed),
+        now: 1_000_000_000,
+        asleep: BTreeMap::new(),
+        stalled: BTreeMap::new(),
+        points: 0,
+        switches: 0,
+        digest: 0xCBF2_9CE4_8422_2325,
+        most_switches,
+        collector,
+    }));
+    RUNNING.set(true);
+    Runner::new(Chooser { started: false, seed }, config).run(work);
+    RUNNING.set(false);
+    let summary = summary();
+    WORLD.set(None);
+    summary
+}
