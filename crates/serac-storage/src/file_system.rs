@@ -4,17 +4,22 @@ mod fault;
 
 pub use fault::{FaultFileSystem, Faults};
 
+use arrow_buffer::Buffer;
 use std::fmt::Debug;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An open file that is written at given places.
+/// An open file that is read and written at given places.
 pub trait StorageFile: Send + Sync + Debug {
     /// Writes all of `bytes` at `offset`.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Reads bytes from `offset` on, and returns how many: fewer than there is room for, zero at the end of the file.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// The file's length in bytes.
+    fn length(&self) -> io::Result<u64>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves disk space for the first `len` bytes, so that writing them cannot run out of space; new bytes read as zero.
@@ -23,18 +28,87 @@ pub trait StorageFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
 
-/// What the log and the checkpoints need of a file system. Reading is plain `std::fs`.
+/// Whoever has it has the database to itself; it is given back when it is dropped.
+pub trait FolderLock: Send + Sync + Debug {}
+
+/// What the log and the checkpoints need of a file system: everything that they read, write or ask goes through it.
 pub trait FileSystem: Send + Sync + Debug {
     /// Makes or empties a file.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>>;
-    /// Opens a file for writing as it is.
+    /// Opens a file for reading and writing as it is.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>>;
+    /// Opens a file for reading.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>>;
+    /// All bytes of a file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open_to_read(path)?;
+        let mut bytes = vec![0; file.length()? as usize];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read_at(&mut bytes[filled..], filled as u64)? {
+                0 => bytes.truncate(filled),
+                read => filled += read,
+            }
+        }
+        Ok(bytes)
+    }
+    /// The bytes of a file that nobody changes, without reading them; they stay when the file is removed. An empty file is an error.
+    fn map(&self, path: &Path) -> io::Result<Buffer>;
+    /// The names in a folder, sorted.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+    /// Whether there is a file or a folder of that name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Makes a folder that its owner alone may look into.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file a second name: the bytes stay as long as one of them is left.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Replaces `to` by `from`, atomically.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns what that one wrote.
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>>;
+}
+
+/// Makes `path` and the folders above that are missing, each durably: once this returns, a loss of power leaves them.
+///
+/// # Errors
+/// When a folder cannot be made or synced.
+pub fn create_folders(files: &dyn FileSystem, path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let above = parent(path);
+    if !files.exists(path)? {
+        create_folders(files, &above)?;
+        match files.create_folder(path) {
+            // Somebody else was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => result?,
+        }
+    }
+    // Also when it was there: who made it may have been killed before this.
+    match files.sync_dir(&above) {
+        // Folders that we may not list cannot be synced.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        result => result,
+    }
+}
+
+/// The folder in which `path` is an entry.
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
+        Some(above) => above.to_owned(),
+        None => path.to_owned(),
+    }
+}
+
+/// Whether an error says that the disk, or the owner's share of it, is full.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// The operating system's files.
@@ -47,6 +121,12 @@ struct RealFile(fs::File);
 impl StorageFile for RealFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
+    }
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(bytes, offset)
+    }
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
     }
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
@@ -64,12 +144,44 @@ impl StorageFile for RealFile {
     }
 }
 
+/// A file with an exclusive `flock`, which goes with the file.
+#[derive(Debug)]
+struct LockFile {
+    _file: fs::File,
+}
+
+impl FolderLock for LockFile {}
+
 impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
-        Ok(Arc::new(RealFile(fs::OpenOptions::new().write(true).create(true).truncate(true).open(path)?)))
+        let options = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Arc::new(RealFile(options)))
     }
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
-        Ok(Arc::new(RealFile(fs::OpenOptions::new().write(true).open(path)?)))
+        Ok(Arc::new(RealFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
+        Ok(Arc::new(RealFile(fs::File::open(path)?)))
+    }
+    fn map(&self, path: &Path) -> io::Result<Buffer> {
+        crate::mapping::map(path)
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
+        let names: io::Result<Vec<Option<String>>> = fs::read_dir(folder)?.map(name).collect();
+        // A name that is not UTF-8 is none of ours.
+        let mut names: Vec<String> = names?.into_iter().flatten().collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o700).create(path)
+    }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
@@ -79,5 +191,23 @@ impl FileSystem for RealFileSystem {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         fs::File::open(path)?.sync_all()
+    }
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
+        use std::io::{Read, Write};
+        use std::os::fd::AsRawFd;
+        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
+                return Err(error);
+            }
+            let mut other = String::new();
+            let _ = file.read_to_string(&mut other);
+            return Ok(Err(other));
+        }
+        file.set_len(0)?;
+        file.write_all(holder.as_bytes())?;
+        Ok(Ok(Box::new(LockFile { _file: file })))
     }
 }

@@ -6,10 +6,12 @@
 //!
 //! * Written bytes are on the disk once their file is synced. Of what was not synced, each piece of a sector's or a page's size may be there or
 //!   not, whatever happened to its neighbours (a torn page); so may each change of the file's length.
-//! * A new, renamed or removed name is on the disk once its folder is synced. Of the later changes, the disk holds the first few: file
-//!   systems keep a journal of them.
+//! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in which it stands is synced. Of the later
+//!   changes, the disk holds the first few: file systems keep a journal of them. With [`Faults::unordered_removals`], which of the removals
+//!   it holds is a matter of chance.
 
-use super::{FileSystem, RealFileSystem, StorageFile};
+use super::{FileSystem, FolderLock, RealFileSystem, StorageFile};
+use arrow_buffer::Buffer;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,13 +25,24 @@ pub struct FaultFileSystem {
     faults: Arc<Faults>,
     disk: Option<Arc<Mutex<Disk>>>,
     written: Arc<Mutex<BTreeMap<PathBuf, u64>>>,
+    /// The lengths of the files that were touched.
+    lengths: Arc<Mutex<BTreeMap<PathBuf, u64>>>,
 }
 
 /// The switches of a [`FaultFileSystem`].
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// While set, reserving space fails with "no space left".
+    /// While set, reserving space and making a file longer fail with "no space left".
     pub disk_full: AtomicBool,
+    /// Bytes that all files have together at the most (0: any number): what goes beyond fails with "no space left", after the part for which there
+    /// is room. Files count from when they are first touched, until they are removed.
+    pub capacity: AtomicU64,
+    /// The n-th read from now fails (0: none does), and all later ones. Mapping a file is a read.
+    pub fail_read_in: AtomicU64,
+    /// The n-th change of a name from now fails (0: none does), and all later ones: making a file or a folder, linking, renaming, removing.
+    pub fail_name_in: AtomicU64,
+    /// While set, a loss of power also loses removals of which later ones arrived.
+    pub unordered_removals: AtomicBool,
     /// The n-th sync from now fails (0: none does), and all later ones.
     pub fail_sync_in: AtomicU64,
     /// The n-th write from now writes only half and fails (0: none does), and all later ones fail.
@@ -42,6 +55,10 @@ pub struct Faults {
 
 fn broken() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
+}
+
+fn full() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOSPC)
 }
 
 /// Counts `counter` down to one, at which it stays: true from then on.
@@ -64,6 +81,15 @@ impl Faults {
     fn running(&self) -> io::Result<()> {
         if self.halts_now()? { Err(broken()) } else { Ok(()) }
     }
+    /// As [`running`](Self::running), for a change of a name.
+    fn may_change_names(&self) -> io::Result<()> {
+        self.running()?;
+        if due(&self.fail_name_in) { Err(broken()) } else { Ok(()) }
+    }
+    /// Whether the process may read. Reading changes nothing, so it is no moment of its own at which the process could stop.
+    fn may_read(&self) -> io::Result<()> {
+        if self.halted.load(SeqCst) || due(&self.fail_read_in) { Err(broken()) } else { Ok(()) }
+    }
 }
 
 impl FaultFileSystem {
@@ -78,6 +104,10 @@ impl FaultFileSystem {
     /// Bytes written to the files of a folder so far.
     pub fn bytes_written(&self, folder: &Path) -> u64 {
         self.written.lock().iter().filter(|(path, _)| path.parent() == Some(folder)).map(|(_, bytes)| bytes).sum()
+    }
+    /// Bytes of the files that were touched and are there.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.lengths.lock().values().sum()
     }
     /// Whether [`Faults::halt_in`] has come to its end.
     pub fn halted(&self) -> bool {
@@ -98,7 +128,8 @@ impl FaultFileSystem {
     /// Without a model of the disk.
     pub fn power_returns(&self, seed: u64) -> io::Result<()> {
         let mut disk = self.disk.as_ref().expect("made by `with_disk`").lock();
-        disk.lose_power(&mut Chance(seed))?;
+        disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst))?;
+        self.lengths.lock().clear();
         // What is there now is on the disk; it is looked up when it is touched.
         *disk = Disk::default();
         drop(disk);
@@ -117,7 +148,26 @@ impl FaultFileSystem {
                 Some((disk.clone(), no))
             }
         };
+        self.lengths.lock().insert(path.to_owned(), file.length()?);
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk }))
+    }
+    /// How many of `len` bytes the file at `path` may have.
+    fn room(&self, path: &Path, len: u64) -> u64 {
+        let lengths = self.lengths.lock();
+        let now = lengths.get(path).copied().unwrap_or(0);
+        let capacity = self.faults.capacity.load(SeqCst);
+        if self.faults.disk_full.load(SeqCst) {
+            len.min(now)
+        } else if capacity > 0 {
+            len.min(now + capacity.saturating_sub(lengths.values().sum()))
+        } else {
+            len
+        }
+    }
+    fn note_length(&self, path: &Path, at_least: u64) {
+        let mut lengths = self.lengths.lock();
+        let length = lengths.entry(path.to_owned()).or_default();
+        *length = at_least.max(*length);
     }
     fn with_model<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         self.disk.as_ref().map(|disk| change(&mut disk.lock())).transpose()
@@ -142,7 +192,9 @@ impl FaultFile {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         *self.fs.written.lock().entry(self.path.clone()).or_default() += bytes.len() as u64;
         self.note(|| Change::Write { offset, bytes: bytes.to_vec() });
-        self.file.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)?;
+        self.fs.note_length(&self.path, offset + bytes.len() as u64);
+        Ok(())
     }
 }
 
@@ -152,7 +204,20 @@ impl StorageFile for FaultFile {
             self.write(&bytes[..bytes.len() / 2], offset)?;
             return Err(broken());
         }
+        let fits = self.fs.room(&self.path, offset + bytes.len() as u64).saturating_sub(offset) as usize;
+        if fits < bytes.len() {
+            self.write(&bytes[..fits], offset)?;
+            return Err(full());
+        }
         self.write(bytes, offset)
+    }
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.fs.faults.may_read()?;
+        self.file.read_at(bytes, offset)
+    }
+    fn length(&self) -> io::Result<u64> {
+        self.fs.faults.may_read()?;
+        self.file.length()
     }
     fn sync(&self) -> io::Result<()> {
         self.fs.faults.running()?;
@@ -168,22 +233,29 @@ impl StorageFile for FaultFile {
     }
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
-        if self.fs.faults.disk_full.load(SeqCst) {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        if self.fs.faults.disk_full.load(SeqCst) || self.fs.room(&self.path, len) < len {
+            return Err(full());
         }
         self.note(|| Change::Allocate(len));
-        self.file.allocate(len)
+        self.file.allocate(len)?;
+        self.fs.note_length(&self.path, len);
+        Ok(())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
+        if self.fs.room(&self.path, len) < len {
+            return Err(full());
+        }
         self.note(|| Change::SetLen(len));
-        self.file.set_len(len)
+        self.file.set_len(len)?;
+        self.fs.lengths.lock().insert(self.path.clone(), len);
+        Ok(())
     }
 }
 
 impl FileSystem for FaultFileSystem {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
-        self.faults.running()?;
+        self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(path))?;
         let file = RealFileSystem.create(path)?;
         self.with_model(|disk| {
@@ -200,13 +272,58 @@ impl FileSystem for FaultFileSystem {
         self.with_model(|disk| disk.know(path))?;
         self.file(path, RealFileSystem.open(path)?, false)
     }
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
+        self.faults.may_read()?;
+        let file = RealFileSystem.open_to_read(path)?;
+        Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk: None }))
+    }
+    fn map(&self, path: &Path) -> io::Result<Buffer> {
+        self.faults.may_read()?;
+        RealFileSystem.map(path)
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.faults.may_read()?;
+        RealFileSystem.list(folder)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.faults.may_read()?;
+        RealFileSystem.exists(path)
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.faults.may_change_names()?;
+        RealFileSystem.create_folder(path)?;
+        self.with_model(|disk| {
+            disk.rename_later(NameChange::AddFolder(path.to_owned()));
+            Ok(())
+        })?;
+        Ok(())
+    }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.may_change_names()?;
+        self.with_model(|disk| disk.know(from))?;
+        RealFileSystem.link(from, to)?;
+        let length = self.lengths.lock().get(from).copied().unwrap_or(0);
+        self.lengths.lock().insert(to.to_owned(), length);
+        self.with_model(|disk| {
+            let no = disk.file(from)?;
+            disk.rename_later(NameChange::Add(to.to_owned(), no));
+            Ok(())
+        })?;
+        Ok(())
+    }
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
+        self.faults.may_read()?;
+        RealFileSystem.lock(path, holder)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.faults.running()?;
+        self.faults.may_change_names()?;
         self.with_model(|disk| {
             disk.know(from)?;
             disk.know(to)
         })?;
         RealFileSystem.rename(from, to)?;
+        let length = self.lengths.lock().remove(from);
+        self.lengths.lock().insert(to.to_owned(), length.unwrap_or(0));
         self.with_model(|disk| {
             disk.rename_later(NameChange::Rename(from.to_owned(), to.to_owned()));
             Ok(())
@@ -214,9 +331,10 @@ impl FileSystem for FaultFileSystem {
         Ok(())
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.faults.running()?;
+        self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(path))?;
         RealFileSystem.remove(path)?;
+        self.lengths.lock().remove(path);
         self.with_model(|disk| {
             disk.rename_later(NameChange::Remove(path.to_owned()));
             Ok(())
@@ -259,13 +377,14 @@ enum Change {
 #[derive(Debug, Clone)]
 enum NameChange {
     Add(PathBuf, usize),
+    AddFolder(PathBuf),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
 }
 
 impl NameChange {
     fn folder(&self) -> Option<&Path> {
-        let (Self::Add(path, _) | Self::Rename(_, path) | Self::Remove(path)) = self;
+        let (Self::Add(path, _) | Self::AddFolder(path) | Self::Rename(_, path) | Self::Remove(path)) = self;
         path.parent()
     }
     fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
@@ -273,6 +392,8 @@ impl NameChange {
             Self::Add(path, no) => {
                 names.insert(path.clone(), *no);
             }
+            // Without it, what lies in it is lost, see `lose_power`.
+            Self::AddFolder(_) => {}
             Self::Rename(from, to) => {
                 if let Some(no) = names.remove(from) {
                     names.insert(to.clone(), no);
@@ -373,21 +494,37 @@ impl Disk {
     }
 
     /// Makes the real files what the disk holds after a loss of power.
-    fn lose_power(&self, chance: &mut Chance) -> io::Result<()> {
+    fn lose_power(&self, chance: &mut Chance, unordered_removals: bool) -> io::Result<()> {
         let mut left = self.synced_names.clone();
-        let mut lost_folders = BTreeSet::new();
+        let (mut lost_journals, mut lost_folders) = (BTreeSet::new(), Vec::new());
         for change in &self.unsynced_names {
             if chance.one_in(4) {
-                lost_folders.insert(change.folder());
+                lost_journals.insert(change.folder());
             }
-            if !lost_folders.contains(&change.folder()) {
-                change.apply(&mut left);
+            let removal = unordered_removals && matches!(change, NameChange::Remove(_));
+            let lost = if removal { chance.one_in(2) } else { lost_journals.contains(&change.folder()) };
+            match change {
+                NameChange::AddFolder(folder) if lost => lost_folders.push(folder),
+                change if !lost => change.apply(&mut left),
+                _ => {}
             }
         }
+        left.retain(|path, _| !lost_folders.iter().any(|folder| path.starts_with(folder)));
         for path in self.names.keys().filter(|path| !left.contains_key(*path)) {
             std::fs::remove_file(path)?;
         }
-        left.iter().try_for_each(|(path, no)| std::fs::write(path, self.files[*no].torn(chance)))
+        for folder in lost_folders.into_iter().filter(|folder| folder.exists()) {
+            std::fs::remove_dir_all(folder)?;
+        }
+        left.iter().try_for_each(|(path, no)| {
+            let bytes = self.files[*no].torn(chance);
+            // A file that somebody has mapped, or that has two names, must not change under them.
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            std::fs::write(path, bytes)
+        })
     }
 }
 
@@ -458,6 +595,67 @@ mod tests {
         }
         let expected = [("old", false), ("old", true), ("new", false)].map(|(text, left)| (text.to_owned(), left));
         assert_eq!(outcomes, BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn after_a_loss_of_power_an_unsynced_folder_is_gone_with_all_that_is_in_it() {
+        let above = tempfile::tempdir().unwrap();
+        let (folder, mut outcomes) = (above.path().join("folder"), BTreeSet::new());
+        for seed in 0..50 {
+            let files = FaultFileSystem::with_disk();
+            files.create_folder(&folder).unwrap();
+            let file = files.create(&folder.join("file")).unwrap();
+            file.write_all_at(b"text", 0).unwrap();
+            file.sync().unwrap();
+            files.sync_dir(&folder).unwrap();
+            if seed % 2 == 0 {
+                files.sync_dir(above.path()).unwrap();
+            }
+            files.power_returns(seed).unwrap();
+            outcomes.insert((seed % 2 == 0, folder.join("file").exists()));
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+        assert_eq!(outcomes, BTreeSet::from([(true, true), (false, true), (false, false)]));
+    }
+
+    #[test]
+    fn removals_may_arrive_in_any_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["one", "two"].map(|name| folder.path().join(name));
+        for unordered in [false, true] {
+            let mut outcomes = BTreeSet::new();
+            for seed in 0..50 {
+                names.iter().for_each(|name| std::fs::write(name, "text").unwrap());
+                let files = FaultFileSystem::with_disk();
+                files.faults().unordered_removals.store(unordered, SeqCst);
+                names.iter().for_each(|name| files.remove(name).unwrap());
+                files.power_returns(seed).unwrap();
+                outcomes.insert(names.each_ref().map(|name| name.exists()));
+            }
+            assert_eq!(outcomes.contains(&[true, false]), unordered, "{outcomes:?}");
+            assert!(outcomes.contains(&[false, true]) && outcomes.contains(&[false, false]), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_of_some_bytes_takes_so_many_and_has_room_again_when_a_file_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        let files = FaultFileSystem::default();
+        files.faults().capacity.store(100, SeqCst);
+        let (first, second) = (files.create(&one).unwrap(), files.create(&two).unwrap());
+        first.write_all_at(&[1; 70], 0).unwrap();
+        let full = |result: io::Result<()>| super::super::is_disk_full(&result.unwrap_err());
+        assert!(full(second.write_all_at(&[2; 40], 0)) && full(second.allocate(40)) && full(first.set_len(80)));
+        assert_eq!((std::fs::read(&two).unwrap(), files.bytes_in_use()), (vec![2; 30], 100), "what fits is written");
+        first.write_all_at(&[3; 70], 0).unwrap();
+        files.remove(&one).unwrap();
+        second.write_all_at(&[2; 100], 0).unwrap();
+        files.faults().fail_read_in.store(2, SeqCst);
+        assert_eq!(files.list(folder.path()).unwrap(), ["two"]);
+        assert!(files.read(&two).is_err() && files.map(&two).is_err());
+        files.faults().fail_name_in.store(1, SeqCst);
+        assert!(files.rename(&two, &one).is_err() && files.remove(&two).is_err() && two.exists());
     }
 
     #[test]
