@@ -152,6 +152,7 @@ impl EngineError {
     /// The five-character SQLSTATE.
     pub fn sqlstate(&self) -> &'static str {
         match self {
+            Self::Storage(error) if error.is_disk_full() => "53100",
             Self::Storage(error) => match error {
                 StorageError::WriteConflict { .. } => "40001",
                 StorageError::Deadlock => "40P01",
@@ -159,8 +160,7 @@ impl EngineError {
                 StorageError::InvalidInput(_) => "22000",
                 StorageError::Locked { .. } => "55006",
                 StorageError::Corrupt { .. } => "XX001",
-                StorageError::LogFailed(_) | StorageError::Io { .. } => "58030",
-                StorageError::DiskFull => "53100",
+                StorageError::LogFailed(_) | StorageError::Io { .. } | StorageError::DiskFull => "58030",
                 StorageError::Arrow(_) => "XX000",
             },
             Self::Conflict(_) | Self::Blocked(..) => "40001",

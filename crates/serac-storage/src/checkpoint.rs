@@ -2,11 +2,20 @@
 //!
 //! ```text
 //! MANIFEST                                    one line of CRC, then JSON; replaced atomically by rename
+//! MANIFEST.copy                               the same once more, for the day on which the first one is damaged
 //! data/<checkpoint>-<table>-<n>.arrow         data files (see `data_file`): a record batch per block
 //! data/<checkpoint>-<table>-<n>-gaps.arrow    of blocks with empty slots, with a last column that tells them
 //! ```
 //! A checkpoint is written by a transaction of its own, beside all others. It counts only once the manifest names it; files that no manifest names are
 //! left over from a crash and removed at the next open or checkpoint. Removing a file does not disturb who has mapped it.
+//!
+//! **There is always a manifest.** A new database gets one that names nothing, before its log. So where there is none, or an unreadable one, something was
+//! lost, and the database does not open by itself. Both copies are written and synced before either takes its name, and files and log of the checkpoint
+//! before are removed only once both names are durable: at any moment, each copy that is whole names a checkpoint that is there, with the log after it.
+//!
+//! **A checkpoint that fails** (the disk is full, say) takes back what it wrote: files of hot blocks, and what is incomplete. Complete files of frozen
+//! blocks stay, since these lie in them by then. Each frozen block is written once, so this is bounded, and the next attempt has less to write.
+//! A file goes when neither a manifest that the disk may hold names it ([`NamedFiles`]) nor a block lies in it; this is looked at before each checkpoint, too.
 //!
 //! **A frozen block is written once.** Where it is written it is replaced, in the block table, by its twin over the mapped file: the same rows, but the
 //! memory is the file's. As long as that twin is in the block table, checkpoints name the file again. No snapshot sees it otherwise: a block freezes only
@@ -25,7 +34,7 @@ use crate::block::{Block, FiledBlock, HotBlock};
 use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileSeal};
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, StorageFile};
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::{BlockNo, ColumnId, TableId, Timestamp};
 use crate::redo::without_foreign_bytes;
@@ -33,18 +42,19 @@ use crate::scan::{BlockReader, ColumnForm, ScanColumn, Selection};
 use crate::transaction::Snapshot;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
+use serac_sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 /// Name of the manifest in the database's folder.
 pub const MANIFEST: &str = "MANIFEST";
+/// Name of its copy.
+pub const MANIFEST_COPY: &str = "MANIFEST.copy";
 /// The folder of the Arrow files.
 pub const DATA_FOLDER: &str = "data";
-/// Bytes at which a data file is complete.
-const FILE_BYTES: u64 = 32 << 20;
 /// So many files of a table with less than a quarter of that become one.
 const SMALL_FILES: usize = 8;
 
@@ -73,8 +83,8 @@ pub struct Manifest {
     format_version: u32,
     /// The snapshot's timestamp: log up to here is not needed.
     pub checkpoint_ts: u64,
-    /// The engine's state, as it gave it.
-    pub state: String,
+    /// The engine's state, as it gave it; none before the first checkpoint.
+    pub state: Option<String>,
     /// The tables.
     pub tables: Vec<CheckpointTable>,
 }
@@ -104,21 +114,25 @@ struct ManifestVersion {
 
 impl Manifest {
     pub(crate) fn new(checkpoint_ts: Timestamp, state: String, tables: Vec<CheckpointTable>) -> Self {
-        Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, state, tables }
+        Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, state: Some(state), tables }
+    }
+    /// That of a database without a checkpoint.
+    pub(crate) fn of_new_database() -> Self {
+        Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, state: None, tables: Vec::new() }
     }
 
-    /// Reads the manifest of the database in `folder`, if there is one.
+    /// Reads the manifest at `path`, if there is one.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when it is damaged.
-    pub fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(MANIFEST);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+    pub fn read(path: &Path, files: &dyn FileSystem) -> Result<Option<Self>> {
+        let bytes = match files.read(path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StorageError::io(format!("cannot read {}", path.display()), error)),
         };
-        let corrupt = |detail: &str| StorageError::Corrupt { file: path.clone(), offset: 0, detail: detail.into() };
+        let corrupt = |detail: &str| StorageError::Corrupt { file: path.to_owned(), offset: 0, detail: detail.into() };
+        let text = std::str::from_utf8(&bytes).map_err(|_| corrupt("it is not a text"))?;
         let (crc, json) = text.split_once('\n').ok_or_else(|| corrupt("it has no checksum line"))?;
         if format!("{:08x}", crc32fast::hash(json.as_bytes())) != crc {
             return Err(corrupt("its checksum is wrong"));
@@ -131,37 +145,99 @@ impl Manifest {
         serde_json::from_str(json).map(Some).map_err(|e| corrupt(&e.to_string()))
     }
 
-    /// Writes the manifest and puts it in the old one's place.
-    pub(crate) fn publish(&self, folder: &Path, files: &dyn FileSystem) -> Result<()> {
+    /// Writes both copies of the manifest, beside the old ones.
+    pub(crate) fn write_new(&self, folder: &Path, files: &dyn FileSystem) -> Result<()> {
         let json = serde_json::to_string(self).expect("a manifest is plain data");
         let text = format!("{:08x}\n{json}", crc32fast::hash(json.as_bytes()));
-        let (temporary, path) = (folder.join("MANIFEST.new"), folder.join(MANIFEST));
-        let write = || -> std::io::Result<()> {
-            let file = files.create(&temporary)?;
-            file.write_all_at(text.as_bytes(), 0)?;
-            file.sync()?;
-            files.rename(&temporary, &path)?;
-            files.sync_dir(folder)
-        };
-        write().map_err(|e| StorageError::io(format!("cannot write {}", path.display()), e))
-    }
-
-    /// Removes files of the data folder that the manifest does not name.
-    pub(crate) fn remove_others(&self, folder: &Path, files: &dyn FileSystem) -> Result<()> {
-        let data = folder.join(DATA_FOLDER);
-        let io = |e| StorageError::io(format!("cannot clean {}", data.display()), e);
-        for entry in std::fs::read_dir(&data).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            let named = path
-                .file_name()
-                .and_then(|n| n.to_str())
-                .is_some_and(|name| self.tables.iter().flat_map(|t| &t.files).any(|f| f.seal.name == name));
-            if !named {
-                files.remove(&path).map_err(io)?;
-            }
+        for name in [MANIFEST, MANIFEST_COPY] {
+            let path = new_name(folder, name);
+            let write = |file: Arc<dyn StorageFile>| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.sync());
+            files.create(&path).and_then(write).map_err(|error| {
+                // They take room that is needed. One of them may not be there.
+                for name in [MANIFEST, MANIFEST_COPY] {
+                    let _ = files.remove(&new_name(folder, name));
+                }
+                StorageError::io(format!("cannot write {}", path.display()), error)
+            })?;
         }
         Ok(())
     }
+    /// Puts what [`write_new`](Self::write_new) wrote in the old ones' places. If this fails, the disk may hold either.
+    pub(crate) fn put_in_place(folder: &Path, files: &dyn FileSystem) -> Result<()> {
+        let rename = |name| files.rename(&new_name(folder, name), &folder.join(name));
+        rename(MANIFEST)
+            .and_then(|()| rename(MANIFEST_COPY))
+            .and_then(|()| files.sync_dir(folder))
+            .map_err(|e| StorageError::io(format!("cannot replace {}", folder.join(MANIFEST).display()), e))
+    }
+
+    /// The files that it names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.tables.iter().flat_map(|table| &table.files).map(|file| file.seal.name.as_str())
+    }
+}
+
+fn new_name(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.new"))
+}
+
+/// The data files that a manifest names which the disk may hold: one, or two where a checkpoint failed while it replaced the manifest.
+pub(crate) type NamedFiles = HashSet<String>;
+
+/// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
+pub(crate) fn unneeded_files(
+    folder: &Path,
+    files: &dyn FileSystem,
+    named: &NamedFiles,
+    tables: &[Arc<DataTable>],
+) -> Result<Vec<PathBuf>> {
+    let data = folder.join(DATA_FOLDER);
+    let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
+    let mut unneeded: HashSet<String> = names.into_iter().filter(|name| !named.contains(name)).collect();
+    if !unneeded.is_empty() {
+        for file in tables.iter().flat_map(|table| files_of_blocks(table)) {
+            unneeded.remove(&file.seal().name);
+        }
+    }
+    let mut unneeded: Vec<PathBuf> = unneeded.into_iter().map(|name| data.join(name)).collect();
+    unneeded.sort_unstable();
+    Ok(unneeded)
+}
+
+/// Makes the hot blocks forget places in files that no manifest names: these files are about to go.
+pub(crate) fn forget_unnamed_files(tables: &[Arc<DataTable>], named: &NamedFiles) {
+    for block in tables.iter().flat_map(|table| (0..table.block_count()).filter_map(|no| table.block(BlockNo(no)))) {
+        if let Some(hot) = block.hot()
+            && hot.filed().is_some_and(|filed| !named.contains(&filed.file.seal().name))
+        {
+            hot.file(None);
+        }
+    }
+}
+
+/// About how many bytes a checkpoint would write of `table` now.
+pub(crate) fn unwritten_bytes(table: &DataTable) -> u64 {
+    let used = |hot: &HotBlock| {
+        let slots = u64::from(table.layout().slot_count());
+        let limit = u64::from(hot.insert_cursor().load(Ordering::Relaxed)).min(slots);
+        table.layout().used_bytes() as u64 * limit / slots + hot.heap().live_bytes() as u64
+    };
+    let blocks = (0..table.block_count()).filter_map(|no| table.block(BlockNo(no)));
+    blocks
+        .map(|block| match &*block {
+            Block::Frozen(block) if block.source().is_none() => block.bytes() as u64,
+            Block::Hot(block) if block.filed().is_none() => used(block),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// The file of each block that lies in one.
+fn files_of_blocks(table: &DataTable) -> impl Iterator<Item = Arc<DataFile>> {
+    (0..table.block_count()).filter_map(|no| match &*table.block(BlockNo(no))? {
+        Block::Frozen(block) => block.source().map(|source| source.place().0.clone()),
+        Block::Hot(block) => block.filed().map(|filed| filed.file),
+    })
 }
 
 /// A data file that is being written, with the blocks in the block table that have its rows.
@@ -180,12 +256,21 @@ enum Written {
     Hot(Option<u64>),
 }
 
+/// Where a checkpoint is written, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckpointFolder<'a> {
+    /// The database's folder.
+    pub(crate) path: &'a Path,
+    pub(crate) files: &'a dyn FileSystem,
+    /// Bytes at which a data file is complete.
+    pub(crate) file_bytes: u64,
+}
+
 /// One table's part of a checkpoint.
 struct TableCheckpoint<'a> {
-    data: &'a Path,
+    folder: CheckpointFolder<'a>,
     table: &'a DataTable,
     snapshot: &'a Snapshot,
-    files: &'a dyn FileSystem,
     open: Vec<OpenFile>,
     /// By name.
     done: BTreeMap<String, CheckpointFile>,
@@ -195,16 +280,14 @@ struct TableCheckpoint<'a> {
 
 /// Writes what `snapshot` sees of `table`, except what lies in files already. Returns its entry for the manifest, and adds to the report.
 pub(crate) fn write_table(
-    folder: &Path,
+    folder: CheckpointFolder<'_>,
     table: &DataTable,
     snapshot: &Snapshot,
-    files: &dyn FileSystem,
     report: &mut CheckpointReport,
 ) -> Result<CheckpointTable> {
-    let data = folder.join(DATA_FOLDER);
     let (open, done) = (Vec::new(), BTreeMap::new());
-    let mut part = TableCheckpoint { data: &data, table, snapshot, files, open, done, names: 0, report: *report };
-    let outworn = outworn_files(table);
+    let mut part = TableCheckpoint { folder, table, snapshot, open, done, names: 0, report: *report };
+    let outworn = outworn_files(table, folder.file_bytes);
     for no in (0..table.block_count()).map(BlockNo) {
         let Some(block) = table.block(no) else { continue };
         match &*block {
@@ -251,8 +334,9 @@ impl TableCheckpoint<'_> {
         let at = match self.open.iter().position(fits) {
             Some(at) => at,
             None => {
-                let name = self.free_name(block.presence().is_some());
-                let writer = DataFileWriter::create(self.data, name, batch.schema(), self.files)?;
+                let name = self.free_name(block.presence().is_some())?;
+                let data = self.folder.path.join(DATA_FOLDER);
+                let writer = DataFileWriter::create(&data, name, batch.schema(), self.folder.files)?;
                 self.open.push(OpenFile { writer, hot, blocks: Vec::new() });
                 self.open.len() - 1
             }
@@ -262,7 +346,7 @@ impl TableCheckpoint<'_> {
         file.blocks.push((no, source.clone(), written));
         self.report.rows += u64::from(block.rows());
         self.report.blocks_written += 1;
-        if alone || self.open[at].writer.bytes() >= FILE_BYTES {
+        if alone || self.open[at].writer.bytes() >= self.folder.file_bytes {
             let file = self.open.swap_remove(at);
             self.finish(file)?;
         }
@@ -270,7 +354,7 @@ impl TableCheckpoint<'_> {
     }
 
     fn finish(&mut self, file: OpenFile) -> Result<()> {
-        let data = file.writer.finish()?;
+        let data = file.writer.finish(self.folder.files)?;
         let batches: Vec<u32> = (0..data.batch_count() as u32).collect();
         let twins =
             if file.hot { Vec::new() } else { data.blocks(self.table.schema(), self.table.layout(), &batches)? };
@@ -297,36 +381,32 @@ impl TableCheckpoint<'_> {
     }
 
     /// A file name that nobody has yet: an earlier checkpoint may be of the same moment.
-    fn free_name(&mut self, has_gaps: bool) -> String {
+    fn free_name(&mut self, has_gaps: bool) -> Result<String> {
         let suffix = if has_gaps { "-gaps" } else { "" };
         loop {
             self.names += 1;
             let name = format!("{}-{}-{}{suffix}.arrow", self.snapshot.start().0, self.table.id().0, self.names);
-            if !self.data.join(&name).exists() {
-                return name;
+            let path = self.folder.path.join(DATA_FOLDER).join(&name);
+            let io = |e| StorageError::io(format!("cannot look for {}", path.display()), e);
+            if !self.folder.files.exists(&path).map_err(io)? {
+                return Ok(name);
             }
         }
     }
 }
 
 /// The files of which the blocks are to be written anew; see the module.
-fn outworn_files(table: &DataTable) -> HashSet<String> {
+fn outworn_files(table: &DataTable, file_bytes: u64) -> HashSet<String> {
     let mut live: HashMap<String, (Arc<DataFile>, usize)> = HashMap::new();
-    for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
-        let file = match &*block {
-            Block::Frozen(block) => block.source().map(|source| source.place().0.clone()),
-            Block::Hot(block) => block.filed().map(|filed| filed.file),
-        };
-        if let Some(file) = file {
-            live.entry(file.seal().name.clone()).or_insert_with(|| (file, 0)).1 += 1;
-        }
+    for file in files_of_blocks(table) {
+        live.entry(file.seal().name.clone()).or_insert_with(|| (file, 0)).1 += 1;
     }
     let (mut outworn, mut small) = (HashSet::new(), Vec::new());
     for (name, (file, live)) in live {
         let all = file.batch_count();
         if 2 * live < all {
             outworn.insert(name);
-        } else if file.seal().bytes * (live as u64) / (all as u64) < FILE_BYTES / 4 && !file.stays_alone() {
+        } else if file.seal().bytes * (live as u64) / (all as u64) < file_bytes / 4 && !file.stays_alone() {
             small.push(name);
         }
     }
@@ -376,13 +456,22 @@ pub(crate) struct Mapped {
     pub(crate) rows: u64,
     /// What is damaged and was left out, of a database that is salvaged.
     pub(crate) lost: Vec<String>,
+    /// Names of the files in which that is.
+    pub(crate) damaged: Vec<String>,
 }
 
 impl Mapped {
     /// Maps a file and puts its blocks into `table`; to salvage, reads all of them and leaves out those that are damaged.
-    pub(crate) fn add(&mut self, folder: &Path, table: &DataTable, file: &CheckpointFile, salvage: bool) -> Result<()> {
-        let data = match DataFile::open(&folder.join(DATA_FOLDER), file.seal.clone()) {
+    pub(crate) fn add(
+        &mut self,
+        folder: CheckpointFolder<'_>,
+        table: &DataTable,
+        file: &CheckpointFile,
+        salvage: bool,
+    ) -> Result<()> {
+        let data = match DataFile::open(&folder.path.join(DATA_FOLDER), file.seal.clone(), folder.files) {
             Err(error) if salvage => {
+                self.damaged.push(file.seal.name.clone());
                 self.lost.push(format!("{} blocks of table \"{}\": {error}", file.batches.len(), table.name()));
                 return Ok(());
             }
@@ -396,7 +485,10 @@ impl Mapped {
                 _ => Ok(()),
             };
             match blocks.and_then(|blocks| whole(&blocks).map(|()| blocks)) {
-                Err(error) if salvage => self.lost.push(format!("a block of table \"{}\": {error}", table.name())),
+                Err(error) if salvage => {
+                    self.damaged.push(file.seal.name.clone());
+                    self.lost.push(format!("a block of table \"{}\": {error}", table.name()));
+                }
                 blocks => {
                     for (no, block) in blocks? {
                         self.rows += u64::from(block.rows());

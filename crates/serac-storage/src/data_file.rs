@@ -23,7 +23,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block as BatchPlace, Footer};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use serac_sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use std::io::{BufWriter, Write};
@@ -193,7 +193,8 @@ impl DataFileWriter {
         let sink = BufWriter::with_capacity(1 << 20, SequentialFile { file, at: 0 });
         let sink = PieceWriter { sink, at: 0, full: Vec::new(), piece: crc32fast::Hasher::new() };
         let options = IpcWriteOptions::try_new(64, false, arrow_ipc::MetadataVersion::V5)?;
-        let writer = FileWriter::try_new_with_options(sink, schema, options)?;
+        let writer =
+            FileWriter::try_new_with_options(sink, schema, options).map_err(|error| write_error(&path, error))?;
         Ok(Self { name, path, writer, blocks: Vec::new() })
     }
     /// The schema of its batches.
@@ -209,7 +210,7 @@ impl DataFileWriter {
     /// # Errors
     /// When it cannot be written.
     pub(crate) fn write(&mut self, block: BlockBatch) -> Result<()> {
-        self.writer.write(&block.batch)?;
+        self.writer.write(&block.batch).map_err(|error| write_error(&self.path, error))?;
         self.blocks.push(block.entry);
         Ok(())
     }
@@ -217,21 +218,29 @@ impl DataFileWriter {
     ///
     /// # Errors
     /// When one of these fails.
-    pub(crate) fn finish(mut self) -> Result<Arc<DataFile>> {
-        let io = |e| StorageError::io(format!("cannot write {}", self.name), e);
+    pub(crate) fn finish(mut self, files: &dyn FileSystem) -> Result<Arc<DataFile>> {
+        let path = self.path;
+        let io = |e| StorageError::io(format!("cannot write {}", path.display()), e);
         let tail_from = self.writer.get_ref().at;
         let crc32 = self.writer.get_ref().checksums();
         let metadata = FileMetadata { piece_bytes: PIECE_BYTES, crc32, blocks: std::mem::take(&mut self.blocks) };
         let metadata = serde_json::to_string(&metadata).expect("metadata is plain data");
         self.writer.write_metadata(METADATA_KEY, metadata);
-        self.writer.finish()?;
-        let sink = self.writer.into_inner()?;
+        self.writer.finish().map_err(|error| write_error(&path, error))?;
+        let sink = self.writer.into_inner().map_err(|error| write_error(&path, error))?;
         let bytes = sink.at;
         sink.sink.into_inner().map_err(|e| io(e.into_error()))?.file.sync().map_err(io)?;
-        let map = |path: &Path| crate::mapping::map(path).map_err(io);
-        let mapped = map(&self.path)?;
+        let mapped = files.map(&path).map_err(io)?;
         let tail_crc32 = crc32fast::hash(mapped.get(tail_from as usize..).unwrap_or_default());
-        DataFile::over(self.path, mapped, FileSeal { name: self.name, bytes, tail_from, tail_crc32 })
+        DataFile::over(path, mapped, FileSeal { name: self.name, bytes, tail_from, tail_crc32 })
+    }
+}
+
+/// What Arrow's writer says when the file cannot be written, with the file's name.
+fn write_error(path: &Path, error: ArrowError) -> StorageError {
+    match error {
+        ArrowError::IoError(_, error) => StorageError::io(format!("cannot write {}", path.display()), error),
+        error => error.into(),
     }
 }
 
@@ -251,10 +260,9 @@ impl DataFile {
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when its length or tail is not what it was.
-    pub(crate) fn open(folder: &Path, seal: FileSeal) -> Result<Arc<Self>> {
+    pub(crate) fn open(folder: &Path, seal: FileSeal, files: &dyn FileSystem) -> Result<Arc<Self>> {
         let path = folder.join(&seal.name);
-        let bytes =
-            crate::mapping::map(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
+        let bytes = files.map(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
         Self::over(path, bytes, seal)
     }
 
@@ -446,7 +454,7 @@ mod tests {
             });
             writer.write(batch).unwrap();
         }
-        writer.unwrap().finish().unwrap()
+        writer.unwrap().finish(&RealFileSystem).unwrap()
     }
 
     #[test]
@@ -454,7 +462,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let layout = BlockLayout::new(&schema()).unwrap();
         let written = write(folder.path(), &[(4, &block(None)), (9, &block(None))]);
-        let file = DataFile::open(folder.path(), written.seal().clone()).unwrap();
+        let file = DataFile::open(folder.path(), written.seal().clone(), &RealFileSystem).unwrap();
         let blocks = file.blocks(&schema(), &layout, &[0, 1]).unwrap();
         assert_eq!(blocks.iter().map(|(no, _)| no.0).collect::<Vec<_>>(), [4, 9]);
         let mapping = file.bytes.as_ptr() as usize..file.bytes.as_ptr() as usize + file.bytes.len();
@@ -505,12 +513,12 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&path, &damaged).unwrap();
             let read = || {
-                let file = DataFile::open(folder.path(), seal.clone())?;
+                let file = DataFile::open(folder.path(), seal.clone(), &RealFileSystem)?;
                 file.blocks(&schema(), &layout, &[0])?[0].1.check_all()
             };
             assert!(matches!(read(), Err(StorageError::Corrupt { .. })), "byte {at}");
         }
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-        assert!(matches!(DataFile::open(folder.path(), seal), Err(StorageError::Corrupt { .. })));
+        assert!(matches!(DataFile::open(folder.path(), seal, &RealFileSystem), Err(StorageError::Corrupt { .. })));
     }
 }

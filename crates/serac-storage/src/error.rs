@@ -51,7 +51,7 @@ pub enum StorageError {
     /// The disk is full; the transaction was rolled back. SQLSTATE 53100.
     #[error("no space left for the log: the transaction was rolled back")]
     DiskFull,
-    /// Input or output failed. SQLSTATE 58030.
+    /// Input or output failed. SQLSTATE 58030, or 53100 where the disk is full.
     #[error("{context}: {source}")]
     Io {
         /// What was being done, with the file's name.
@@ -69,6 +69,14 @@ pub enum StorageError {
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
 impl StorageError {
+    /// Whether the disk is full. SQLSTATE 53100.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::DiskFull => true,
+            Self::Io { source, .. } => crate::file_system::is_disk_full(source),
+            _ => false,
+        }
+    }
     /// An [`StorageError::Io`] with its context.
     pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { context: context.into(), source }

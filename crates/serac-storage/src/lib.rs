@@ -42,6 +42,7 @@ mod mapping;
 mod racy;
 mod redo;
 pub mod row_buffer;
+mod salvage;
 pub mod scan;
 pub mod storage;
 pub mod transaction;

@@ -2,44 +2,56 @@
 //!
 //! # A database's folder
 //! ```text
-//! LOCK        held by the process that has the database open; its process id
-//! MANIFEST    what the newest checkpoint consists of
-//! data/       the checkpoint's Arrow files
-//! log/        log segments
+//! LOCK            held by the process that has the database open; its process id
+//! MANIFEST        what the newest checkpoint consists of; and MANIFEST.copy
+//! data/           the checkpoint's Arrow files
+//! log/            log segments
+//! salvaged-<n>/   what an opening that salvaged left out
 //! ```
 //! # Opening
-//! take the lock → map the manifest's files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
-//! order, to the same row ids → cut a torn tail → go on in a new segment.
+//! take the lock → read the manifest → map its files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
+//! order, to the same row ids → cut a torn tail → remove data files that the manifest does not name → go on in a new segment. Tables are complete before
+//! collectors and other threads get to see them.
+//!
+//! # Closing
+//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. Whether a last checkpoint is
+//! made before is the engine's decision: [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would cost.
 
 use crate::background;
 use crate::block::HotBlock;
 use crate::block_memory::{block_memory_bytes, keep_ready};
-use crate::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest, Mapped, write_table};
+use crate::checkpoint::{
+    CheckpointFolder, CheckpointReport, DATA_FOLDER, MANIFEST, MANIFEST_COPY, Manifest, Mapped, NamedFiles,
+    forget_unnamed_files, unneeded_files, unwritten_bytes, write_table,
+};
 use crate::compact::selection::CompactionGroups;
 use crate::compact::{CompactionPlan, CompactionReport, RowFollower, compact_cold_blocks};
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
-use crate::file_system::{FileSystem, RealFileSystem};
+use crate::file_system::{FileSystem, FolderLock, RealFileSystem, create_folders};
 use crate::freeze::{freeze_cold_blocks, is_cold};
 use crate::frozen::FreezeFormat;
 use crate::gc::{GcStats, Parking, now_ms};
 use crate::ids::{BlockNo, TableId, Timestamp};
 use crate::redo::{RedoOperation, read_operations};
+use crate::salvage::Aside;
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
 use crate::types::TableSchema;
 use crate::waits::Waiting;
 use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
 use crate::wal::reader::LogFiles;
-use crate::wal::{Durability, LogManager, LogOptions};
+use crate::wal::{Durability, LogManager, LogOptions, segment_name};
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serac_sync::thread::JoinHandle;
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+/// The folder of the log's segments.
+const LOG_FOLDER: &str = "log";
 
 /// How a storage is opened.
 #[derive(Clone, Debug)]
@@ -63,8 +75,12 @@ pub struct StorageOptions {
     pub compaction_threads: usize,
     /// Bytes of a log segment.
     pub log_segment_bytes: u64,
-    /// Open even if something durable is damaged: with the blocks of the checkpoint that are whole, all of which are read, and with everything in the log
-    /// that lies before the damage.
+    /// Bytes of log from which on the engine makes a checkpoint by itself.
+    pub checkpoint_log_bytes: u64,
+    /// Bytes at which a data file is complete.
+    pub data_file_bytes: u64,
+    /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that are whole, all of which are read, and with everything in
+    /// the log that lies before the damage. What is left out is kept in a folder of its own.
     pub salvage: bool,
 }
 
@@ -92,6 +108,8 @@ impl Default for StorageOptions {
             compaction: CompactionGroups::default(),
             compaction_threads: background_threads,
             log_segment_bytes: 64 << 20,
+            checkpoint_log_bytes: 512 << 20,
+            data_file_bytes: 32 << 20,
             salvage: false,
         }
     }
@@ -124,6 +142,8 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
     /// What is damaged in the checkpoint and was left out, to salvage the rest.
     pub lost: Vec<String>,
+    /// The folder in which is kept what was left out.
+    pub kept_aside: Option<PathBuf>,
     /// What was cut off the log's end, if anything.
     pub cut: Option<String>,
     /// Time spent on the checkpoint.
@@ -185,35 +205,97 @@ pub struct Storage {
     parking: Arc<Parking>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     log_thread: Mutex<Option<JoinHandle<()>>>,
-    checkpoint_latch: Mutex<()>,
+    /// One checkpoint at a time. The files that a manifest on the disk names.
+    checkpoint_latch: Mutex<NamedFiles>,
+    /// The snapshot's timestamp of the newest checkpoint.
+    checkpoint_ts: AtomicU64,
     // Figures of checkpoints.
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
-    lock: Mutex<Option<std::fs::File>>,
+    lock: Mutex<Option<Box<dyn FolderLock>>>,
     closed: AtomicBool,
 }
 
-fn lock_folder(path: &Path) -> Result<std::fs::File> {
-    use std::io::{Read, Seek, Write};
-    let io = |e| StorageError::io(format!("cannot lock {}", path.display()), e);
-    let mut file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path.join("LOCK"))
-        .map_err(io)?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        let mut pid = String::new();
-        let _ = file.read_to_string(&mut pid);
-        let holder = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
-        return Err(StorageError::Locked { path: path.to_owned(), holder });
+/// What an opening would replay, and what a checkpoint would write instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Bytes of log that an opening would read; zero if nothing was committed since the last checkpoint.
+    pub log_bytes: u64,
+    /// About how many bytes of blocks a checkpoint would write.
+    pub block_bytes: u64,
+}
+
+/// What opening has made, for [`Storage::assemble`].
+#[derive(Default)]
+struct Opened {
+    tables: Tables,
+    log_thread: Option<JoinHandle<()>>,
+    lock: Option<Box<dyn FolderLock>>,
+    named: NamedFiles,
+    checkpoint_ts: u64,
+}
+
+/// Makes the database's folders where they are missing, and takes its lock.
+fn take_folder(path: &Path, files: &dyn FileSystem) -> Result<Box<dyn FolderLock>> {
+    let make = |folder: &Path| {
+        create_folders(files, folder).map_err(|e| StorageError::io(format!("cannot make {}", folder.display()), e))
+    };
+    make(path)?;
+    let lock = files
+        .lock(&path.join("LOCK"), &std::process::id().to_string())
+        .map_err(|e| StorageError::io(format!("cannot lock {}", path.display()), e))?
+        .map_err(|other| {
+            let holder = other.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
+            StorageError::Locked { path: path.to_owned(), holder }
+        })?;
+    make(&path.join(DATA_FOLDER))?;
+    make(&path.join(LOG_FOLDER))?;
+    // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
+    let data = path.join(DATA_FOLDER);
+    files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
+    Ok(lock)
+}
+
+/// The manifest of the database in `path`; a new database gets one.
+fn find_manifest(
+    path: &Path,
+    files: &dyn FileSystem,
+    salvage: bool,
+    aside: &mut Aside<'_>,
+    report: &mut RecoveryReport,
+) -> Result<Manifest> {
+    let place = path.join(MANIFEST);
+    let problem = match Manifest::read(&place, files) {
+        Ok(Some(manifest)) => return Ok(manifest),
+        Err(error) => error,
+        Ok(None) => {
+            let is_empty = |folder: &str| {
+                let folder = path.join(folder);
+                let names = files.list(&folder);
+                names
+                    .map_err(|e| StorageError::io(format!("cannot read {}", folder.display()), e))
+                    .map(|n| n.is_empty())
+            };
+            if is_empty(DATA_FOLDER)? && is_empty(LOG_FOLDER)? {
+                let manifest = Manifest::of_new_database();
+                manifest.write_new(path, files)?;
+                Manifest::put_in_place(path, files)?;
+                return Ok(manifest);
+            }
+            let detail = "the file is missing, although there are data files or log segments".into();
+            StorageError::Corrupt { file: place.clone(), offset: 0, detail }
+        }
+    };
+    if !salvage {
+        return Err(problem);
     }
-    file.set_len(0).map_err(io)?;
-    file.rewind().map_err(io)?;
-    write!(file, "{}", std::process::id()).map_err(io)?;
-    Ok(file)
+    let copy = Manifest::read(&path.join(MANIFEST_COPY), files);
+    let Ok(Some(manifest)) = copy else { return Err(problem) };
+    report.lost.push(format!("nothing, thanks to {MANIFEST_COPY}: {problem}"));
+    aside.link(&place)?;
+    manifest.write_new(path, files)?;
+    Manifest::put_in_place(path, files)?;
+    Ok(manifest)
 }
 
 impl Storage {
@@ -224,40 +306,37 @@ impl Storage {
     pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
         let mut report = RecoveryReport::default();
         let Some(path) = options.path.clone() else {
-            let storage = Self::assemble(options, TransactionManager::new(Timestamp::ZERO, None), None, None);
+            let manager = TransactionManager::new(Timestamp::ZERO, None);
+            let storage = Self::assemble(options, manager, Opened::default());
             return Ok((storage, report));
         };
-        for folder in [path.clone(), path.join(DATA_FOLDER), path.join("log")] {
-            std::fs::create_dir_all(&folder)
-                .map_err(|e| StorageError::io(format!("cannot make {}", folder.display()), e))?;
-        }
-        let lock = lock_folder(&path)?;
+        let file_system = options.file_system.clone();
+        let files = &*file_system;
+        let lock = take_folder(&path, files)?;
 
         // Tables are restored into a storage without a log; the real one takes them over.
         let staging = Self::assemble(
             StorageOptions { gc_threads: 0, ..options.clone() },
             TransactionManager::new(Timestamp::ZERO, None),
-            None,
-            None,
+            Opened::default(),
         );
         let started = Instant::now();
-        let manifest = Manifest::read(&path)?;
-        // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
-        for folder in [&path, &path.join(DATA_FOLDER)] {
-            let files = &*options.file_system;
-            files.sync_dir(folder).map_err(|e| StorageError::io(format!("cannot sync {}", folder.display()), e))?;
-        }
-        let mut newest = Timestamp::ZERO;
-        if let Some(manifest) = &manifest {
-            newest = Timestamp(manifest.checkpoint_ts);
+        let mut aside = Aside::new(&path, files);
+        let manifest = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
+        let mut newest = Timestamp(manifest.checkpoint_ts);
+        if let Some(state) = &manifest.state {
             report.checkpoint_ts = Some(manifest.checkpoint_ts);
-            catalog.restore(&staging, &manifest.state)?;
-            Mapped { rows: report.rows_loaded, lost: report.lost } = staging.map_checkpoint(&path, manifest)?;
-            manifest.remove_others(&path, &*options.file_system)?;
+            catalog.restore(&staging, state)?;
+        }
+        let mapped = staging.map_checkpoint(&path, &manifest)?;
+        report.rows_loaded = mapped.rows;
+        report.lost.extend(mapped.lost);
+        for name in mapped.damaged {
+            aside.link(&path.join(DATA_FOLDER).join(name))?;
         }
         report.load_time = started.elapsed();
         let started = Instant::now();
-        let log_folder = path.join("log");
+        let log_folder = path.join(LOG_FOLDER);
         let log_files = LogFiles::read(&log_folder)?;
         report.log_bytes = log_files.bytes();
         let mut parts: HashMap<u64, Vec<u8>> = HashMap::new();
@@ -288,7 +367,13 @@ impl Storage {
             Ok(())
         })?;
         if let Some(torn) = end.torn {
-            log_files.cut(torn, &*options.file_system)?;
+            if options.salvage && torn.2 > 0 {
+                for number in log_files.numbers().filter(|&number| number >= torn.0) {
+                    // One of them is cut where it is; the others are removed.
+                    aside.copy(&log_folder.join(segment_name(number)))?;
+                }
+            }
+            log_files.cut(torn, files)?;
             segments.retain(|&number, _| number < torn.0 || (number == torn.0 && torn.1 > 0));
             if torn.2 > 0 {
                 report.cut = Some(format!(
@@ -297,9 +382,23 @@ impl Storage {
                 ));
             }
         }
-        log_files.sync(&log_folder, segments.keys().copied(), &*options.file_system)?;
+        log_files.sync(&log_folder, segments.keys().copied(), files)?;
         drop(log_files);
         report.replay_time = started.elapsed();
+        let named: NamedFiles = manifest.files().map(str::to_owned).collect();
+        for file in unneeded_files(&path, files, &named, &[])? {
+            // What a checkpoint that was not finished has left.
+            if options.salvage {
+                aside.take(&file)?;
+            } else {
+                remove(files, &file)?;
+            }
+        }
+        if aside.folder().is_some() {
+            // It says what the rest of the folder was.
+            aside.link(&path.join(MANIFEST))?;
+        }
+        report.kept_aside = aside.folder().map(Path::to_owned);
 
         let (log, log_thread) = if options.durability == Durability::Off {
             (None, None)
@@ -319,22 +418,17 @@ impl Storage {
             )?;
             (Some(log), Some(thread))
         };
-        let storage = Self::assemble(options, TransactionManager::new(newest, log), log_thread, Some(lock));
-        *storage.tables.write() = std::mem::take(&mut *staging.tables.write());
-        for table in storage.tables.read().values() {
-            table.recover_finish();
-        }
-        Ok((storage, report))
+        let tables = std::mem::take(&mut *staging.tables.write());
+        // Before a collector or the compactor can meet one of their blocks.
+        tables.values().for_each(|table| table.recover_finish());
+        let checkpoint_ts = manifest.checkpoint_ts;
+        let opened = Opened { tables, log_thread, lock: Some(lock), named, checkpoint_ts };
+        Ok((Self::assemble(options, TransactionManager::new(newest, log), opened), report))
     }
 
-    fn assemble(
-        options: StorageOptions,
-        manager: Arc<TransactionManager>,
-        log_thread: Option<JoinHandle<()>>,
-        lock: Option<std::fs::File>,
-    ) -> Arc<Self> {
+    fn assemble(options: StorageOptions, manager: Arc<TransactionManager>, opened: Opened) -> Arc<Self> {
         let parking = manager.gc().parking().clone();
-        let tables: Arc<RwLock<Tables>> = Arc::default();
+        let tables = Arc::new(RwLock::new(opened.tables));
         let follower: Arc<Follower> = Arc::default();
         let mut threads: Vec<JoinHandle<()>> = (0..options.gc_threads)
             .map(|i| {
@@ -371,16 +465,22 @@ impl Storage {
             follower,
             parking,
             threads: Mutex::new(threads),
-            log_thread: Mutex::new(log_thread),
-            checkpoint_latch: Mutex::new(()),
+            log_thread: Mutex::new(opened.log_thread),
+            checkpoint_latch: Mutex::new(opened.named),
+            checkpoint_ts: AtomicU64::new(opened.checkpoint_ts),
             checkpoints: AtomicU64::new(0),
             checkpoint_nanos: AtomicU64::new(0),
-            lock: Mutex::new(lock),
+            lock: Mutex::new(opened.lock),
             closed: AtomicBool::new(false),
         })
     }
 
+    fn checkpoint_folder<'a>(&'a self, path: &'a Path) -> CheckpointFolder<'a> {
+        CheckpointFolder { path, files: &*self.options.file_system, file_bytes: self.options.data_file_bytes }
+    }
+
     fn map_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<Mapped> {
+        let folder = self.checkpoint_folder(path);
         let jobs: Vec<_> = manifest
             .tables
             .iter()
@@ -400,7 +500,7 @@ impl Storage {
             let work = || -> Result<Mapped> {
                 let mut mapped = Mapped::default();
                 while let Some((table, file)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    mapped.add(path, table, file, self.options.salvage)?;
+                    mapped.add(folder, table, file, self.options.salvage)?;
                 }
                 Ok(mapped)
             };
@@ -409,6 +509,7 @@ impl Storage {
                 let part = thread.join().expect("mapping does not panic")?;
                 all.rows += part.rows;
                 all.lost.extend(part.lost);
+                all.damaged.extend(part.damaged);
                 Ok(all)
             })
         })
@@ -488,35 +589,83 @@ impl Storage {
     /// Then drops the log that is no longer needed.
     ///
     /// # Errors
-    /// When files cannot be written; the database goes on with the old checkpoint and the log.
+    /// When files cannot be written, or the storage is closed; the database goes on with the old checkpoint and the log.
     pub fn checkpoint(&self, state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>)) -> Result<CheckpointReport> {
         let Some(path) = &self.options.path else { return Ok(CheckpointReport::default()) };
-        let _one_at_a_time = self.checkpoint_latch.lock();
+        let mut named = self.checkpoint_latch.lock();
+        // SeqCst: as in `close`, which takes the latch after setting it.
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(StorageError::LogFailed("it is closed".into()));
+        }
         let began = Instant::now();
+        // What an attempt that failed could not remove, or what has become unneeded since, may be the room that this one needs.
+        self.remove_unneeded(path, &named)?;
+        let report = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
+            forget_unnamed_files(&self.all_tables(), &named);
+            // The error that matters is the first one.
+            let _ = self.remove_unneeded(path, &named);
+        })?;
+        // Relaxed: a figure.
+        self.checkpoint_ts.store(report.checkpoint_ts, Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        let removed = self.remove_unneeded(path, &named);
+        if let Some(log) = self.manager.log() {
+            log.truncate_before(Timestamp(report.checkpoint_ts))?;
+        }
+        removed?;
+        self.checkpoint_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(report)
+    }
+
+    /// Writes the data files and the manifest. `named` follows what the disk may hold.
+    fn write_checkpoint(
+        &self,
+        path: &Path,
+        state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>),
+        named: &mut NamedFiles,
+    ) -> Result<CheckpointReport> {
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
         if let Some(log) = self.manager.log() {
             // What a checkpoint holds must be durable as a whole, log first.
             log.wait_durable(txn.snapshot().start())?;
         }
-        let files = &*self.options.file_system;
+        let folder = self.checkpoint_folder(path);
         let mut report = CheckpointReport { checkpoint_ts: txn.snapshot().start().0, ..Default::default() };
         let mut tables = Vec::new();
         for id in ids {
             let Some(table) = self.table(id) else { continue };
-            tables.push(write_table(path, &table, txn.snapshot(), files, &mut report)?);
+            tables.push(write_table(folder, &table, txn.snapshot(), &mut report)?);
         }
-        let data = path.join(DATA_FOLDER);
+        let (files, data) = (folder.files, path.join(DATA_FOLDER));
         files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
         let manifest = Manifest::new(txn.snapshot().start(), state, tables);
-        manifest.publish(path, files)?;
-        manifest.remove_others(path, files)?;
-        if let Some(log) = self.manager.log() {
-            log.truncate_before(txn.snapshot().start())?;
-        }
-        self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.checkpoint_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        manifest.write_new(path, files)?;
+        let new: NamedFiles = manifest.files().map(str::to_owned).collect();
+        named.extend(new.iter().cloned());
+        Manifest::put_in_place(path, files)?;
+        *named = new;
         Ok(report)
+    }
+
+    fn all_tables(&self) -> Vec<Arc<DataTable>> {
+        self.tables.read().values().cloned().collect()
+    }
+    fn remove_unneeded(&self, path: &Path, named: &NamedFiles) -> Result<()> {
+        let files = &*self.options.file_system;
+        unneeded_files(path, files, named, &self.all_tables())?.iter().try_for_each(|file| remove(files, file))
+    }
+
+    /// What has not found its way into a checkpoint yet.
+    pub fn unwritten(&self) -> Unwritten {
+        let Some(log) = self.manager.log().filter(|_| self.options.path.is_some()) else {
+            return Unwritten::default();
+        };
+        if log.newest_commit().0 <= self.checkpoint_ts.load(Ordering::Relaxed) {
+            return Unwritten::default();
+        }
+        let block_bytes = self.all_tables().iter().map(|table| unwritten_bytes(table)).sum();
+        Unwritten { log_bytes: log.live_bytes(), block_bytes }
     }
 
     /// See [`TransactionManager::defer`].
@@ -605,6 +754,10 @@ impl Storage {
         }
     }
 
+    /// Whether [`close`](Self::close) has been called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
     /// Writes what is in the log's queue, stops the threads and gives the folder back. Later calls do nothing.
     ///
     /// # Errors
@@ -613,6 +766,8 @@ impl Storage {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        // One that is running needs the log. Later ones find the storage closed, so from now on nobody writes to the data folder.
+        drop(self.checkpoint_latch.lock());
         self.parking.stop();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
@@ -635,6 +790,10 @@ impl Storage {
         self.lock.lock().take();
         result
     }
+}
+
+fn remove(files: &dyn FileSystem, file: &Path) -> Result<()> {
+    files.remove(file).map_err(|e| StorageError::io(format!("cannot remove {}", file.display()), e))
 }
 
 impl Drop for Storage {

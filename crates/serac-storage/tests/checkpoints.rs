@@ -227,7 +227,8 @@ fn files_with_more_holes_than_blocks_are_written_anew_and_small_ones_together() 
 #[test]
 fn any_arrow_reader_finds_the_rows_of_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let (storage, table) = open(folder.path(), &FaultFileSystem::default()).unwrap();
+    let files = FaultFileSystem::default();
+    let (storage, table) = open(folder.path(), &files).unwrap();
     filled(&storage, &table, 2);
     let mut txn = storage.begin();
     for slot in [0, 7, 8, 100] {
@@ -241,7 +242,7 @@ fn any_arrow_reader_finds_the_rows_of_a_checkpoint() {
         assert_eq!((report.rows, report.blocks_written), (expected.len() as u64, 1), "{state}");
         let mut found = Vec::new();
         for file in data_files(folder.path()) {
-            let manifest = Manifest::read(folder.path()).unwrap().unwrap();
+            let manifest = Manifest::read(&folder.path().join(MANIFEST), &files).unwrap().unwrap();
             let name = file.file_name().unwrap().to_str().unwrap();
             let entry = manifest.tables[0].files.iter().find(|entry| entry.seal.name == name).unwrap();
             let reader = arrow_ipc::reader::FileReader::try_new(std::fs::File::open(&file).unwrap(), None).unwrap();
@@ -376,10 +377,10 @@ fn another_format_version_is_refused_by_name() {
     drop((storage, table));
     let path = folder.path().join(MANIFEST);
     let text = std::fs::read_to_string(&path).unwrap();
-    let json = text.split_once('\n').unwrap().1.replacen("\"format_version\":2", "\"format_version\":3", 1);
+    let json = text.split_once('\n').unwrap().1.replacen("\"format_version\":3", "\"format_version\":4", 1);
     std::fs::write(&path, format!("{:08x}\n{json}", crc32fast::hash(json.as_bytes()))).unwrap();
     let error = open(folder.path(), &FaultFileSystem::default()).unwrap_err().to_string();
-    assert!(error.contains("format version 3") && error.contains("reads 2"), "{error}");
+    assert!(error.contains("format version 4") && error.contains("reads 3"), "{error}");
 }
 
 /// A table of a few rows does not get a block with each session: inserts go on in those that the checkpoint has.

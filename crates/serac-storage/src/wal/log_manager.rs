@@ -472,6 +472,12 @@ impl LogManager {
         Ok(())
     }
 
+    /// The newest commit that stands in the log.
+    pub(crate) fn newest_commit(&self) -> Timestamp {
+        let state = self.state.lock();
+        let old = state.old_segments.iter().map(|(_, newest)| *newest);
+        Timestamp(old.chain(state.segments.iter().map(|segment| segment.newest_commit)).max().unwrap_or(0))
+    }
     /// Bytes of log that a restart would have to read, roughly.
     pub fn live_bytes(&self) -> u64 {
         let state = self.state.lock();

@@ -9,4 +9,5 @@ pub mod frame;
 mod log_manager;
 pub mod reader;
 
+pub(crate) use log_manager::segment_name;
 pub use log_manager::{Durability, LogFigures, LogManager, LogOptions};

@@ -1,0 +1,230 @@
+//! What is missing or damaged is refused by name, and salvaged without deleting or overwriting anything.
+
+mod one_table;
+
+use one_table::open_table;
+use serac_storage::checkpoint::{DATA_FOLDER, MANIFEST, MANIFEST_COPY};
+use serac_storage::file_system::FaultFileSystem;
+use serac_storage::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const ALL: [ColumnId; 2] = [ColumnId(0), ColumnId(1)];
+
+fn schema() -> TableSchema {
+    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
+    TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] }
+}
+
+fn options(path: &Path) -> StorageOptions {
+    StorageOptions { path: Some(path.to_owned()), gc_threads: 0, log_segment_bytes: 1 << 14, ..Default::default() }
+}
+
+fn open(path: &Path, salvage: bool) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
+    open_table(StorageOptions { salvage, ..options(path) }, schema())
+}
+
+fn checkpoint(storage: &Storage) {
+    storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
+}
+
+fn text(id: i64) -> String {
+    format!("the text of {id}, which lies in the heap")
+}
+
+fn insert(storage: &Storage, table: &Arc<DataTable>, ids: std::ops::Range<i64>) -> Result<()> {
+    let mut txn = storage.begin();
+    for id in ids {
+        table.insert(&mut txn, &[Value::Int64(id), Value::Bytes(text(id).as_bytes())])?;
+    }
+    txn.commit()?.wait().map(|_| ())
+}
+
+fn ids(storage: &Storage, table: &DataTable) -> BTreeSet<i64> {
+    let (txn, mut buffer, mut found) = (storage.begin(), RowBuffer::default(), BTreeSet::new());
+    for no in 0..table.block_count() {
+        let Some(reader) = table.read_block(txn.snapshot(), BlockNo(no)) else { continue };
+        for &row in reader.row_ids(reader.visible()).values().iter() {
+            assert!(table.read(txn.snapshot(), RowId::from_u64(row), &ALL, &mut buffer).unwrap());
+            let (Value::Int64(id), Value::Bytes(found_text)) = (buffer.value(0), buffer.value(1)) else {
+                panic!("other types")
+            };
+            assert_eq!(found_text, text(id).as_bytes());
+            assert!(found.insert(id), "{id} is there twice");
+        }
+    }
+    found
+}
+
+/// A database with 100 rows in its checkpoint and 50 more in its log.
+fn database(path: &Path) {
+    let (storage, table, _) = open(path, false).unwrap();
+    insert(&storage, &table, 0..100).unwrap();
+    checkpoint(&storage);
+    insert(&storage, &table, 100..150).unwrap();
+    storage.close().unwrap();
+}
+
+/// All files of a folder and the folders in it, with what is in them.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else if entry.file_name() != "LOCK" {
+            found.insert(entry.path(), std::fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
+/// Each of `before` is there with the same bytes: where it was, or in the folder of what was left out.
+fn assert_nothing_is_gone(path: &Path, before: &BTreeMap<PathBuf, Vec<u8>>) {
+    let now = files(path);
+    for (file, bytes) in before {
+        let aside = path.join("salvaged-1").join(file.strip_prefix(path).unwrap());
+        assert!(now.get(file) == Some(bytes) || now.get(&aside) == Some(bytes), "{} is gone", file.display());
+    }
+}
+
+fn refused(path: &Path, file: &Path) {
+    for _ in 0..2 {
+        match open(path, false).map(|_| ()) {
+            Err(StorageError::Corrupt { file: found, .. }) => assert_eq!(found, file),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn without_its_manifest_a_database_does_not_open_and_all_is_salvaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    database(path);
+    std::fs::remove_file(path.join(MANIFEST)).unwrap();
+    let before = files(path);
+    refused(path, &path.join(MANIFEST));
+    assert_eq!(files(path), before, "who refuses changes nothing");
+    let (storage, table, report) = open(path, true).unwrap();
+    assert_eq!(ids(&storage, &table), (0..150).collect());
+    assert!(report.lost.len() == 1 && report.lost[0].contains(MANIFEST), "{:?}", report.lost);
+    storage.close().unwrap();
+    drop((storage, table));
+    assert_nothing_is_gone(path, &before);
+    let (storage, table, _) = open(path, false).expect("what is salvaged is a whole database");
+    assert_eq!(ids(&storage, &table), (0..150).collect());
+}
+
+#[test]
+fn a_manifest_that_is_damaged_anywhere_is_refused_and_all_is_salvaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    database(path);
+    let whole = files(path);
+    let manifest = path.join(MANIFEST);
+    for at in (0..whole[&manifest].len()).step_by(7) {
+        let mut bytes = whole[&manifest].clone();
+        bytes[at] ^= 0x10;
+        std::fs::write(&manifest, bytes).unwrap();
+        let before = files(path);
+        refused(path, &manifest);
+        let (storage, table, report) = open(path, true).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        assert_eq!(ids(&storage, &table), (0..150).collect(), "byte {at}");
+        assert_eq!(report.kept_aside, Some(path.join("salvaged-1")));
+        checkpoint(&storage);
+        storage.close().unwrap();
+        drop((storage, table));
+        assert_eq!(files(path)[&path.join("salvaged-1").join(MANIFEST)], before[&manifest]);
+        // As it was, for the next byte.
+        std::fs::remove_dir_all(path).unwrap();
+        ["data", "log"].iter().for_each(|folder| std::fs::create_dir_all(path.join(folder)).unwrap());
+        whole.iter().for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
+    }
+}
+
+#[test]
+fn what_salvaging_leaves_out_is_kept() {
+    for damaged in ["log", DATA_FOLDER] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        database(path);
+        let file = files(&path.join(damaged)).into_keys().next().unwrap();
+        let mut bytes = std::fs::read(&file).unwrap();
+        // In a text of the data file; in an early record of the log.
+        let at = if damaged == "log" { 200 } else { bytes.len() / 3 };
+        bytes[at] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        std::fs::write(path.join(DATA_FOLDER).join("77-1-1.arrow"), "left by a checkpoint that was not finished")
+            .unwrap();
+        let before = files(path);
+        let (storage, table, report) = open(path, true).unwrap();
+        let found = ids(&storage, &table);
+        assert!(found.len() < 150, "something is lost with the damage");
+        assert_eq!(report.kept_aside, Some(path.join("salvaged-1")));
+        assert_nothing_is_gone(path, &before);
+        // Later checkpoints do not take it either.
+        insert(&storage, &table, 1_000..1_010).unwrap();
+        checkpoint(&storage);
+        storage.close().unwrap();
+        drop((storage, table));
+        let left_out = [file, path.join(DATA_FOLDER).join("77-1-1.arrow"), path.join(MANIFEST)];
+        let aside = files(&path.join("salvaged-1"));
+        for file in left_out {
+            assert_eq!(aside[&path.join("salvaged-1").join(file.strip_prefix(path).unwrap())], before[&file]);
+        }
+        let (storage, table, report) = open(path, false).expect("what is salvaged is a whole database");
+        assert_eq!(ids(&storage, &table), found.into_iter().chain(1_000..1_010).collect());
+        assert!(report.lost.is_empty() && report.kept_aside.is_none());
+    }
+}
+
+/// A database that is opened for the first time may be stopped at any operation, and is a database, or none yet.
+#[test]
+fn a_new_database_opens_again_wherever_its_first_opening_ended() {
+    for n in 1..200 {
+        for seed in 0..4 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("folders/above/db");
+            let files = FaultFileSystem::with_disk();
+            let with_faults = || StorageOptions { file_system: Arc::new(files.clone()), ..options(&path) };
+            files.faults().halt_in.store(n, Ordering::SeqCst);
+            let mut acknowledged = false;
+            if let Ok((storage, table, _)) = open_table(with_faults(), schema()) {
+                acknowledged = insert(&storage, &table, 0..3).is_ok();
+                let _ = storage.close();
+            }
+            let halted = files.halted();
+            if seed == 0 {
+                files.process_restarts();
+            } else {
+                files.power_returns(seed).unwrap();
+            }
+            let (storage, table, _) =
+                open_table(with_faults(), schema()).unwrap_or_else(|error| panic!("stop {n}, seed {seed}: {error}"));
+            let found = ids(&storage, &table);
+            assert!(found.len() == 3 || !acknowledged && found.is_empty(), "stop {n}, seed {seed}: {found:?}");
+            insert(&storage, &table, 10..12).unwrap();
+            storage.close().unwrap();
+            if !halted && seed == 3 {
+                return;
+            }
+        }
+    }
+    panic!("an opening has fewer operations");
+}
+
+#[test]
+fn folders_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("above/db");
+    database(&path);
+    for folder in ["..", ".", DATA_FOLDER, "log"] {
+        let mode = std::fs::metadata(path.join(folder)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{folder}");
+    }
+    std::fs::remove_file(path.join(MANIFEST_COPY)).unwrap();
+    open(&path, false).expect("the copy is for salvaging alone");
+}
