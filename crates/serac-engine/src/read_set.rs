@@ -14,8 +14,9 @@
 //! **How.** Validation runs in the commit critical section ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit. A range of
 //! keys is looked up in the index again: entries are added before a version is committed and stay for as long as a snapshot may need the version, so of every
 //! concurrent insert, update and delete in the range there is an entry, old key or new, and behind it a version that the snapshot does not see. A table is
-//! judged by the newest commit that has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges, or of more than
-//! [`MOST_ROWS`] entries in them, the whole is taken as read.
+//! judged by the newest commit that has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the whole is taken as read. So is
+//! what validation looks at while it holds up other commits: once it has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as
+//! read in whole.
 //!
 //! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a transaction that might have committed.
 
@@ -30,8 +31,8 @@ use std::sync::Arc;
 
 /// Ranges of one transaction.
 const MOST_RANGES: usize = 4_096;
-/// Entries of a range. Validation holds up other commits for as long as it looks at them.
-const MOST_ROWS: usize = 4_096;
+/// Entries that one validation looks at, in all ranges together. It holds up other commits meanwhile.
+const MOST_ENTRIES: usize = 16_384;
 
 #[derive(Debug)]
 struct RangeRead {
@@ -90,8 +91,9 @@ impl ReadSet {
     /// Whether what was read in `snapshot` is still so. In the commit critical section.
     pub(crate) fn validate(&self, snapshot: &Snapshot) -> Result<()> {
         let reads = self.0.lock();
+        let mut left = MOST_ENTRIES;
         let is_valid = reads.tables.iter().all(|table| is_unwritten(table, snapshot))
-            && reads.ranges.iter().all(|range| range.is_unchanged(snapshot));
+            && reads.ranges.iter().all(|range| range.is_unchanged(snapshot, &mut left));
         if is_valid {
             return Ok(());
         }
@@ -113,17 +115,18 @@ fn is_unwritten(table: &Table, snapshot: &Snapshot) -> bool {
 }
 
 impl RangeRead {
-    fn is_unchanged(&self, snapshot: &Snapshot) -> bool {
+    /// Whether it is, as far as at most `left` entries tell.
+    fn is_unchanged(&self, snapshot: &Snapshot, left: &mut usize) -> bool {
         if is_unwritten(&self.table, snapshot) {
             return true;
         }
         if self.table.lock.last_change() > snapshot.start().0 {
             return false;
         }
-        let (mut entries, mut changed) = (0, false);
+        let mut changed = false;
         let _ = self.index.entries.scan(limit(&self.from), limit(&self.to), false, |_, row| {
-            entries += 1;
-            changed = entries > MOST_ROWS || self.table.data.is_changed_since(snapshot, row);
+            changed = *left == 0 || self.table.data.is_changed_since(snapshot, row);
+            *left = left.saturating_sub(1);
             if changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         !changed
