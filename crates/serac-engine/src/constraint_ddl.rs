@@ -179,14 +179,27 @@ impl Transaction {
 
     /// Puts `definition`, which may lack keys that `old` has, in place of `old`.
     fn drop_key(&mut self, old: &Arc<Table>, mut definition: TableDefinition, what: &str, cascade: bool) -> Result<()> {
+        self.drop_unsupported(old, &mut definition, what, cascade)?;
+        self.put_table(Arc::new(old.redefined(definition)))
+    }
+
+    /// Refuses foreign keys for which `definition`, which is to take the place of `old` and may lack keys that that has, has no parent's key; with `cascade`
+    /// they go. Foreign keys of `definition` itself get the indexes that they need.
+    pub(crate) fn drop_unsupported(
+        &mut self,
+        old: &Arc<Table>,
+        definition: &mut TableDefinition,
+        what: &str,
+        cascade: bool,
+    ) -> Result<()> {
         let has_key = |definition: &TableDefinition, columns: &[usize]| {
-            definition.keys.iter().any(|k| k.unique && k.columns == columns)
+            definition.keys.iter().any(|k| k.unique && k.is_plain() && k.columns == columns)
         };
         let mut children: Vec<(Arc<Table>, usize)> = Vec::new();
         for (child, at) in self.catalog.children_of(&old.definition) {
             let foreign_key = &child.definition.foreign_keys[at];
             let gone = child.definition.id == definition.id && !definition.foreign_keys.contains(foreign_key);
-            if gone || has_key(&definition, &foreign_key.parent_columns) {
+            if gone || has_key(definition, &foreign_key.parent_columns) {
                 continue;
             }
             if !cascade {
@@ -203,8 +216,8 @@ impl Transaction {
                 self.drop_constraint(&child.definition.schema, child.name(), name, false)?;
             }
         }
-        index_foreign_keys(&mut definition);
-        self.put_table(Arc::new(old.redefined(definition)))
+        index_foreign_keys(definition);
+        Ok(())
     }
 
     // ---- indexes

@@ -193,6 +193,15 @@ impl Transaction {
                 let object = Object::relation(schema, name);
                 Arc::make_mut(&mut catalog.security).column_renamed(&object, old, new);
                 catalog.comments.column_renamed(&object, old, new);
+                for sequence in catalog.schema_mut(schema)?.sequences.values_mut() {
+                    let mut definition = sequence.definition.clone();
+                    if let Some((owner, column)) = &mut definition.owner
+                        && (owner.as_str(), &*column) == (name, old)
+                    {
+                        column.clone_from(new);
+                        *sequence = Arc::new(sequence.redefined(definition));
+                    }
+                }
             }
             let new_name = table.definition.name.clone();
             if renamed {
@@ -429,7 +438,8 @@ impl Transaction {
         })
     }
 
-    /// ALTER TABLE … DROP COLUMN. Keys over the column go with it if `cascade` is on or they have no other column.
+    /// ALTER TABLE … DROP COLUMN. Sequences that it owns go with it, and keys over it if `cascade` is on or they have no other column; foreign keys that rest on
+    /// these only if `cascade` is on.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
@@ -438,14 +448,7 @@ impl Transaction {
         self.check_owner(schema, name)?;
         let Some(at) = table.definition.column(column) else { return missing("column", column) };
         let what = format!("column \"{column}\" of table \"{name}\"");
-        let referenced = self
-            .catalog
-            .children_of(&table.definition)
-            .any(|(child, i)| child.definition.foreign_keys[i].parent_columns.contains(&at));
         let wide = table.definition.keys.iter().find(|k| k.columns.contains(&at) && k.columns.len() > 1);
-        if referenced {
-            return Err(EngineError::Dependent { what, dependent: "a foreign key".into() });
-        }
         if let (Some(key), false) = (wide, cascade) {
             return Err(EngineError::Dependent { what, dependent: format!("constraint \"{}\"", key.name) });
         }
@@ -456,16 +459,33 @@ impl Transaction {
         definition.keys.retain(|key| !goes(key));
         definition.bitmaps.retain(|b| b.column != at);
         definition.foreign_keys.retain(|k| !k.columns.contains(&at));
+        self.drop_unsupported(&table, &mut definition, &what, cascade)?;
         self.remove_columns(&table, definition, &gone)?;
-        let shift = |columns: &mut Vec<usize>| columns.iter_mut().for_each(|c| *c -= usize::from(*c > at));
-        // Foreign keys of other tables name this table's columns by position.
-        let children: Vec<_> = self.catalog.children_of(&table.definition).map(|(c, i)| (c.clone(), i)).collect();
-        for (child, i) in children {
+        // Foreign keys of other tables name this table's columns by position. Hidden columns, which may have gone, too, are behind these.
+        let children: BTreeSet<TableId> = self
+            .catalog
+            .children_of(&table.definition)
+            .filter(|(child, _)| !table.definition.is(&child.definition.schema, child.name()))
+            .map(|(child, _)| child.definition.id)
+            .collect();
+        for id in children {
+            let child = self.catalog.tables().find(|child| child.definition.id == id).expect("it is there").clone();
             let mut definition = child.definition.clone();
-            shift(&mut definition.foreign_keys[i].parent_columns);
+            let own = definition.foreign_keys.iter_mut();
+            let keys = own.filter(|key| table.definition.is(&key.parent_schema, &key.parent_table));
+            keys.flat_map(|key| &mut key.parent_columns).for_each(|c| *c -= usize::from(*c > at));
             if definition != child.definition {
                 self.put_table(Arc::new(child.redefined(definition)))?;
             }
+        }
+        let is_owned = |sequence: &Sequence| {
+            sequence.definition.owner.as_ref().is_some_and(|owner| (&*owner.0, &*owner.1) == (name, column))
+        };
+        if self.catalog.schema(schema)?.sequences.values().any(|sequence| is_owned(sequence)) {
+            self.change_catalog(|catalog| {
+                catalog.schema_mut(schema)?.sequences.retain(|_, sequence| !is_owned(sequence));
+                Ok(())
+            })?;
         }
         Ok(())
     }

@@ -280,13 +280,23 @@ impl TableDefinition {
     pub fn hidden_columns(&self, key: &KeyDefinition) -> Vec<usize> {
         key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
     }
+    /// Whether it is the table of this name.
+    pub(crate) fn is(&self, schema: &str, name: &str) -> bool {
+        self.schema == schema && self.name == name
+    }
     /// Puts all positions of columns, but those of other tables, through `place`.
     pub(crate) fn renumber(&mut self, place: impl Fn(usize) -> usize) {
-        let keys = self.keys.iter_mut().flat_map(|key| key.columns.iter_mut().chain(&mut key.include));
+        let Self { schema, name, keys, bitmaps, cluster, foreign_keys, .. } = self;
+        let keys = keys.iter_mut().flat_map(|key| key.columns.iter_mut().chain(&mut key.include));
+        let foreign_keys = foreign_keys.iter_mut().flat_map(|key| {
+            let is_own_parent = key.parent_schema == *schema && key.parent_table == *name;
+            let parents = key.parent_columns.iter_mut().filter(move |_| is_own_parent);
+            key.columns.iter_mut().chain(parents)
+        });
         let all = keys
-            .chain(self.bitmaps.iter_mut().map(|bitmap| &mut bitmap.column))
-            .chain(self.cluster.iter_mut().map(|(column, _)| column))
-            .chain(self.foreign_keys.iter_mut().flat_map(|key| &mut key.columns));
+            .chain(bitmaps.iter_mut().map(|bitmap| &mut bitmap.column))
+            .chain(cluster.iter_mut().map(|(column, _)| column))
+            .chain(foreign_keys);
         all.for_each(|column| *column = place(*column));
     }
     /// The names of all indexes, those of constraints included.
