@@ -510,7 +510,8 @@ impl Transaction {
     /// begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] for a foreign key of a table that stays.
+    /// [`EngineError::Dependent`] for a foreign key of a table that stays; [`EngineError::Denied`] without TRUNCATE on a table, or for who does not own a sequence
+    /// that is to begin again.
     pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
         let mut emptied: Vec<Arc<Table>> = Vec::new();
         let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {
@@ -536,18 +537,22 @@ impl Transaction {
             }
             at += 1;
         }
+        let mut restarted: Vec<(String, SequenceDefinition)> = Vec::new();
+        for table in emptied.iter().filter(|_| restart) {
+            let schema = &table.definition.schema;
+            for sequence in self.catalog.schema(schema)?.sequences.values() {
+                if sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table.name()) {
+                    self.check_owner(schema, &sequence.definition.name)?;
+                    restarted.push((schema.clone(), sequence.definition.clone()));
+                }
+            }
+        }
         for table in &emptied {
             self.replace_data(table, table.definition.clone())?;
-            let schema = &table.definition.schema;
-            let sequences = self.catalog.schema(schema)?.sequences.values().filter(|_| restart);
-            let of_table = |sequence: &&Arc<Sequence>| {
-                sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table.name())
-            };
-            let owned: Vec<SequenceDefinition> = sequences.filter(of_table).map(|s| s.definition.clone()).collect();
-            for definition in owned {
-                let start = definition.start;
-                self.put_sequence(schema, definition, Some(start))?;
-            }
+        }
+        for (schema, definition) in restarted {
+            let start = definition.start;
+            self.put_sequence(&schema, definition, Some(start))?;
         }
         Ok(emptied[named..].iter().map(|table| table.name().to_owned()).collect())
     }
