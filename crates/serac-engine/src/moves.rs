@@ -60,12 +60,12 @@ impl RowFollower for IndexFollower {
                 return None;
             }
         };
-        txn.on_commit(Box::new(move |timestamp| lock.note_commit(timestamp.0, false)));
+        txn.on_commit(Box::new(move |timestamp| lock.note_commit(timestamp.0, Hold::Write)));
         let copied: Arc<Mutex<Vec<Copied>>> = Arc::default();
         let (of_aborted, indexed) = (copied.clone(), table.clone());
         txn.on_abort(Box::new(move || {
             for Copied { copy, keys, .. } in of_aborted.lock().iter() {
-                for_each_key(&indexed, keys, |index, key| remove_if_unused(&indexed, index, *copy, key));
+                for_each_key(&indexed, keys, |index, key| _ = remove_if_unused(&indexed, index, *copy, key));
             }
         }));
         Some(Box::new(IndexMoves { table, owner, copied }))
@@ -104,7 +104,7 @@ impl FollowMoves for IndexMoves {
         txn.on_obsolete(Box::new(move || {
             for (Copied { row, copy, keys, .. }, moved) in std::mem::take(&mut *copied.lock()).iter().zip(moved) {
                 let gone = if moved { *row } else { *copy };
-                for_each_key(&table, keys, |index, key| remove_if_unused(&table, index, gone, key));
+                for_each_key(&table, keys, |index, key| _ = remove_if_unused(&table, index, gone, key));
             }
         }));
     }

@@ -236,7 +236,7 @@ impl Transaction {
     /// One that has written nothing keeps its place among those who wait.
     pub fn restart(&mut self) {
         let kept = self.txn.take().filter(|txn| !txn.has_writes());
-        self.entries.roll_back(0);
+        self.roll_entries_back();
         self.pending.clear();
         self.actions.clear();
         self.own_pins.clear();
@@ -252,6 +252,15 @@ impl Transaction {
         self.catalog = self.db.catalog_at(txn.snapshot().start());
         self.catalog_changed = false;
         self.txn = Some(txn);
+    }
+
+    /// After the rows.
+    fn roll_entries_back(&mut self) {
+        self.entries.roll_back(0);
+        if let Some(kept) = self.entries.lost_keys() {
+            self.db.storage.defer(Box::new(move || kept.remove_lost()));
+            self.entries.clear();
+        }
     }
 
     fn release(&mut self) {
@@ -363,7 +372,7 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         // Roll back before the locks go.
         self.txn.take();
-        self.entries.roll_back(0);
+        self.roll_entries_back();
         self.release();
         SPARE.set(Some((std::mem::take(&mut self.entries), std::mem::take(&mut self.old))));
     }

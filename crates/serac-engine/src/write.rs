@@ -438,11 +438,14 @@ impl Transaction {
     }
 }
 
-/// Removes an index entry unless some reachable version of the row (again) has the key.
-pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) {
+/// Removes an index entry unless some reachable version of the row (again) has the key. Says whether it did.
+pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) -> bool {
+    let mut is_used = true;
     index.entries.remove_unless(wanted, row, || {
         let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
         // What cannot be read keeps its entry.
-        table.data.any_version_matches(row, &index.column_ids(), &mut has_key).unwrap_or(true)
+        is_used = table.data.any_version_matches(row, &index.column_ids(), &mut has_key).unwrap_or(true);
+        is_used
     });
+    !is_used
 }
