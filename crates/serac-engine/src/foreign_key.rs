@@ -224,7 +224,7 @@ impl Transaction {
     pub(crate) fn find_latest(&self, table: &Table, columns: &[usize], wanted: &[u8]) -> Result<Option<RowId>> {
         let index = table.index_for_key(columns);
         match index.newest_holder(&table.data, self.snapshot(), wanted, None)? {
-            NewestHolder::Nobody => Ok(None),
+            NewestHolder::Nobody { .. } => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
             NewestHolder::Open(blocker) => {
                 let name = table.name();

@@ -108,14 +108,16 @@ impl TableIndex {
         except: Option<RowId>,
     ) -> Result<NewestHolder> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
+        // Ascending, as the index names them.
         let mut seen: Vec<RowId> = except.into_iter().collect();
-        let mut open = None;
+        let (mut open, mut had) = (None, false);
         loop {
             let mut rows = self.entries.rows(wanted);
-            rows.retain(|row| !seen.contains(row));
+            rows.retain(|row| seen.binary_search(row).is_err());
             if rows.is_empty() {
-                return Ok(open.map_or(NewestHolder::Nobody, NewestHolder::Open));
+                return Ok(open.map_or(NewestHolder::Nobody { had }, NewestHolder::Open));
             }
+            had = true;
             for &row in &rows {
                 match data.read_latest(snapshot, row, &columns, &mut buffer)? {
                     LatestState::Present if self.key_in(&buffer) == wanted => {
@@ -126,6 +128,7 @@ impl TableIndex {
                 }
             }
             seen.append(&mut rows);
+            seen.sort();
         }
     }
     /// The rows that have this encoded key in `snapshot`.
@@ -146,7 +149,10 @@ impl TableIndex {
 
 /// Who has a key in the newest state of the rows.
 pub(crate) enum NewestHolder {
-    Nobody,
+    /// `had`: the index names other rows, which have or had the key in some state.
+    Nobody {
+        had: bool,
+    },
     Row(RowId),
     /// Nobody so far, but a running transaction has written a row that has or had the key.
     Open(Arc<Blocker>),

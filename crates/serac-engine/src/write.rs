@@ -1,7 +1,8 @@
 //! Writing rows through all constraints and indexes.
 //!
 //! Rows are written first and checked at the end of their batch, against the newest state of other rows, not against the snapshot:
-//! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. Index entries are added before the
+//! so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a concurrent transaction has committed is found. A key that the snapshot sees and the newest
+//! state does not is not to be had either: the transaction would see two rows with it. Index entries are added before the
 //! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
 use crate::definition::ColumnDefinition;
@@ -369,7 +370,8 @@ impl Transaction {
         }
     }
 
-    /// A row other than `except` whose newest state has the key.
+    /// A row other than `except` whose newest state has the key. A key that is free in the newest state is in conflict if the snapshot still sees a row
+    /// with it: with the caller's row, it would see two.
     fn find_holder(
         &self,
         table: &Table,
@@ -378,7 +380,15 @@ impl Transaction {
         except: Option<RowId>,
     ) -> Result<Option<RowId>> {
         match index.newest_holder(&table.data, self.snapshot(), wanted, except)? {
-            NewestHolder::Nobody => Ok(None),
+            // Of an own delete or update, the snapshot sees what it has made.
+            NewestHolder::Nobody { had: true }
+                if index.lookup_key(&table.data, self.snapshot(), wanted)?.iter().any(|&row| Some(row) != except) =>
+            {
+                let name = &index.definition.name;
+                let message = format!("a concurrent transaction has freed a key of \"{name}\" that is seen here");
+                Err(EngineError::Conflict(message))
+            }
+            NewestHolder::Nobody { .. } => Ok(None),
             NewestHolder::Row(row) => Ok(Some(row)),
             NewestHolder::Open(blocker) => {
                 let name = &index.definition.name;
