@@ -337,7 +337,7 @@ impl Transaction {
 
     /// Puts new data without rows in the place of a table's, under `definition`.
     pub(crate) fn replace_data(&mut self, table: &Arc<Table>, mut definition: TableDefinition) -> Result<Arc<Table>> {
-        self.lock_rows_for_ddl(table)?;
+        self.lock_for_rewrite(table)?;
         self.drop_data_later(table.definition.id);
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;

@@ -5,14 +5,19 @@
 //! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child finds a concurrently deleted parent by its uncommitted or newer version.
 //! The child pins first and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two sees the other. Children of one parent
 //! do not disturb each other. Compaction, which moves parents, is like a delete here: it leaves pinned rows where they are.
+//!
+//! Pins name rows of the parent's data ([`crate::parent_pins`]). DDL that puts other data in its place excludes transactions that add children
+//! ([`crate::lock`]), and sees the children of all that have committed, or fails. So new data begins without pins.
 
 use crate::definition::{ForeignKeyDefinition, ReferentialAction};
 use crate::error::{EngineError, Result};
+use crate::parent_pins::Pinned;
 use crate::referential_action::PendingAction;
-use crate::table::{NewestHolder, ParentPins, Pinned, Table};
+use crate::table::{NewestHolder, Table};
 use crate::transaction::{Transaction, changed};
 use crate::values::{OwnedValue, display};
 use serac_storage::{Blocker, RowId, Value};
+use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -111,25 +116,18 @@ impl Transaction {
             Entry::Vacant(entry) => _ = entry.insert(pins),
         }
         let number = self.number();
-        parent.parent_pins.pins.lock().entry(row).or_default().running.push(number);
-        let unpin = move |pins: &Arc<ParentPins>, newest: Option<u64>| {
-            let mut pins = pins.pins.lock();
-            let Some(pin) = pins.get_mut(&row) else { return };
-            pin.running.retain(|running| *running != number);
-            pin.newest = pin.newest.max(newest.unwrap_or(0));
-            if pin.running.is_empty() && pin.newest == 0 {
-                pins.remove(&row);
-            }
-        };
+        parent.parent_pins.pin(row, number);
         let pins = parent.parent_pins.clone();
-        self.storage().on_abort(Box::new(move || unpin(&pins, None)));
-        let pins = parent.parent_pins.clone();
-        self.storage().on_commit(Box::new(move |timestamp| unpin(&pins, Some(timestamp.0))));
-        let pins = parent.parent_pins.clone();
-        self.storage().on_obsolete(Box::new(move || {
-            // No snapshot is older than the commit any more; a newer one cleans up after itself.
-            pins.pins.lock().retain(|other, pin| *other != row || !pin.running.is_empty());
+        self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
+        // Relaxed: the collector's queue is between the commit and what it makes obsolete.
+        let committed = Arc::new(AtomicU64::new(0));
+        let (pins, at) = (parent.parent_pins.clone(), committed.clone());
+        self.storage().on_commit(Box::new(move |timestamp| {
+            pins.unpin(row, number, Some(timestamp.0));
+            at.store(timestamp.0, Ordering::Relaxed);
         }));
+        let pins = parent.parent_pins.clone();
+        self.storage().on_obsolete(Box::new(move || pins.forget(row, committed.load(Ordering::Relaxed))));
     }
 
     /// Runs the referential actions and the checks that wait for the end of the statement.
@@ -158,9 +156,10 @@ impl Transaction {
         let definition = table.definition.foreign_keys[foreign_key].clone();
         // The row may have been changed or deleted again by the same statement; then its key is not held by any child.
         let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?.clone();
+        self.lock_for_reference(&parent)?;
         while let Some(row) = self.find_latest(&parent, &definition.parent_columns, wanted)? {
             self.pin(&parent, row);
-            // In other data by now, parents may have gone of which this data does not know.
+            // With other indexes by now, or other data, parents may have gone of which these do not know.
             if parent.lock.last_change() > self.snapshot().start().0 {
                 return Err(changed(&parent));
             }

@@ -6,7 +6,9 @@
 
 use crate::bitmap::BitmapChanges;
 use crate::database::DatabaseInner;
-use crate::table::{Pinned, Table, TableIndex};
+use crate::lock::Hold;
+use crate::parent_pins::Pinned;
+use crate::table::{Table, TableIndex};
 use crate::write::remove_if_unused;
 use serac_index::cubit::Key;
 use serac_storage::compact::{FollowMoves, RowFollower};

@@ -5,6 +5,7 @@ use crate::bitmap::BitmapIndex;
 use crate::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;
 use crate::lock::TableLock;
+use crate::parent_pins::ParentPins;
 use crate::statistics::{StatisticsCache, TableStatistics};
 use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
@@ -13,9 +14,8 @@ use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
 };
-use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicBool, Ordering};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -158,49 +158,6 @@ pub(crate) enum NewestHolder {
     Open(Arc<Blocker>),
 }
 
-/// Which parent rows are referenced by children whose transactions a snapshot may not see (see [`crate::foreign_key`]).
-#[derive(Debug, Default)]
-pub struct ParentPins {
-    /// By parent row.
-    pub(crate) pins: Mutex<HashMap<RowId, Pin>>,
-}
-
-/// The pins of one row.
-#[derive(Debug, Default)]
-pub(crate) struct Pin {
-    /// The numbers of transactions that are adding a child.
-    pub(crate) running: Vec<u64>,
-    /// The newest commit that added one.
-    pub(crate) newest: u64,
-}
-
-/// Whether, and by whom, a row is pinned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pinned {
-    Free,
-    /// By a running transaction.
-    By(u64),
-    /// By one that a snapshot does not see.
-    Since,
-}
-
-impl ParentPins {
-    /// Whether a child of `row` was added by a running transaction other than `own`, or by one that a snapshot of `start` does not see.
-    pub(crate) fn of(&self, row: RowId, own: u64, start: u64) -> Pinned {
-        let pins = self.pins.lock();
-        let Some(pin) = pins.get(&row) else { return Pinned::Free };
-        match pin.running.iter().find(|running| **running != own) {
-            Some(running) => Pinned::By(*running),
-            None if pin.newest > start => Pinned::Since,
-            None => Pinned::Free,
-        }
-    }
-    /// Whether a running transaction is adding a child of `row`.
-    pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
-        self.pins.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
-    }
-}
-
 /// The columns of all indexes, those of foreign keys and of what they reference included, as these have indexes.
 fn key_columns(definition: &TableDefinition) -> Vec<ColumnId> {
     let keys = definition.keys.iter().flat_map(|key| key.columns.iter().copied());
@@ -308,6 +265,10 @@ impl Table {
         let mut row = vec![Value::Null; self.definition.columns.len()];
         self.key_columns.iter().enumerate().for_each(|(i, column)| row[column.0 as usize] = buffer.value(i));
         row
+    }
+    /// Rows that children refer to whose transactions are running, or are not seen by every snapshot.
+    pub fn pinned_rows(&self) -> usize {
+        self.parent_pins.len()
     }
     /// Estimates for planning.
     pub fn statistics(&self, snapshot: &Snapshot) -> Arc<TableStatistics> {

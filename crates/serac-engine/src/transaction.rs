@@ -7,12 +7,13 @@ use crate::entries::EntryNotes;
 use crate::error::{EngineError, Result};
 use crate::expressions::Expressions;
 use crate::foreign_key::PendingForeignKey;
-use crate::lock::TableLock;
+use crate::lock::{Hold, LOCK_TIMEOUT, TableLock};
 use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
 use crate::roles::RoleId;
 use crate::table::Table;
 use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
+use serac_sync::time::Duration;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +39,9 @@ pub struct Transaction {
     /// What the catalog was before it was changed.
     unchanged_catalog: Option<Arc<Catalog>>,
     pub(crate) owner: u64,
-    /// Locks held, and whether exclusively.
-    locks: Vec<(Arc<TableLock>, bool)>,
+    lock_timeout: Duration,
+    /// Locks held, and what for. One may be here for several reasons.
+    locks: Vec<(Arc<TableLock>, Hold)>,
     holds_catalog: bool,
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
@@ -76,6 +78,7 @@ impl Transaction {
             catalog_changed: false,
             unchanged_catalog: None,
             owner,
+            lock_timeout: LOCK_TIMEOUT,
             locks: Vec::new(),
             holds_catalog: false,
             pending: Vec::new(),
@@ -116,6 +119,12 @@ impl Transaction {
     /// Gives the transaction what evaluates defaults and checks in changes that no statement spells out (referential actions).
     pub fn set_expressions(&mut self, expressions: Arc<dyn Expressions>) {
         self.expressions = Some(expressions);
+    }
+
+    /// How long the transaction waits for tables and other objects that concurrent ones write to or change, before it fails with [`EngineError::InUse`]; two
+    /// seconds if nothing is said.
+    pub fn set_lock_timeout(&mut self, timeout: Duration) {
+        self.lock_timeout = timeout;
     }
 
     /// Makes the transaction serializable, or not, before its first read: whoever reads for a serializable one notes that in its [`reads`](Self::reads).
@@ -196,7 +205,7 @@ impl Transaction {
         let writes = txn.has_writes();
         let reads = self.reads.take();
         let note_commit = |timestamp: Timestamp| {
-            self.locks.iter().for_each(|(lock, exclusive)| lock.note_commit(timestamp.0, *exclusive));
+            self.locks.iter().for_each(|(lock, hold)| lock.note_commit(timestamp.0, *hold));
         };
         let is_valid = |snapshot: &Snapshot| reads.map_or(Ok(()), |reads| reads.validate(snapshot));
         let ticket = txn.commit_if(is_valid, note_commit);
@@ -276,17 +285,40 @@ impl Transaction {
 
     /// Before the first write to a table: no DDL may change it under our feet, nor have changed it since our snapshot.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
-        if self.locks.iter().any(|(lock, exclusive)| !exclusive && Arc::ptr_eq(lock, &table.lock)) {
+        if self.holds(table, Hold::Write) {
             return Ok(());
         }
-        if table.lock.share(self.owner, || format!("relation \"{}\"", table.name()))? {
+        if table.lock.share(self.owner, self.lock_timeout, || format!("relation \"{}\"", table.name()))? {
             if let Err(error) = self.check_unchanged(table) {
                 // Who tries again after a ROLLBACK TO is to fail again.
                 self.locks.retain(|(lock, _)| !Arc::ptr_eq(lock, &table.lock));
                 table.lock.release(self.owner);
                 return Err(error);
             }
-            self.locks.push((table.lock.clone(), false));
+            self.locks.push((table.lock.clone(), Hold::Write));
+        }
+        Ok(())
+    }
+    fn holds(&self, table: &Table, hold: Hold) -> bool {
+        self.locks.iter().any(|(lock, held)| *held == hold && Arc::ptr_eq(lock, &table.lock))
+    }
+    /// Before the first child of a table's rows: until our end, nobody puts other rows in the place of those that we pin.
+    pub(crate) fn lock_for_reference(&mut self, parent: &Arc<Table>) -> Result<()> {
+        if !self.holds(parent, Hold::Reference)
+            && parent.lock.refer(self.owner, self.lock_timeout, || format!("relation \"{}\"", parent.name()))?
+        {
+            self.locks.push((parent.lock.clone(), Hold::Reference));
+        }
+        Ok(())
+    }
+    /// Before putting other rows in the place of a table's: as [`lock_rows_for_ddl`](Self::lock_rows_for_ddl), and the snapshot must see all children of the
+    /// rows, because the new ones have no pins.
+    pub(crate) fn lock_for_rewrite(&mut self, table: &Arc<Table>) -> Result<()> {
+        self.lock_rows_for_ddl(table)?;
+        let what = || format!("relation \"{}\"", table.name());
+        table.lock.exclude_references(self.owner, self.lock_timeout, what)?;
+        if table.lock.last_reference() > self.snapshot().start().0 {
+            return Err(changed(table));
         }
         Ok(())
     }
@@ -294,8 +326,8 @@ impl Transaction {
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         // Checks that are still to come know the definitions as they are now.
         self.check_statement_end()?;
-        if table.lock.exclude(self.owner, || format!("relation \"{}\"", table.name()))? {
-            self.locks.push((table.lock.clone(), true));
+        if table.lock.exclude(self.owner, self.lock_timeout, || format!("relation \"{}\"", table.name()))? {
+            self.locks.push((table.lock.clone(), Hold::Exclude));
         }
         // Each time: the lock is also held after an attempt that failed here.
         self.check_unchanged(table)
@@ -336,7 +368,7 @@ impl Transaction {
     /// The catalog, to be changed: takes the catalog's lock.
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         if !self.holds_catalog {
-            self.db.catalog_lock.exclude(self.owner, || "the catalog".into())?;
+            self.db.catalog_lock.exclude(self.owner, self.lock_timeout, || "the catalog".into())?;
             self.holds_catalog = true;
         }
         // Until the first change, each time: the lock is also held after an attempt that failed here.
