@@ -5,14 +5,13 @@
 
 use crate::block::HotBlock;
 use crate::error::{Result, StorageError};
-use crate::heap::{INLINE_BYTES, View};
+use crate::heap::{INLINE_BYTES, View, check_len, view_len};
 use crate::ids::ColumnId;
-use crate::layout::BlockLayout;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal64Type, Decimal128Type, Int32Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_buffer::bit_mask::set_bits;
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 
 /// Whether an array of `data_type` can fill a column of `column_type`.
@@ -37,7 +36,7 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
     }
 }
 
-/// Checks that `batch` has the columns of `schema`.
+/// Checks that `batch` has the columns of `schema` and that its values fit them, before anything is changed.
 pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<()> {
     if batch.num_columns() != schema.columns.len() {
         return Err(StorageError::InvalidInput(format!(
@@ -55,84 +54,98 @@ pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<(
                 array.data_type()
             )));
         }
+        if let ColumnType::Decimal { precision, .. } = column.column_type {
+            check_decimals(precision, array)?;
+        }
+        check_len(longest(array))?;
     }
     Ok(())
 }
 
-/// Fills the slots from `from` on with the rows of `batch` (checked by [`check_batch`]) and sets their allocation bits.
+fn check_decimals(precision: u8, array: &ArrayRef) -> Result<()> {
+    let limit = 10u128.pow(u32::from(precision));
+    // What a NULL slot holds does not matter.
+    let is_too_long = |(i, value): (usize, i128)| value.unsigned_abs() >= limit && array.is_valid(i);
+    if decimals(array).enumerate().any(is_too_long) {
+        return Err(StorageError::InvalidInput(format!("a decimal has more than {precision} digits")));
+    }
+    Ok(())
+}
+fn decimals(array: &ArrayRef) -> Box<dyn Iterator<Item = i128> + '_> {
+    match array.as_primitive_opt::<Decimal128Type>() {
+        Some(values) => Box::new(values.values().iter().copied()),
+        None => Box::new(array.as_primitive::<Decimal64Type>().values().iter().map(|&value| value.into())),
+    }
+}
+
+/// The length of the longest text or binary value in an array, or more if NULL slots have bytes.
+fn longest(array: &ArrayRef) -> usize {
+    fn by_offsets<T: Copy + Into<i64>>(offsets: &[T]) -> usize {
+        offsets.array_windows().map(|[from, to]| ((*to).into() - (*from).into()) as usize).max().unwrap_or(0)
+    }
+    let by_views = |views: &[View]| views.iter().map(|&view| view_len(view)).max().unwrap_or(0);
+    match array.data_type() {
+        DataType::Utf8 => by_offsets(array.as_string::<i32>().value_offsets()),
+        DataType::LargeUtf8 => by_offsets(array.as_string::<i64>().value_offsets()),
+        DataType::Utf8View => by_views(array.as_string_view().views()),
+        DataType::Binary => by_offsets(array.as_binary::<i32>().value_offsets()),
+        DataType::LargeBinary => by_offsets(array.as_binary::<i64>().value_offsets()),
+        DataType::BinaryView => by_views(array.as_binary_view().views()),
+        DataType::Dictionary(..) => longest(array.as_dictionary::<Int32Type>().values()),
+        _ => 0,
+    }
+}
+
+/// Fills the slots from `from` on with the rows of `batch` (checked by [`check_batch`]) and sets their allocation bits. Slots that had rows before hold
+/// nothing of them afterwards.
 ///
 /// # Safety
-/// Nobody else may access these slots, nor the bitmap words that hold their bits, while the call lasts.
-pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) -> Result<()> {
-    let layout = block.layout().clone();
-    assert!(from as usize + batch.num_rows() <= layout.slot_count() as usize, "the rows fit the block");
+/// Nobody else may access the values of these slots while the call lasts. Bitmaps are written by atomic stores: their words have the bits of other slots, too.
+pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) {
+    assert!(from as usize + batch.num_rows() <= block.layout().slot_count() as usize, "the rows fit the block");
     for (i, array) in batch.columns().iter().enumerate() {
         // SAFETY: by the caller's promise.
-        unsafe { fill_column(block, &layout, i, schema.columns[i].column_type, from as usize, array)? };
+        unsafe { fill_column(block, ColumnId(i as u16), schema.columns[i].column_type, from, array) };
     }
-    // Last, so that a failure above leaves no row.
+    // Last: who finds a row finds its values.
     block.set_present_range(from, batch.num_rows() as u32);
-    Ok(())
 }
 
-#[allow(clippy::mut_from_ref)] // as `HotBlock::exclusive`
-unsafe fn bitmap<'a>(block: &'a HotBlock, layout: &BlockLayout, offset: usize) -> &'a mut [u8] {
-    // SAFETY: by the caller's promise.
-    unsafe { block.exclusive(offset, layout.bitmap_bytes()) }
-}
-
-fn fill_range(bits: &mut [u8], from: usize, len: usize, value: bool) {
-    let (mut at, end) = (from, from + len);
-    while at < end {
-        if at % 8 == 0 && end - at >= 8 {
-            let whole = (end - at) / 8;
-            bits[at / 8..at / 8 + whole].fill(if value { u8::MAX } else { 0 });
-            at += whole * 8;
-        } else {
-            let mask = 1 << (at % 8);
-            bits[at / 8] = if value { bits[at / 8] | mask } else { bits[at / 8] & !mask };
-            at += 1;
-        }
+/// The bits of `bits`, 64 from a number on at a time; what lies behind the last may be anything.
+fn words(bits: &BooleanBuffer) -> impl Fn(u32) -> u64 {
+    let (bytes, offset) = (bits.values(), bits.offset());
+    move |from| {
+        let at = offset + from as usize;
+        let mut word = [0; 16];
+        // 64 bits that do not begin with a byte lie in nine.
+        let there = &bytes[at / 8..bytes.len().min(at / 8 + 9)];
+        word[..there.len()].copy_from_slice(there);
+        (u128::from_le_bytes(word) >> (at % 8)) as u64
     }
 }
 
-unsafe fn fill_column(
-    block: &HotBlock,
-    layout: &BlockLayout,
-    index: usize,
-    column_type: ColumnType,
-    from: usize,
-    array: &ArrayRef,
-) -> Result<()> {
-    let (column, id) = (&layout.columns()[index], ColumnId(index as u16));
-    let rows = array.len();
-    let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-    if nulls.is_some() {
-        block.note_null(id);
-    }
-    // SAFETY: by the caller's promise; the range is the column's own.
-    let validity = unsafe { bitmap(block, layout, column.validity_offset) };
-    match nulls {
-        None => fill_range(validity, from, rows, true),
+unsafe fn fill_column(block: &HotBlock, id: ColumnId, column_type: ColumnType, first: u32, array: &ArrayRef) {
+    let column = *block.layout().column(id);
+    let (from, rows) = (first as usize, array.len());
+    match array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
         Some(nulls) => {
-            // `set_bits` only ever sets.
-            fill_range(validity, from, rows, false);
-            set_bits(validity, nulls.buffer().as_slice(), from, nulls.offset(), rows);
+            block.note_null(id);
+            block.write_bits(column.validity_offset, first, rows as u32, words(nulls.inner()));
         }
+        // Of a column without NULLs all bits are set.
+        None if block.may_have_nulls(id) => block.write_bits(column.validity_offset, first, rows as u32, |_| u64::MAX),
+        None => {}
     }
     match column.physical {
         PhysicalType::Bit => {
-            let bits = array.as_boolean().values();
-            // SAFETY: by the caller's promise; the range is the column's own.
-            let target = unsafe { bitmap(block, layout, column.value_offset) };
-            set_bits(target, bits.inner().as_slice(), from, bits.offset(), rows);
+            block.write_bits(column.value_offset, first, rows as u32, words(array.as_boolean().values()));
         }
         PhysicalType::Fixed(width) => {
             let width = width as usize;
             // SAFETY: by the caller's promise; the range is the column's own.
             let target = unsafe { block.exclusive(column.value_offset + from * width, rows * width) };
             match column_type {
-                ColumnType::Decimal { precision, .. } => fill_decimals(target, width, precision, array)?,
+                ColumnType::Decimal { .. } => fill_decimals(target, width, array),
                 ColumnType::Uuid => target.copy_from_slice(array.as_fixed_size_binary().value_data_range()),
                 _ => {
                     let data = array.to_data();
@@ -161,10 +174,9 @@ unsafe fn fill_column(
                     let strings = strings.downcast_dict::<arrow_array::StringViewArray>().expect("checked");
                     fill_views(block, id, target, strings.into_iter())
                 }
-            }?;
+            }
         }
     }
-    Ok(())
 }
 
 /// The value bytes of a fixed-size binary array, without what a slice leaves out.
@@ -178,24 +190,9 @@ impl ValueDataRange for arrow_array::FixedSizeBinaryArray {
     }
 }
 
-fn fill_decimals(target: &mut [u8], width: usize, precision: u8, array: &ArrayRef) -> Result<()> {
-    let limit = 10i128.pow(u32::from(precision));
-    let put = |i: usize, value: i128, target: &mut [u8]| {
-        if value.abs() >= limit {
-            // What a NULL slot holds does not matter.
-            if array.is_valid(i) {
-                return Err(StorageError::InvalidInput(format!("a decimal has more than {precision} digits")));
-            }
-            return Ok(());
-        }
-        target[i * width..(i + 1) * width].copy_from_slice(&value.to_le_bytes()[..width]);
-        Ok(())
-    };
-    if let Some(values) = array.as_primitive_opt::<Decimal128Type>() {
-        values.values().iter().enumerate().try_for_each(|(i, &value)| put(i, value, target))
-    } else {
-        let values = array.as_primitive::<Decimal64Type>().values();
-        values.iter().enumerate().try_for_each(|(i, &value)| put(i, value.into(), target))
+fn fill_decimals(target: &mut [u8], width: usize, array: &ArrayRef) {
+    for (target, value) in target.chunks_exact_mut(width).zip(decimals(array)) {
+        target.copy_from_slice(&value.to_le_bytes()[..width]);
     }
 }
 
@@ -204,12 +201,74 @@ fn fill_views<T: AsRef<[u8]>>(
     column: ColumnId,
     target: &mut [u8],
     values: impl Iterator<Item = Option<T>>,
-) -> Result<()> {
+) {
     let values: Vec<Option<T>> = values.collect();
     let values = || values.iter().map(|value| value.as_ref().map(AsRef::as_ref));
     let heap_bytes = values().flatten().map(<[u8]>::len).filter(|len| *len > INLINE_BYTES).sum();
     let mut views = target.chunks_exact_mut(16);
     block.heap().append_all(column, heap_bytes, values(), |view: Option<View>| {
         views.next().expect("a view for every value").copy_from_slice(&view.unwrap_or(0).to_le_bytes());
-    })
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::transaction::TransactionManager;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{ColumnId, DataTable, RowBuffer, RowId, Slot, StorageError, TableId, Timestamp, Value};
+    use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, RecordBatch};
+    use std::sync::Arc;
+
+    fn table(column_type: ColumnType) -> Arc<DataTable> {
+        let column = ColumnSchema { name: "c".into(), column_type, nullable: true };
+        DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap()
+    }
+    fn batch(array: impl arrow_array::Array + 'static) -> RecordBatch {
+        RecordBatch::try_from_iter_with_nullable([("c", Arc::new(array) as ArrayRef, true)]).unwrap()
+    }
+
+    /// A block number that was recycled: recovery fills slots that held other rows.
+    #[test]
+    fn recovery_leaves_nothing_of_the_rows_that_a_slot_held_before() {
+        let (table, manager) = (table(ColumnType::Boolean), TransactionManager::new(Timestamp(0), None));
+        let row = |slot: u32| RowId::new(crate::BlockNo(0), Slot(slot));
+        // Appended at places that begin and end within words, and within the arrays' bytes.
+        let append = |from: u32, values: Vec<Option<bool>>| {
+            let array = BooleanArray::from([vec![None; 3], values].concat());
+            table.recover_append(row(from), &batch(array.slice(3, array.len() - 3))).unwrap();
+        };
+        append(5, vec![Some(true); 500]);
+        (5..505).for_each(|slot| table.recover_delete(row(slot)).unwrap());
+        let third = |slot: u32| (!slot.is_multiple_of(3)).then_some(slot.is_multiple_of(5));
+        append(70, (70..300).map(third).collect());
+        append(300, vec![Some(false); 100]);
+        let (txn, mut read) = (manager.begin(), RowBuffer::default());
+        for slot in 0..600 {
+            let there = table.read(txn.snapshot(), row(slot), &[ColumnId(0)], &mut read).unwrap();
+            assert_eq!(there, (70..400).contains(&slot), "slot {slot}");
+            let expected = if slot < 300 { third(slot) } else { Some(false) };
+            assert!(!there || read.value(0) == expected.map_or(Value::Null, Value::Bool), "slot {slot}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_before_there_is_a_block_for_it() {
+        let decimal = ColumnType::Decimal { precision: 38, scale: 2 };
+        let (table, manager) = (table(decimal), TransactionManager::new(Timestamp(0), None));
+        let values = |last: i128| {
+            let array = Decimal128Array::from(vec![Some(5), None, Some(last)]);
+            batch(array.with_precision_and_scale(38, 2).unwrap())
+        };
+        for too_long in [i128::MIN, -10i128.pow(38), 10i128.pow(38), i128::MAX] {
+            let mut txn = manager.begin();
+            let refused = table.append(&mut txn, &values(too_long));
+            assert!(matches!(refused, Err(StorageError::InvalidInput(_))), "{too_long}: {refused:?}");
+            txn.commit().unwrap();
+            assert_eq!(table.block_count(), 0, "{too_long}");
+        }
+        let mut txn = manager.begin();
+        table.append(&mut txn, &values(1 - 10i128.pow(38))).unwrap();
+        txn.commit().unwrap();
+        table.verify();
+    }
 }

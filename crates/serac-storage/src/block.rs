@@ -428,12 +428,24 @@ impl HotBlock {
 
     /// Sets the allocation bits of `len` slots.
     pub(crate) fn set_present_range(&self, from: u32, len: u32) {
+        self.write_bits(ALLOCATION_OFFSET, from, len, |_| u64::MAX);
+    }
+    /// Makes the bits of `len` slots in the bitmap at `offset` what they are in `word_from(n)`, which gives the bits of at least 64 slots from the n-th on, as
+    /// far as there are so many.
+    pub(crate) fn write_bits(&self, offset: usize, from: u32, len: u32, word_from: impl Fn(u32) -> u64) {
         let (mut at, end) = (from, from + len);
         while at < end {
             let bits = (64 - at % 64).min(end - at);
             let mask = (u64::MAX >> (64 - bits)) << (at % 64);
-            // Relaxed: as in `set_bit`.
-            self.bit_word(ALLOCATION_OFFSET, Slot(at)).fetch_or(mask, Ordering::Relaxed);
+            let set = word_from(at - from) << (at % 64) & mask;
+            let word = self.bit_word(offset, Slot(at));
+            // Relaxed: as in `set_bit`, also in that neighbouring slots belong to others.
+            if mask == u64::MAX {
+                word.store(set, Ordering::Relaxed);
+            } else {
+                word.fetch_or(set, Ordering::Relaxed);
+                word.fetch_and(set | !mask, Ordering::Relaxed);
+            }
             at += bits;
         }
     }

@@ -760,7 +760,7 @@ impl DataTable {
             }
             let part = batch.slice(done, rows);
             // SAFETY: the block is marked as this transaction's and nobody else looks behind a marker that it does not see.
-            unsafe { crate::append::fill(block, &self.schema, from, &part)? };
+            unsafe { crate::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
             block.insert_cursor().store(from + rows as u32, Ordering::Release);
             self.rows.add(rows as i64);
@@ -865,7 +865,7 @@ impl DataTable {
         let last = RowId::new(first.block(), Slot(first.slot().0 + batch.num_rows() as u32 - 1));
         let block = self.recover_slot(last)?;
         // SAFETY: recovery gives each block to one thread, before the database is open.
-        unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch)? };
+        unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch) };
         self.rows.add(batch.num_rows() as i64);
         Ok(())
     }

@@ -309,25 +309,17 @@ impl BlockHeap {
         if value.len() <= INLINE_BYTES { inline_view(value) } else { self.latch().append(column, value) }
     }
 
-    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view.
+    /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of those that do not fit a view. None is longer than
+    /// [`MAX_VALUE_BYTES`].
     pub(crate) fn append_all<'a>(
         self: &Arc<Self>,
         column: ColumnId,
         total_bytes: usize,
         values: impl Iterator<Item = Option<&'a [u8]>>,
-        mut emit: impl FnMut(Option<View>),
-    ) -> Result<()> {
+        emit: impl FnMut(Option<View>),
+    ) {
         let mut latch = self.latch();
-        for value in values {
-            emit(match value {
-                None => None,
-                Some(value) => {
-                    check_len(value.len())?;
-                    Some(latch.append_expecting(column, value, |_| total_bytes))
-                }
-            });
-        }
-        Ok(())
+        values.map(|value| Some(latch.append_expecting(column, value?, |_| total_bytes))).for_each(emit);
     }
 
     #[inline]
