@@ -2,7 +2,7 @@
 //!
 //! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots that are older, and one task for each
 //! bin that the settled entries touch. Anybody may carry out any task (*helping*): the background does all, UDIs that find the log long do a few each. A task makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is left alone. The one who finds
-//! all tasks done moves the anchor.
+//! all tasks done moves the anchor ([`Progress`]).
 //!
 //! Why no latch is needed:
 //! - A plan is a pure function of the log and the horizon, and a task may be done by several threads or by none for a while: who loses the swing
@@ -19,21 +19,16 @@ use super::delta::{Fate, Ule};
 use super::directory::{Bin, Chain};
 use super::key::Key;
 use super::log::{Anchor, Node};
+use super::progress::Progress;
 use super::version::{Bit, Change};
 use super::{Cubit, Horizon};
-use serac_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{Guard, Owned, Shared};
 use serac_sync::thread::ThreadId;
 use std::sync::Arc;
 
 #[derive(Debug)]
-struct Task {
-    work: Work,
-    done: AtomicBool,
-}
-
-#[derive(Debug)]
-enum Work {
+enum Task {
     /// Merge what is between two values: one bin, when the plan was made.
     Merge { low: Key, high: Option<Key> },
     /// Old versions of the bin may go.
@@ -57,9 +52,7 @@ pub(crate) struct Plan {
     /// Bulk inserts that will have left the log, aborted ones included.
     bulks_passed: u64,
     tasks: Vec<Task>,
-    next_task: AtomicUsize,
-    /// Tasks that are not done.
-    left: AtomicUsize,
+    progress: Progress,
     planner: ThreadId,
 }
 
@@ -116,7 +109,7 @@ impl Cubit {
                 Ok(plan) => plan,
                 Err(lost) => {
                     for task in &lost.new.tasks {
-                        if let Work::Prune(bin) = &task.work {
+                        if let Task::Prune(bin) = task {
                             self.list(bin);
                         }
                     }
@@ -130,19 +123,13 @@ impl Cubit {
         // SAFETY: not null; freed an epoch after it leaves its place.
         let plan = unsafe { shared.deref() };
         for _ in 0..budget {
-            // Relaxed: only divides the work.
-            if plan.next_task.load(Ordering::Relaxed) >= plan.tasks.len() {
-                break;
-            }
-            let Some(task) = plan.tasks.get(plan.next_task.fetch_add(1, Ordering::Relaxed)) else { break };
+            let Some(task) = plan.progress.take() else { break };
             self.carry_out(plan, task, guard);
         }
         if is_late {
-            let open = plan.tasks.iter().filter(|task| !task.done.load(Ordering::Relaxed));
-            open.for_each(|task| self.carry_out(plan, task, guard));
+            plan.progress.open().for_each(|task| self.carry_out(plan, task, guard));
         }
-        // Acquire: pairs with the Release of `carry_out`.
-        if plan.left.load(Ordering::Acquire) == 0 {
+        if plan.progress.is_complete() {
             self.finish(shared, plan, guard);
         }
         true
@@ -177,7 +164,6 @@ impl Cubit {
         }
         changes.sort_by(|a: &Change, b| a.place().cmp(&b.place()));
         bulks.sort_by_key(|bulk| bulk.0);
-        let task = |work| Task { work, done: AtomicBool::new(false) };
         let (mut tasks, mut at, mut from): (Vec<Task>, usize, Option<Key>) = (Vec::new(), 0, None);
         loop {
             let change = changes.get(at).map(|change| change.bit.key.clone());
@@ -188,12 +174,12 @@ impl Cubit {
             let chain = self.directory.locate(&low, guard).2;
             at += changes[at..].partition_point(|change| chain.covers(&change.bit.key));
             from = chain.high.clone();
-            tasks.push(task(Work::Merge { low, high: chain.high.clone() }));
+            tasks.push(Task::Merge { low, high: chain.high.clone() });
             if from.is_none() {
                 break;
             }
         }
-        tasks.extend(chained.into_iter().map(|bin| task(Work::Prune(bin))));
+        tasks.extend(chained.into_iter().map(Task::Prune));
         Some(Plan {
             ts: horizon.now,
             starts: horizon.starts,
@@ -203,9 +189,8 @@ impl Cubit {
             changes,
             bulks,
             bulks_passed,
-            left: AtomicUsize::new(tasks.len()),
+            progress: Progress::new(tasks.len()),
             tasks,
-            next_task: AtomicUsize::new(0),
             planner: serac_sync::thread::current().id(),
         })
     }
@@ -228,10 +213,10 @@ impl Cubit {
         bins
     }
 
-    fn carry_out(&self, plan: &Plan, task: &Task, guard: &Guard) {
-        match &task.work {
-            Work::Prune(bin) => self.prune_bin(plan, bin, guard),
-            Work::Merge { low, high } => {
+    fn carry_out(&self, plan: &Plan, task: usize, guard: &Guard) {
+        match &plan.tasks[task] {
+            Task::Prune(bin) => self.prune_bin(plan, bin, guard),
+            Task::Merge { low, high } => {
                 let first = plan.changes.partition_point(|change| change.bit.key < *low);
                 let mut rest = &plan.changes[first..];
                 let mut low = Some(low.clone());
@@ -244,11 +229,10 @@ impl Cubit {
                 }
             }
         }
-        if !task.done.swap(true, Ordering::Relaxed) {
-            // Release: pairs with the Acquire of whoever finds all tasks done. A task that is done twice counts once, for the one who was first; the other's
-            // work had no effect.
-            plan.left.fetch_sub(1, Ordering::AcqRel);
-        }
+        // A task that is done twice is done: the work of who was not the first had no effect.
+        plan.progress.finish(task);
+        #[cfg(test)]
+        super::tests::stall(super::tests::Place::AfterTask);
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         if plan.planner != serac_sync::thread::current().id() {
             self.counters.helps.fetch_add(1, Ordering::Relaxed);

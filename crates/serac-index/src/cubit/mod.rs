@@ -53,6 +53,7 @@ mod leaf;
 mod log;
 mod merge;
 mod merger;
+mod progress;
 mod query;
 mod selected;
 mod shared;

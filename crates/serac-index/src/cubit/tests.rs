@@ -9,6 +9,8 @@ pub(super) enum Place {
     AfterLink,
     /// In a merge task, with the next chain made.
     BeforeSwing,
+    /// Behind a merge task, before the thread looks whether it was the last.
+    AfterTask,
 }
 
 type Stall = Option<(Place, Box<dyn FnOnce()>)>;
@@ -372,7 +374,7 @@ fn rows_of(manager: &Arc<TransactionManager>, index: &Cubit, value: u16) -> u64 
 
 #[test]
 fn a_stalled_thread_stops_nobody() {
-    for place in [Place::AfterLink, Place::BeforeSwing] {
+    for place in [Place::AfterLink, Place::BeforeSwing, Place::AfterTask] {
         let (manager, threshold) = (manager(), 20);
         let index = &index(&manager, threshold, Variant::LatchFree);
         let (stalled, wait_stalled) = mpsc::channel();
@@ -392,7 +394,8 @@ fn a_stalled_thread_stops_nobody() {
             assert!((100..=102).contains(&rows_of(&manager, index, 7)), "others go on and see their rows");
             let statistics = index.statistics();
             assert!(statistics.log_bits <= 8 * threshold + 1, "the log is merged without the thread: {statistics:?}");
-            assert!(statistics.rounds > 10 && statistics.helps > 0, "{statistics:?}");
+            let helped = statistics.helps > 0 || place == Place::AfterTask;
+            assert!(statistics.rounds > 10 && helped, "{statistics:?}");
             drop(go_on);
         });
         let expected = 100 + 2;
