@@ -1,6 +1,17 @@
-//! One block: a writer, the freezer and a reader. No write is lost, whether the writer comes before cooling, pre-empts it, waits for the gather, or thaws.
+//! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a reader. No write is lost, whether the writer comes before
+//! cooling, pre-empts it, waits for the gather, or thaws; and what a frozen block was lent never changes. The temperature is the real one
+//! (`serac_storage::temperature`), with loom's atomics.
 //! And the block's memory, which its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any more.
 #![cfg(loom)]
+
+#[path = "../../serac-storage/src/temperature.rs"]
+mod temperature;
+
+// The temperature takes its atomics from this crate, in place of `serac_sync`.
+extern crate self as serac_sync;
+mod atomic {
+    pub use loom::sync::atomic::{AtomicU64, Ordering};
+}
 
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
@@ -9,44 +20,43 @@ use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::thread;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use temperature::{Temperature, TemperatureWord};
 
-const OLD: usize = 10;
-const NEW: usize = 20;
-const HOT: usize = 0;
-const COOLING: usize = 1;
-const FREEZING: usize = 2;
-
-/// What the entry of the block table may be.
-const FIRST: usize = 0;
-const FROZEN: usize = 1;
-const THAWED: usize = 2;
+/// How often the block can freeze. The entry of the block table goes on with every publication: 2 n is the n-th hot block, 2 n + 1 its frozen form.
+const FREEZES: usize = 2;
 
 struct HotBlock {
-    temperature: AtomicUsize,
+    temperature: TemperatureWord,
+    /// A bit for each write.
     value: AtomicUsize,
+    /// What the frozen form was lent, if there is one.
+    lent: AtomicUsize,
 }
 
 struct Table {
     entry: AtomicUsize,
-    first: HotBlock,
-    thawed: HotBlock,
-    frozen: AtomicUsize,
+    hot: [HotBlock; FREEZES + 1],
     clock: AtomicUsize,
     commit_latch: Mutex<()>,
     active: Mutex<BTreeMap<usize, usize>>,
+    /// Held for a gather. Who finds a block freezing waits for it, where the real code looks again and again.
+    gathering: Mutex<()>,
+    /// Rounds by the time at which they began.
+    cooling: Mutex<BTreeMap<usize, u64>>,
 }
 
 impl Table {
     fn new() -> Arc<Self> {
-        let hot = |value| HotBlock { temperature: AtomicUsize::new(HOT), value: AtomicUsize::new(value) };
+        let hot =
+            || HotBlock { temperature: TemperatureWord::hot(), value: AtomicUsize::new(0), lent: AtomicUsize::new(0) };
         Arc::new(Self {
-            entry: AtomicUsize::new(FIRST),
-            first: hot(OLD),
-            thawed: hot(0),
-            frozen: AtomicUsize::new(0),
+            entry: AtomicUsize::new(0),
+            hot: [hot(), hot(), hot()],
             clock: AtomicUsize::new(1),
             commit_latch: Mutex::new(()),
             active: Mutex::new(BTreeMap::new()),
+            gathering: Mutex::new(()),
+            cooling: Mutex::new(BTreeMap::new()),
         })
     }
     /// `TransactionManager::begin`.
@@ -71,54 +81,87 @@ impl Table {
         self.clock.store(now, Release);
         now
     }
-    /// `DataTable::writable`, then the write. The frozen block is thawed by copying it.
-    fn write(&self) {
+    /// `DataTable::writable`, then the write. The copy that a thaw makes is there already.
+    fn write(&self, bit: usize) {
         loop {
-            let hot = match self.entry.load(Acquire) {
-                FIRST => &self.first,
-                THAWED => &self.thawed,
-                _ => {
-                    self.thawed.value.store(self.frozen.load(Relaxed), Relaxed);
-                    let _ = self.entry.compare_exchange(FROZEN, THAWED, AcqRel, Acquire);
-                    continue;
-                }
-            };
-            match hot.temperature.load(Acquire) {
-                HOT => {
-                    hot.value.store(NEW, Relaxed);
-                    return;
-                }
-                COOLING => {
-                    let _ = hot.temperature.compare_exchange(COOLING, HOT, AcqRel, Acquire);
-                }
-                _ => thread::yield_now(),
+            let entry = self.entry.load(Acquire);
+            let (no, is_frozen) = (entry / 2, entry % 2 == 1);
+            let hot = &self.hot[no];
+            if is_frozen {
+                let _ = self.entry.compare_exchange(entry, entry + 1, AcqRel, Acquire);
+            } else if hot.temperature.admit_writer() {
+                hot.value.fetch_or(bit, Relaxed);
+                return;
+            } else {
+                assert_eq!(hot.temperature.get(), Temperature::Freezing);
+                drop(self.gathering.lock().unwrap());
             }
         }
     }
-    /// `DataTable::cool`, and the deferred action if the collector comes by now.
-    fn freeze(&self) {
-        if self.first.temperature.compare_exchange(HOT, COOLING, AcqRel, Acquire).is_err() {
-            return;
+    /// A transaction that writes once.
+    fn transaction(&self, bit: usize) -> usize {
+        let start = self.begin();
+        self.write(bit);
+        let committed = self.tick();
+        self.end(start);
+        committed
+    }
+    /// `DataTable::cool`, and `TransactionManager::freeze`.
+    fn cool(&self, round: u64) {
+        let entry = self.entry.load(Acquire);
+        if entry % 2 == 0 && entry / 2 < FREEZES && self.hot[entry / 2].temperature.cool(round) {
+            let ts = self.tick();
+            self.cooling.lock().unwrap().insert(ts, round);
         }
-        let cooled_at = self.tick();
+    }
+    /// `GarbageCollector::freeze_cooled`.
+    fn collect(&self) {
         let watermark = {
             let active = self.active.lock().unwrap();
             active.keys().next().copied().unwrap_or_else(|| self.clock.load(Acquire))
         };
-        if watermark < cooled_at || self.first.temperature.compare_exchange(COOLING, FREEZING, AcqRel, Acquire).is_err()
-        {
-            return;
+        loop {
+            let due = {
+                let mut cooling = self.cooling.lock().unwrap();
+                cooling.first_entry().filter(|first| *first.key() <= watermark).map(|first| first.remove())
+            };
+            let Some(round) = due else { return };
+            self.freeze_cooled(round);
         }
-        self.frozen.store(self.first.value.load(Relaxed), Relaxed);
-        self.entry.compare_exchange(FIRST, FROZEN, AcqRel, Acquire).expect("nobody replaces a block that is freezing");
+    }
+    /// `DataTable::freeze_cooled`.
+    fn freeze_cooled(&self, round: u64) {
+        let entry = self.entry.load(Acquire);
+        let hot = &self.hot[entry / 2];
+        let _gathering = self.gathering.lock().unwrap();
+        if entry % 2 == 0 && hot.temperature.freeze(round) {
+            let value = hot.value.load(Relaxed);
+            hot.lent.store(value, Relaxed);
+            self.hot[entry / 2 + 1].value.store(value, Relaxed);
+            let published = self.entry.compare_exchange(entry, entry + 1, AcqRel, Acquire);
+            published.expect("nobody replaces a block that is freezing");
+        }
     }
     fn read(&self) -> usize {
-        match self.entry.load(Acquire) {
-            FIRST => self.first.value.load(Relaxed),
-            FROZEN => self.frozen.load(Relaxed),
-            _ => self.thawed.value.load(Relaxed),
+        let entry = self.entry.load(Acquire);
+        let hot = &self.hot[entry / 2];
+        if entry % 2 == 1 { hot.lent.load(Relaxed) } else { hot.value.load(Relaxed) }
+    }
+    /// At the end: all writes are there, and what was lent is as it was.
+    fn check(&self, writes: usize) {
+        assert_eq!(self.read(), writes, "no write is lost");
+        let frozen = self.entry.load(Acquire).div_ceil(2);
+        for hot in &self.hot[..frozen] {
+            assert_eq!(hot.lent.load(Relaxed), hot.value.load(Relaxed), "nobody writes to what was lent");
         }
     }
+}
+
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 20_000;
+    builder.check(f);
 }
 
 #[test]
@@ -127,32 +170,73 @@ fn no_write_is_lost_to_freezing() {
         let table = Table::new();
         let writer = {
             let table = table.clone();
-            thread::spawn(move || {
-                let start = table.begin();
-                table.write();
-                let committed = table.tick();
-                table.end(start);
-                committed
-            })
+            thread::spawn(move || table.transaction(1))
         };
         let freezer = {
             let table = table.clone();
-            thread::spawn(move || table.freeze())
+            thread::spawn(move || {
+                table.cool(0);
+                table.collect();
+            })
         };
         let start = table.begin();
         let seen = table.read();
         table.end(start);
         let committed = writer.join().unwrap();
         // The first to start after the commit sees it. (A value that is too new is the version chains' business.)
-        assert!(start < committed || seen == NEW, "started at {start}, committed at {committed}");
+        assert!(start < committed || seen == 1, "started at {start}, committed at {committed}");
         freezer.join().unwrap();
-        assert_eq!(table.read(), NEW);
+        table.check(1);
+    });
+}
+
+/// A writer that pre-empts a round, one that finds the block hot and stops, and an entry of the first round that is due while the block cools in the next.
+#[test]
+fn no_write_is_lost_to_an_earlier_round() {
+    model(|| {
+        let table = Table::new();
+        let writers = [1, 2].map(|bit| {
+            let table = table.clone();
+            thread::spawn(move || table.transaction(bit))
+        });
+        for round in 0..2 {
+            table.cool(round);
+        }
+        table.collect();
+        writers.into_iter().for_each(|writer| _ = writer.join().unwrap());
+        table.collect();
+        table.check(3);
+    });
+}
+
+/// A collector has taken an entry from the queue and stops, while the block freezes, is thawed and cools again.
+#[test]
+fn no_write_is_lost_to_a_collector_that_stopped() {
+    model(|| {
+        let table = Table::new();
+        table.cool(0);
+        let writer = {
+            let table = table.clone();
+            thread::spawn(move || table.transaction(1))
+        };
+        let stopped = {
+            let table = table.clone();
+            thread::spawn(move || table.collect())
+        };
+        for round in 1..3 {
+            table.collect();
+            table.cool(round);
+        }
+        writer.join().unwrap();
+        stopped.join().unwrap();
+        table.collect();
+        table.check(1);
     });
 }
 
 /// The memory of a block with one slot, whose row was deleted: one version, and a value in the heap.
 struct Memory {
-    temperature: AtomicUsize,
+    temperature: TemperatureWord,
     versioned: AtomicUsize,
     latch: Mutex<()>,
     /// The view in the slot: written under the latch; who has the frozen block reads it like any memory.
@@ -175,17 +259,17 @@ impl Memory {
     /// A step of `vacuum::run`.
     fn vacuum(&self) {
         let _latch = self.latch.lock().unwrap();
-        if self.temperature.load(Acquire) != FREEZING {
+        if self.temperature.get() != Temperature::Freezing {
             // SAFETY: checked by loom.
             self.view.with_mut(|view| unsafe { *view += 1 });
         }
     }
     /// `DataTable::freeze_cooled`, and a reader of the frozen block.
     fn freeze(&self) {
-        self.temperature.compare_exchange(HOT, FREEZING, AcqRel, Acquire).expect("no writer is about");
+        assert!(self.temperature.cool(0) && self.temperature.freeze(0), "no writer is about");
         drop(self.latch.lock().unwrap());
         if self.versioned.load(Acquire) > 0 {
-            self.temperature.compare_exchange(FREEZING, HOT, AcqRel, Acquire).expect("nobody else changes it");
+            self.temperature.give_up();
             return;
         }
         // SAFETY: checked by loom.
@@ -200,7 +284,7 @@ impl Memory {
 fn nobody_writes_to_the_memory_of_a_block_that_froze_in_place() {
     loom::model(|| {
         let memory = Arc::new(Memory {
-            temperature: AtomicUsize::new(HOT),
+            temperature: TemperatureWord::hot(),
             versioned: AtomicUsize::new(1),
             latch: Mutex::new(()),
             view: UnsafeCell::new(5),

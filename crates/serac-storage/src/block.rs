@@ -13,6 +13,8 @@ use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::{ALLOCATION_OFFSET, BlockLayout};
 use crate::racy::{prefetch, racy_copy};
+pub use crate::temperature::Temperature;
+use crate::temperature::TemperatureWord;
 use crate::types::PhysicalType;
 use crate::undo::UndoRecord;
 use crate::value::Value;
@@ -153,18 +155,6 @@ impl Block {
     }
 }
 
-/// How hot a hot block is (see [`crate::freeze`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Temperature {
-    /// Transactions may change it.
-    Hot,
-    /// About to freeze, unless a transaction changes it.
-    Cooling,
-    /// Being gathered: who wants to change it waits for the frozen block and thaws that.
-    Freezing,
-}
-
 /// A hot block in a data file: what it holds for as long as its count of settled slots is the same and no slot has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct FiledBlock {
@@ -208,7 +198,7 @@ pub struct HotBlock {
     insert_cursor: AtomicU32,
     /// Set while the block was filled by a bulk append that some snapshot may not see.
     append_marker: AtomicPtr<UndoRecord>,
-    temperature: AtomicU32,
+    temperature: TemperatureWord,
     /// How often the block has been thawed.
     thaws: u32,
 }
@@ -258,7 +248,7 @@ impl HotBlock {
             filed: Mutex::default(),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
-            temperature: AtomicU32::new(Temperature::Hot as u32),
+            temperature: TemperatureWord::hot(),
             thaws,
         }
     }
@@ -266,17 +256,16 @@ impl HotBlock {
     /// How hot the block is.
     #[inline]
     pub fn temperature(&self) -> Temperature {
-        // Acquire: pairs with the changes below; what follows from the temperature is described in `freeze`.
-        match self.temperature.load(Ordering::Acquire) {
-            0 => Temperature::Hot,
-            1 => Temperature::Cooling,
-            _ => Temperature::Freezing,
-        }
+        self.temperature.get()
     }
-    /// Goes from one temperature to another, if it is still that one.
-    pub(crate) fn change_temperature(&self, from: Temperature, to: Temperature) -> bool {
-        // AcqRel: writers and the freezer meet here.
-        self.temperature.compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// Whether the block is being gathered, or was.
+    #[inline]
+    pub(crate) fn is_freezing(&self) -> bool {
+        self.temperature() == Temperature::Freezing
+    }
+    #[inline]
+    pub(crate) fn temperature_word(&self) -> &TemperatureWord {
+        &self.temperature
     }
     /// The access observer's note.
     pub(crate) fn last_touched(&self) -> &AtomicU64 {

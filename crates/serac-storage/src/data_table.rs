@@ -54,7 +54,7 @@ use crate::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering, fence};
+use serac_sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use serac_sync::epoch::{self, Guard};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -109,6 +109,8 @@ pub struct DataTable {
     /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
+    /// The number of the next round of cooling.
+    cooling_rounds: AtomicU64,
     rows: RowCount,
     /// A [`FreezeFormat`].
     freeze_format: AtomicU8,
@@ -148,6 +150,7 @@ impl DataTable {
             heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
             free_numbers: Mutex::default(),
             compaction_latch: Mutex::new(()),
+            cooling_rounds: AtomicU64::new(0),
             rows: RowCount::default(),
             freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
         }))
@@ -204,6 +207,11 @@ impl DataTable {
     /// Held while rows of the table are moved: one at a time.
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
+    }
+    /// A number that no round of cooling has had.
+    pub(crate) fn next_cooling_round(&self) -> u64 {
+        // Relaxed: who cools a block puts the number into its temperature, and whoever meets it meets it there.
+        self.cooling_rounds.fetch_add(1, Ordering::Relaxed)
     }
     /// Adds a block under a free number.
     fn add_block(&self, free: &mut BTreeSet<BlockNo>, make: impl FnOnce(BlockNo) -> HotBlock) -> Result<BlockNo> {
@@ -275,8 +283,8 @@ impl DataTable {
     }
     /// The block of a row, for the calling transaction to change the row.
     #[inline]
-    fn locate_for_write(&self, row: RowId) -> Result<&HotBlock> {
-        self.writable(row.block())?
+    fn locate_for_write<'g>(&'g self, row: RowId, guard: &'g Guard) -> Result<&'g HotBlock> {
+        self.writable(row.block(), guard)?
             .filter(|block| row.slot().0 < block.slot_limit())
             .ok_or_else(|| StorageError::InvalidInput(format!("{row:?} is not a row of table \"{}\"", self.name)))
     }
@@ -301,8 +309,7 @@ impl DataTable {
                     Some(Block::Frozen(block))
                         if block.is_mapped() && block.slot_limit() < self.layout.slot_count() =>
                     {
-                        drop(guard);
-                        self.writable(BlockNo(no))?;
+                        self.writable(BlockNo(no), &guard)?;
                         continue;
                     }
                     // Frozen or recycled meanwhile, by force: it takes no more.
@@ -367,7 +374,8 @@ impl DataTable {
     /// Inserts a row, which fits the columns, into a slot that was handed out; false if the slot is not free any more.
     fn insert_into(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
         // A block that was frozen and thawed since may have forgotten the slot.
-        let Some(block) = self.writable(id.block())?.filter(|block| id.slot().0 < block.slot_limit()) else {
+        let guard = epoch::pin();
+        let Some(block) = self.writable(id.block(), &guard)?.filter(|block| id.slot().0 < block.slot_limit()) else {
             return Ok(false);
         };
         let record = txn.push_undo(self, id, UndoKind::Insert, ptr::null_mut(), std::iter::empty());
@@ -380,6 +388,7 @@ impl DataTable {
             txn.undo().pop_last(record);
             return Ok(false);
         }
+        debug_assert!(!block.is_freezing(), "a block does not freeze under a writer");
         fence(Ordering::Release); // step 3: pairs with the readers' Acquire fence
         let mut latch = block.latch_heap(self.layout.column_ids());
         for (column, value) in self.layout.column_ids().zip(row) {
@@ -395,7 +404,8 @@ impl DataTable {
 
     /// Inserts a copy of a row of this table into the free slot `id`; false if the slot is not free (any more).
     pub(crate) fn insert_copy(self: &Arc<Self>, txn: &mut Transaction, id: RowId, row: &[Value<'_>]) -> Result<bool> {
-        let Some(block) = self.writable(id.block())? else { return Ok(false) };
+        let guard = epoch::pin();
+        let Some(block) = self.writable(id.block(), &guard)? else { return Ok(false) };
         let (slot, cursor) = (id.slot().0, block.insert_cursor());
         // Behind the limit slots are handed out in turn. Release: as in `allocate`.
         let handed_out = slot < block.slot_limit()
@@ -403,11 +413,12 @@ impl DataTable {
         // Acquire: pairs with the collector's unlinking, so that the allocation bit is that of the last row whose chain is gone.
         let free = block.version_head(id.slot()).load(Ordering::Acquire).is_null() && !block.is_present(id.slot());
         let inserted = handed_out && free && self.insert_into(txn, id, row)?;
+        drop(guard);
         txn.spill_redo()?;
         Ok(inserted)
     }
 
-    /// Installs a record over the newest version of `row` (steps 1 to 3).
+    /// Installs a record over the newest version of `row` (steps 1 to 3). The caller is pinned.
     fn install(
         self: &Arc<Self>,
         txn: &mut Transaction,
@@ -416,7 +427,6 @@ impl DataTable {
         kind: UndoKind,
         columns: &[ColumnId],
     ) -> Result<()> {
-        let _guard = epoch::pin();
         let head = block.version_head(row.slot());
         loop {
             // Acquire: pairs with the installing compare-and-swap of the last writer.
@@ -452,6 +462,7 @@ impl DataTable {
             }
             // AcqRel: publishes the record and sees the last writer's values; Relaxed on failure: reloaded above.
             if head.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                debug_assert!(!block.is_freezing(), "a block does not freeze under a writer");
                 fence(Ordering::Release); // step 3
                 if txn.promised == Some((self.id, row)) {
                     txn.promised = None;
@@ -479,7 +490,8 @@ impl DataTable {
     ) -> Result<()> {
         assert_eq!(columns.len(), values.len(), "one value per column");
         self.check_values(columns.iter().copied(), values)?;
-        let block = self.locate_for_write(row)?;
+        let guard = epoch::pin();
+        let block = self.locate_for_write(row, &guard)?;
         columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
         // From before the before-image is read: what the slot names becomes the record's.
         let mut latch = block.latch_heap(columns.iter().copied());
@@ -491,6 +503,7 @@ impl DataTable {
             block.write_value(column, row.slot(), value, &mut latch);
         }
         drop(latch);
+        drop(guard);
         txn.redo().update(self.id, row, columns, values);
         txn.spill_redo()
     }
@@ -500,9 +513,11 @@ impl DataTable {
     /// # Errors
     /// As [`update`](Self::update).
     pub fn delete(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
-        let block = self.locate_for_write(row)?;
+        let guard = epoch::pin();
+        let block = self.locate_for_write(row, &guard)?;
         self.install(txn, block, row, UndoKind::Delete, &[])?;
         block.set_present(row.slot(), false);
+        drop(guard);
         self.rows.add(-1);
         txn.redo().delete(self.id, row);
         txn.spill_redo()
@@ -513,7 +528,8 @@ impl DataTable {
     /// # Errors
     /// As [`update`](Self::update).
     pub fn lock_row(self: &Arc<Self>, txn: &mut Transaction, row: RowId) -> Result<()> {
-        let block = self.locate_for_write(row)?;
+        let guard = epoch::pin();
+        let block = self.locate_for_write(row, &guard)?;
         self.install(txn, block, row, UndoKind::Update, &[])
     }
 
@@ -751,7 +767,8 @@ impl DataTable {
                 Some(no) => no,
                 None => self.new_append_block(txn)?,
             };
-            let block = self.writable(head)?.expect("an append head is a block of the table");
+            let guard = epoch::pin();
+            let block = self.writable(head, &guard)?.expect("an append head is a block of the table");
             let from = block.insert_cursor().load(Ordering::Relaxed);
             let rows = ((self.layout.slot_count() - from) as usize).min(batch.num_rows() - done);
             if rows == 0 {
@@ -763,6 +780,7 @@ impl DataTable {
             unsafe { crate::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
             block.insert_cursor().store(from + rows as u32, Ordering::Release);
+            drop(guard);
             self.rows.add(rows as i64);
             let first = RowId::new(head, Slot(from)).as_u64();
             txn.redo().append(self.id, RowId::from_u64(first), &part)?;
@@ -813,24 +831,24 @@ impl DataTable {
 
     // ---- recovery: single rows put where they were, no versions, nobody else there
 
-    pub(crate) fn recover_block(&self, no: BlockNo) -> Result<&HotBlock> {
-        let guard = epoch::pin();
+    pub(crate) fn recover_block<'g>(&'g self, no: BlockNo, guard: &'g Guard) -> Result<&'g HotBlock> {
         let make = || Arc::new(Block::Hot(HotBlock::new(self.layout.clone(), no)));
-        self.blocks.get_or_insert_with(no, &guard, make);
-        Ok(self.writable(no)?.expect("it was just made sure of"))
+        self.blocks.get_or_insert_with(no, guard, make);
+        Ok(self.writable(no, guard)?.expect("it was just made sure of"))
     }
-    fn recover_slot(&self, row: RowId) -> Result<&HotBlock> {
+    fn recover_slot<'g>(&'g self, row: RowId, guard: &'g Guard) -> Result<&'g HotBlock> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
             return Err(StorageError::InvalidInput(format!("{row:?} is outside table \"{}\"", self.name)));
         }
-        let block = self.recover_block(row.block())?;
+        let block = self.recover_block(row.block(), guard)?;
         block.insert_cursor().fetch_max(row.slot().0 + 1, Ordering::Release);
         Ok(block)
     }
     pub(crate) fn recover_insert(&self, row: RowId, values: &[Value<'_>]) -> Result<()> {
         self.check_row(values)?;
         let columns: Vec<ColumnId> = (0..values.len() as u16).map(ColumnId).collect();
-        let block = self.recover_slot(row)?;
+        let guard = epoch::pin();
+        let block = self.recover_slot(row, &guard)?;
         if !block.is_present(row.slot()) {
             self.rows.add(1);
         }
@@ -839,7 +857,8 @@ impl DataTable {
     }
     pub(crate) fn recover_update(&self, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) -> Result<()> {
         self.check_values(columns.iter().copied(), values)?;
-        let block = self.recover_slot(row)?;
+        let guard = epoch::pin();
+        let block = self.recover_slot(row, &guard)?;
         let mut latch = block.latch_heap(columns.iter().copied());
         for (&column, value) in columns.iter().zip(values) {
             block.release_view(column, row.slot(), &mut latch);
@@ -848,7 +867,8 @@ impl DataTable {
         Ok(())
     }
     pub(crate) fn recover_delete(&self, row: RowId) -> Result<()> {
-        let block = self.recover_slot(row)?;
+        let guard = epoch::pin();
+        let block = self.recover_slot(row, &guard)?;
         if block.is_present(row.slot()) {
             self.rows.add(-1);
         }
@@ -863,7 +883,8 @@ impl DataTable {
             return Ok(());
         }
         let last = RowId::new(first.block(), Slot(first.slot().0 + batch.num_rows() as u32 - 1));
-        let block = self.recover_slot(last)?;
+        let guard = epoch::pin();
+        let block = self.recover_slot(last, &guard)?;
         // SAFETY: recovery gives each block to one thread, before the database is open.
         unsafe { crate::append::fill(block, &self.schema, first.slot().0, batch) };
         self.rows.add(batch.num_rows() as i64);

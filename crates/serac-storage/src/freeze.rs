@@ -18,9 +18,13 @@
 //! - freezing: wait, for the length of a gather, until the frozen block is published;
 //! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the winner's.
 //!
-//! **The freezer** sets cooling, then moves the clock and waits until every transaction that started before that has ended. A writer that looked while
+//! A writer is pinned from before it looks until it has written, so that what it writes to is memory of a hot block, whatever happens.
+//!
+//! **The freezer** sets cooling, in a round that has a number of its own ([`crate::temperature`]). Then it moves the clock, and waits until every transaction
+//! that started before that has ended. A writer that looked while
 //! the block was still hot, and has been stalled since (the race of the text's figure 9), is one of those; one that started later has read the clock,
-//! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling to freezing, which fails if a writer has pre-empted it, and from
+//! so it sees cooling, or what follows it. Then the freezer compare-and-swaps cooling in that round to freezing. This fails if a writer has pre-empted the round,
+//! also if the block is cooling again in a later one: transactions that found it hot between the two may not have ended. From
 //! then on no transaction writes. A vacuum's step looks at the temperature under the heap's latch; a collector lets go of values before it takes the last
 //! version off. If no row has a version and no bulk append is pending, all snapshots, present and future, see the same rows: the block is
 //! gathered and published, or recycled if there is no row. Otherwise it is hot again.
@@ -30,19 +34,27 @@
 //! after it found the block. For its snapshot that is invisible anyway, since its snapshot is older; and a transaction that starts after a writer's commit
 //! finds the thawed block, because the writer published it before it committed.
 
-use crate::block::{Block, HotBlock, Temperature};
+use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
 use crate::error::Result;
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::BlockNo;
 use crate::transaction::TransactionManager;
 use serac_sync::atomic::Ordering;
-use serac_sync::epoch;
-use std::ptr;
+use serac_sync::epoch::{self, Guard};
 use std::sync::Arc;
 
 /// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to the power of this.
 const LONGEST_WAIT: u32 = 6;
+
+/// Blocks of a table that began to cool together.
+#[derive(Debug)]
+pub(crate) struct CoolingRound {
+    pub(crate) table: Arc<DataTable>,
+    /// No other round of the table has it.
+    pub(crate) number: u64,
+    pub(crate) blocks: Vec<BlockNo>,
+}
 
 impl DataTable {
     /// Whether nothing is going on in a hot block: no version, no pending bulk append.
@@ -55,38 +67,36 @@ impl DataTable {
         block.slot_limit() > 0 && Self::is_calm(block) && !self.takes_inserts(no)
     }
 
-    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough. Returns their numbers.
-    pub(crate) fn cool(&self, is_cold: impl Fn(&HotBlock) -> bool) -> Vec<BlockNo> {
+    /// Sets every hot block cooling that is calm, takes no inserts and, as `is_cold` says, has been left alone for long enough.
+    pub(crate) fn cool(self: &Arc<Self>, is_cold: impl Fn(&HotBlock) -> bool) -> CoolingRound {
+        let number = self.next_cooling_round();
         if self.freeze_format() == FreezeFormat::Never {
-            return Vec::new();
+            return CoolingRound { table: self.clone(), number, blocks: Vec::new() };
         }
         let guard = epoch::pin();
-        (0..self.block_count())
-            .map(BlockNo)
-            .filter(|&no| {
-                self.blocks().get(no, &guard).and_then(Block::hot).is_some_and(|block| {
-                    self.is_idle(no, block)
-                        && is_cold(block)
-                        && block.change_temperature(Temperature::Hot, Temperature::Cooling)
-                })
+        let cools = |no: &BlockNo| {
+            self.blocks().get(*no, &guard).and_then(Block::hot).is_some_and(|block| {
+                self.is_idle(*no, block) && is_cold(block) && block.temperature_word().cool(number)
             })
-            .collect()
+        };
+        let blocks = (0..self.block_count()).map(BlockNo).filter(cools).collect();
+        CoolingRound { table: self.clone(), number, blocks }
     }
 
-    /// Freezes a block that is still cooling after every transaction from before has ended; true if it is frozen now. A block without rows is
-    /// recycled instead: its memory is freed an epoch later, and its number goes to a block of later inserts.
-    pub(crate) fn freeze_cooled(&self, no: BlockNo) -> bool {
+    /// Freezes a block that has been cooling since `round` began, after every transaction from before its clock has ended; true if it is frozen now. A block
+    /// without rows is recycled instead: its memory is freed an epoch later, and its number goes to a block of later inserts.
+    pub(crate) fn freeze_cooled(&self, no: BlockNo, round: u64) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
         let Some(hot) = block.hot() else { return false };
-        if !hot.change_temperature(Temperature::Cooling, Temperature::Freezing) {
+        if !hot.temperature_word().freeze(round) {
             return false;
         }
         // A vacuum's step that has begun before ends here; none begins from now on.
         drop(hot.heap().latch());
         let format = self.freeze_format();
         if !Self::is_calm(hot) || format == FreezeFormat::Never {
-            hot.change_temperature(Temperature::Freezing, Temperature::Hot);
+            hot.temperature_word().give_up();
             return false;
         }
         if hot.rows() == 0 {
@@ -118,31 +128,22 @@ impl DataTable {
         }
     }
 
-    /// The block, hot and safe to write to until the calling transaction ends; none if there is no such block.
+    /// The block, hot, and open to writes of the calling transaction until that ends; none if there is no such block.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged file.
     #[inline]
-    pub(crate) fn writable(&self, no: BlockNo) -> Result<Option<&HotBlock>> {
+    pub(crate) fn writable<'g>(&'g self, no: BlockNo, guard: &'g Guard) -> Result<Option<&'g HotBlock>> {
         loop {
-            let guard = epoch::pin();
-            let Some(block) = self.blocks().get(no, &guard) else { return Ok(None) };
+            let Some(block) = self.blocks().get(no, guard) else { return Ok(None) };
             match block {
+                Block::Hot(hot) if hot.temperature_word().admit_writer() => return Ok(Some(hot)),
+                // Being gathered.
+                Block::Hot(_) => serac_sync::thread::yield_now(),
                 Block::Frozen(frozen) => {
                     frozen.check_all()?;
                     self.thaw(no, block, frozen);
                 }
-                Block::Hot(hot) => match hot.temperature() {
-                    // SAFETY: the block stays in the table until the calling transaction has ended, by the protocol of this module.
-                    Temperature::Hot => return Ok(Some(unsafe { &*ptr::from_ref(hot) })),
-                    Temperature::Cooling => {
-                        hot.change_temperature(Temperature::Cooling, Temperature::Hot);
-                    }
-                    Temperature::Freezing => {
-                        drop(guard);
-                        serac_sync::thread::yield_now();
-                    }
-                },
             }
         }
     }
@@ -185,10 +186,10 @@ pub(crate) fn freeze_cold_blocks(
     table: &Arc<DataTable>,
     is_cold: impl Fn(&HotBlock) -> bool,
 ) -> usize {
-    let cooling = table.cool(is_cold);
-    let count = cooling.len();
+    let round = table.cool(is_cold);
+    let count = round.blocks.len();
     if count > 0 {
-        manager.freeze(table.clone(), cooling);
+        manager.freeze(round);
     }
     count
 }
@@ -198,11 +199,46 @@ mod tests {
     use super::*;
     use crate::layout::BlockLayout;
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{ColumnId, RowBuffer, TableId, Timestamp, Value};
+
+    fn one_column() -> TableSchema {
+        TableSchema { columns: vec![ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true }] }
+    }
+
+    /// A writer that has found the block hot stops. The entry of an earlier round, which another has pre-empted, is due before the writer has ended.
+    #[test]
+    fn a_round_that_was_pre_empted_does_not_freeze_the_block_of_a_later_one() {
+        let manager = TransactionManager::new(Timestamp(0), None);
+        let table = DataTable::new(TableId(1), "t", one_column()).unwrap();
+        let mut txn = manager.begin();
+        let row = table.insert(&mut txn, &[Value::Int64(1)]).unwrap();
+        txn.commit().unwrap();
+        table.close_insertion_heads();
+        manager.gc().run_once(&manager);
+        let cool = || assert_eq!(freeze_cold_blocks(&manager, &table, |_| true), 1);
+        let pre_empt = || assert!(table.writable(row.block(), &epoch::pin()).unwrap().is_some());
+        cool();
+        pre_empt();
+        let mut writer = manager.begin();
+        pre_empt();
+        cool();
+        assert_eq!(manager.gc().run_once(&manager).frozen, 0, "frozen under a writer");
+        // Where the writer goes on.
+        table.update(&mut writer, row, &[ColumnId(0)], &[Value::Int64(2)]).unwrap();
+        writer.commit().unwrap();
+        manager.gc().run_once(&manager);
+        cool();
+        assert_eq!(manager.gc().run_once(&manager).frozen, 1);
+        assert_eq!(manager.gc().backlog(), 0, "entries of rounds that were pre-empted go");
+        let (txn, mut read) = (manager.begin(), RowBuffer::default());
+        assert!(table.read(txn.snapshot(), row, &[ColumnId(0)], &mut read).unwrap());
+        assert_eq!(read.value(0), Value::Int64(2));
+        table.verify();
+    }
 
     #[test]
     fn a_block_waits_longer_each_time_it_was_thawed() {
-        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
-        let layout = Arc::new(BlockLayout::new(&TableSchema { columns: vec![column] }).unwrap());
+        let layout = Arc::new(BlockLayout::new(&one_column()).unwrap());
         for (thaws, wait) in [(0, 100), (1, 200), (3, 800), (6, 6_400), (50, 6_400)] {
             let block = HotBlock::thawed(layout.clone(), BlockNo(0), thaws);
             block.last_touched().store(1_000, Ordering::Relaxed);

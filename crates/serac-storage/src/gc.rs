@@ -33,6 +33,7 @@
 
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
+use crate::freeze::CoolingRound;
 use crate::heap::is_in_heap;
 use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
 use crate::racy::prefetch;
@@ -76,9 +77,6 @@ impl Parking {
     }
 }
 
-/// Blocks of a table that cool together.
-type CoolingGroup = (Arc<DataTable>, Vec<BlockNo>);
-
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcStats {
@@ -116,9 +114,9 @@ pub struct GarbageCollector {
     in_hand: Mutex<Vec<u64>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
     /// Blocks that freeze once the watermark has reached the timestamp, unless somebody writes to them.
-    cooling: Mutex<BTreeMap<u64, Vec<CoolingGroup>>>,
-    /// Those for which it has. Collectors take them one by one.
-    cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo)>>,
+    cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
+    /// Those for which it has, with their rounds. Collectors take them one by one.
+    cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
     parking: Arc<Parking>,
@@ -191,10 +189,10 @@ impl GarbageCollector {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         self.deferred.lock().entry(timestamp.0).or_default().push(DeferredAction(action));
     }
-    /// Freezes `blocks`, which are cooling, once no transaction older than `timestamp` is alive.
-    pub(crate) fn freeze(&self, timestamp: Timestamp, table: Arc<DataTable>, blocks: Vec<BlockNo>) {
-        self.backlog.fetch_add(blocks.len(), Ordering::Relaxed);
-        self.cooling.lock().entry(timestamp.0).or_default().push((table, blocks));
+    /// Freezes the blocks of `round` that go on cooling in it, once no transaction older than `timestamp` is alive.
+    pub(crate) fn freeze(&self, timestamp: Timestamp, round: CoolingRound) {
+        self.backlog.fetch_add(round.blocks.len(), Ordering::Relaxed);
+        self.cooling.lock().entry(timestamp.0).or_default().push(round);
     }
     pub(crate) fn parking(&self) -> &Arc<Parking> {
         &self.parking
@@ -311,8 +309,8 @@ impl GarbageCollector {
         };
         if !due.is_empty() {
             let mut cooled = self.cooled.lock();
-            for (table, blocks) in due.into_values().flatten() {
-                cooled.extend(blocks.into_iter().map(|no| (table.clone(), no)));
+            for CoolingRound { table, number, blocks } in due.into_values().flatten() {
+                cooled.extend(blocks.into_iter().map(|no| (table.clone(), no, number)));
             }
             self.cooled_count.store(cooled.len(), Ordering::Relaxed);
             drop(cooled);
@@ -325,8 +323,8 @@ impl GarbageCollector {
                 self.cooled_count.store(cooled.len(), Ordering::Relaxed);
                 next
             };
-            let Some((table, no)) = next else { return };
-            stats.frozen += usize::from(table.freeze_cooled(no));
+            let Some((table, no, round)) = next else { return };
+            stats.frozen += usize::from(table.freeze_cooled(no, round));
             self.backlog.fetch_sub(1, Ordering::Relaxed);
         }
     }

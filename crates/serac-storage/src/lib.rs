@@ -45,6 +45,7 @@ pub mod row_buffer;
 mod salvage;
 pub mod scan;
 pub mod storage;
+mod temperature;
 pub mod transaction;
 pub mod types;
 pub mod undo;

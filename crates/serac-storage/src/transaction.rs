@@ -29,6 +29,7 @@
 
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
+use crate::freeze::CoolingRound;
 use crate::gc::GarbageCollector;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
@@ -183,10 +184,10 @@ impl TransactionManager {
     pub fn active_count(&self) -> usize {
         self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
     }
-    /// Freezes `blocks`, which have just been set cooling, once every transaction that is alive now has ended.
-    pub(crate) fn freeze(&self, table: Arc<DataTable>, blocks: Vec<BlockNo>) {
+    /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive now has ended.
+    pub(crate) fn freeze(&self, round: CoolingRound) {
         let ts = self.tick();
-        self.gc.freeze(ts, table, blocks);
+        self.gc.freeze(ts, round);
     }
     /// Runs `action` once every snapshot that is alive now has ended (§4.4).
     pub fn defer(&self, action: Action) {

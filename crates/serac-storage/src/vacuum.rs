@@ -20,7 +20,7 @@
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the freezer takes the latch once before it gathers, so that no
 //! step is under way. The gather redirects views in the same way ([`crate::frozen`]).
 
-use crate::block::{Block, HotBlock, Temperature};
+use crate::block::{Block, HotBlock};
 use crate::heap::{BlockHeap, HeapLatch};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use serac_sync::MutexGuard;
@@ -64,7 +64,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
         let _guard = epoch::pin();
         {
             let mut step = Step::new(block.heap());
-            if block.temperature() == Temperature::Freezing {
+            if block.is_freezing() {
                 break;
             }
             for slot in (from..to).map(Slot) {
@@ -80,7 +80,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
             let _row = latch_row(RowId::new(no, slot));
             let mut step = Step::new(block.heap());
             // A row with versions keeps its block from freezing, but perhaps it has none by now.
-            if block.temperature() == Temperature::Freezing {
+            if block.is_freezing() {
                 break;
             }
             step.slot(block, &views, slot);
