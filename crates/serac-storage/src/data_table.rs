@@ -533,7 +533,7 @@ impl DataTable {
         self.install(txn, block, row, UndoKind::Update, &[])
     }
 
-    /// Puts back what `record` replaced (abort, ROLLBACK TO).
+    /// Puts back what `record` replaced (abort, ROLLBACK TO). Once for each record, newest first.
     pub(crate) fn restore(&self, record: &UndoRecord) {
         let row = record.row();
         let guard = epoch::pin();
@@ -554,17 +554,12 @@ impl DataTable {
                 }
             }
             UndoKind::Insert => {
-                if block.is_present(row.slot()) {
-                    block.set_present(row.slot(), false);
-                    self.rows.add(-1);
-                }
+                block.set_present(row.slot(), false);
+                self.rows.add(-1);
             }
-            // A record that a ROLLBACK TO has already undone is met again by an abort: undoing is idempotent.
             UndoKind::Delete => {
-                if !block.is_present(row.slot()) {
-                    block.set_present(row.slot(), true);
-                    self.rows.add(1);
-                }
+                block.set_present(row.slot(), true);
+                self.rows.add(1);
             }
             UndoKind::Append => {
                 for slot in 0..block.slot_limit() {

@@ -38,7 +38,7 @@ use crate::heap::is_in_heap;
 use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
 use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
-use crate::undo::{ContextPtr, UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{GARBAGE_FLOOR, vacuum};
 use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use serac_sync::epoch;
@@ -173,11 +173,11 @@ impl Drop for GarbageCollector {
 
 impl GarbageCollector {
     /// Takes over the undo records of a finished transaction.
-    pub(crate) fn submit(&self, context: Box<UndoContext>) {
+    pub(crate) fn submit(&self, context: OwnedContext) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         let timestamp = context.timestamp().0;
         let mut incoming = self.incoming.lock();
-        incoming.push_back((timestamp, ContextPtr(Box::into_raw(context))));
+        incoming.push_back((timestamp, context.submit()));
         self.unprocessed.store(incoming.len(), Ordering::Relaxed);
     }
     /// Undo segments.
@@ -420,7 +420,7 @@ impl GarbageCollector {
         // SAFETY: the held count keeps the context alive, and then the guard of `emptied`: it is freed, and its tables are let go of, an epoch after its retirement.
         let undo: &'g UndoContext = unsafe { &*context.0 };
         let observed = (!undo.is_unobserved()).then_some(horizon.now);
-        for record in undo.records_from(0).filter(|record| !record.is_unlinked()) {
+        for record in undo.records().filter(|record| !record.is_unlinked()) {
             self.prune(record, observed, horizon, run, emptied);
         }
         if first_time {
@@ -464,7 +464,8 @@ impl GarbageCollector {
         self.pool.recycle_expired();
     }
 
-    /// Prunes the chain of the row that a record is of, which was linked a moment ago.
+    /// Prunes the chain of the row that a record is of, which was linked a moment ago. What is linked is in a hot block: a block with versions does not freeze, and
+    /// whoever takes the last one off marks its record under the row's latch.
     fn prune<'g>(
         &self,
         record: &'g UndoRecord,
@@ -474,12 +475,17 @@ impl GarbageCollector {
         emptied: &mut Emptied<'g>,
     ) {
         let (table, row, kind) = (record.table(), record.row(), record.kind());
-        let Some(block) = table.blocks().get(row.block(), emptied.guard).and_then(Block::hot) else { return };
+        let _latch = self.latch_of(row).lock();
+        // Another collector has met the row meanwhile.
+        if record.is_unlinked() {
+            return;
+        }
+        let block = table.blocks().get(row.block(), emptied.guard).and_then(Block::hot);
+        let block = block.expect("a block with versions stays hot");
         // The access observer: the collector meets every change sooner or later.
         if let Some(now) = observed.filter(|now| *now != block.last_touched().load(Ordering::Relaxed)) {
             block.last_touched().store(now, Ordering::Relaxed);
         }
-        let _latch = self.latch_of(row).lock();
         let mut gone = Gone::new();
         let mut is_empty = false;
         if kind == UndoKind::Append {
@@ -557,7 +563,7 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
         prefetch(context.0);
     }
     // SAFETY: contexts in the batch are alive: the caller holds a count of each.
-    let first_record = |at: usize| batch.get(at).and_then(|(_, context)| unsafe { &*context.0 }.records_from(0).next());
+    let first_record = |at: usize| batch.get(at).and_then(|(_, context)| unsafe { &*context.0 }.records().next());
     if let Some(record) = first_record(8) {
         prefetch(record);
     }

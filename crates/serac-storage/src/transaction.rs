@@ -33,7 +33,7 @@ use crate::freeze::CoolingRound;
 use crate::gc::GarbageCollector;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::redo::{RedoBuffer, RedoMark};
-use crate::undo::{BeforeCell, UndoContext, UndoKind, UndoPool, UndoRecord};
+use crate::undo::{BeforeCell, OwnedContext, UndoKind, UndoMark, UndoPool, UndoRecord};
 use crate::waits::{Target, Waits};
 use crate::wal::{Durability, LogManager};
 use serac_sync::Mutex;
@@ -257,7 +257,7 @@ enum Hook {
 /// A place in a transaction to which it can be rolled back.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
-    records: usize,
+    undo: UndoMark,
     redo: RedoMark,
     hooks: usize,
 }
@@ -266,7 +266,7 @@ pub struct Savepoint {
 pub struct Transaction {
     snapshot: Snapshot,
     txn_no: u64,
-    undo: Option<Box<UndoContext>>,
+    undo: Option<OwnedContext>,
     redo: RedoBuffer,
     hooks: Vec<Hook>,
     /// The block that this transaction's bulk append is filling.
@@ -309,15 +309,15 @@ impl Transaction {
         self.snapshot = Snapshot(Arc::new(inner));
     }
     #[inline]
-    pub(crate) fn undo(&mut self) -> &mut UndoContext {
+    pub(crate) fn undo(&mut self) -> &mut OwnedContext {
         self.pool_and_undo().1
     }
     #[inline]
-    fn pool_and_undo(&mut self) -> (&UndoPool, &mut UndoContext) {
+    fn pool_and_undo(&mut self) -> (&UndoPool, &mut OwnedContext) {
         let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
-        (pool, self.undo.get_or_insert_with(|| UndoContext::new(pool, txn_no)))
+        (pool, self.undo.get_or_insert_with(|| OwnedContext::new(pool, txn_no)))
     }
-    /// Makes an undo record, see [`UndoContext::push`].
+    /// Makes an undo record, see [`OwnedContext::push`].
     #[inline]
     pub(crate) fn push_undo(
         &mut self,
@@ -379,16 +379,16 @@ impl Transaction {
         // Blocks are undone whole, so what is appended from now on goes to a block of its own.
         self.forget_append_head();
         Savepoint {
-            records: self.undo.as_ref().map_or(0, |u| u.len()),
+            undo: self.undo.as_ref().map_or(UndoMark::default(), OwnedContext::mark),
             redo: self.redo.mark(),
             hooks: self.hooks.len(),
         }
     }
 
-    /// Undoes everything since `savepoint`, which stays valid. The undo records stay on their chains, where they say nothing new.
+    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done since, whatever the transaction has done before.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.forget_append_head();
-        self.undo_from(savepoint.records);
+        self.undo_since(savepoint.undo);
         self.redo.truncate(savepoint.redo);
         for hook in self.hooks.drain(savepoint.hooks..).rev() {
             if let Hook::Abort(action) = hook {
@@ -397,12 +397,9 @@ impl Transaction {
         }
     }
 
-    fn undo_from(&mut self, from: usize) {
-        if let Some(undo) = &self.undo {
-            let records: Vec<_> = undo.records_from(from).collect();
-            for record in records.into_iter().rev() {
-                record.table().restore(record);
-            }
+    fn undo_since(&mut self, mark: UndoMark) {
+        if let Some(undo) = &mut self.undo {
+            undo.undo_since(mark, |record| record.table().restore(record));
         }
     }
 
@@ -489,7 +486,7 @@ impl Transaction {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
-        self.undo_from(0);
+        self.undo_since(UndoMark::default());
         let wrote = self.undo.is_some();
         if let Some(undo) = self.undo.take() {
             let manager = &*self.snapshot.0.manager;

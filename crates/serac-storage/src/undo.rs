@@ -5,17 +5,24 @@
 //! *timestamp cell* of its transaction, so that commit stamps a million versions with one store. The cell lives in the
 //! [`UndoContext`], together with the segments.
 //!
-//! Lifetime of a context: the running [`Transaction`](crate::transaction::Transaction) owns it; at the end it is handed to the garbage
-//! collector. `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
+//! **Who may touch what.** The running [`Transaction`](crate::transaction::Transaction) has the context as its own ([`OwnedContext`]), and alone touches the buffer
+//! of records in it. Readers get at the timestamp cell through records, at any time, so nobody ever has the whole context exclusively. At the end the context is
+//! handed to the garbage collector; from then on the buffer does not change, and collectors read it.
+//!
+//! **Lifetime.** `linked` counts the records that a version chain still reaches (plus one while somebody is working through the context);
 //! whoever takes it to zero retires the context: an epoch later, when no reader can be in the middle of one of its records, it has
 //! *expired*, and a collector puts it back into the pool with its first segment, and the others on their own. Contexts expire in batches: the epoch's
 //! garbage may fall to a committing thread, which must not find much to do.
+//!
+//! **Undoing** goes from the newest record to the one behind a mark. Records that are undone stay in the buffer and on their chains, where they say nothing new.
+//! The buffer remembers which they are, so that going back costs as much as what was done since, however much was done before or has been undone already.
 
 use crate::data_table::DataTable;
 use crate::ids::{ColumnId, RowId, Timestamp};
 use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::alloc;
+use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -197,17 +204,16 @@ impl Drop for Segment {
     }
 }
 
-/// A context that the collector owns: a box, made a pointer because readers may still look at the timestamp cell.
+/// A context that the collectors have, who work through it side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContextPtr(pub(crate) *const UndoContext);
-// SAFETY: contexts are Send and Sync; the box is given up in `UndoPool::recycle_expired` alone.
+// SAFETY: contexts are Send and Sync; they become somebody's own again in `UndoPool::recycle_expired` alone.
 unsafe impl Send for ContextPtr {}
 
 /// Undo contexts, each with its first segment, and later segments that wait to be used again.
 #[derive(Debug, Default)]
 pub struct UndoPool {
-    #[expect(clippy::vec_box, reason = "a context keeps its address when it is used again")]
-    contexts: Mutex<Vec<Box<UndoContext>>>,
+    contexts: Mutex<Vec<OwnedContext>>,
     /// Batches of contexts that nothing can reach any more.
     expired: Mutex<Vec<Vec<ContextPtr>>>,
     segments: Mutex<Vec<Segment>>,
@@ -237,7 +243,7 @@ impl UndoPool {
     /// Takes a batch of contexts that nothing can reach any more.
     ///
     /// # Safety
-    /// They are boxes that the caller owns, and nobody has a reference to one or to one of its records, nor can get any.
+    /// They were [submitted](OwnedContext::submit), each is given once, and nobody has a reference to one or to one of its records, nor can get any.
     pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
         self.expired.lock().push(batch);
     }
@@ -248,10 +254,11 @@ impl UndoPool {
             self.outstanding_bytes.fetch_sub(batch.len() * FIRST_SEGMENT_BYTES, Ordering::Relaxed);
             // SAFETY: as `expire` was promised.
             let mut batch: Vec<_> =
-                batch.iter().map(|context| unsafe { Box::from_raw(context.0.cast_mut()) }).collect();
+                batch.into_iter().map(|context| unsafe { OwnedContext::take_back(context) }).collect();
             for context in &mut batch {
-                context.segments.drain(1..).for_each(|segment| self.give_back(segment));
-                context.tables.clear();
+                let buffer = context.buffer_mut();
+                buffer.segments.drain(1..).for_each(|segment| self.give_back(segment));
+                buffer.tables.clear();
             }
             let mut contexts = self.contexts.lock();
             let room = POOLED_CONTEXTS.saturating_sub(contexts.len());
@@ -270,7 +277,50 @@ impl Drop for UndoPool {
     }
 }
 
-/// The undo buffer of one transaction: its timestamp cell and its records.
+/// A place in a transaction's undo buffer. Later places are greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct UndoMark {
+    segment: usize,
+    /// Bytes into the segment.
+    offset: usize,
+}
+
+/// The records of one transaction, and what keeps them readable.
+#[derive(Debug, Default)]
+struct UndoBuffer {
+    /// The first is there from the beginning.
+    segments: Vec<Segment>,
+    tables: Vec<Arc<DataTable>>,
+    /// Which records are undone already: ascending, and apart from each other.
+    undone: Vec<(UndoMark, UndoMark)>,
+    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what they are.
+    unobserved: bool,
+}
+
+impl UndoBuffer {
+    fn end(&self) -> UndoMark {
+        let last = self.segments.len() - 1;
+        UndoMark { segment: last, offset: self.segments[last].used }
+    }
+    /// The records between two places, oldest first.
+    fn records(&self, from: UndoMark, to: UndoMark) -> impl Iterator<Item = &UndoRecord> {
+        (from.segment..=to.segment).flat_map(move |no| {
+            let segment = &self.segments[no];
+            let mut at = if no == from.segment { from.offset } else { 0 };
+            let end = if no == to.segment { to.offset } else { segment.used };
+            std::iter::from_fn(move || {
+                (at < end).then(|| {
+                    // SAFETY: `push` laid records one behind the other from the start of the segment up to `used`, and marks lie between them.
+                    let record = unsafe { &*segment.memory.as_ptr().add(at).cast::<UndoRecord>() };
+                    at += UndoRecord::bytes(record.column_count as usize);
+                    record
+                })
+            })
+        })
+    }
+}
+
+/// What all records of one transaction share: its timestamp cell, and the buffer in which they lie.
 #[derive(Debug)]
 pub struct UndoContext {
     cell: AtomicU64,
@@ -278,51 +328,92 @@ pub struct UndoContext {
     retired: AtomicBool,
     /// Whether the transaction was rolled back. Set before the stamp.
     aborted: AtomicBool,
-    segments: Vec<Segment>,
-    records: usize,
-    tables: Vec<Arc<DataTable>>,
-    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what they are.
-    unobserved: bool,
+    /// See the module for who may touch it.
+    buffer: UnsafeCell<UndoBuffer>,
 }
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
 unsafe impl Send for UndoContext {}
-// SAFETY: shared parts are atomic; the rest is changed only by the owning transaction.
+// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and nobody else looks at it while there is one.
 unsafe impl Sync for UndoContext {}
 
-impl UndoContext {
-    /// An empty context for the running transaction numbered `txn_no`. Boxed: records point to it.
-    pub fn new(pool: &UndoPool, txn_no: u64) -> Box<Self> {
+/// The context of a running transaction, or one that waits for the next. Whoever has this owns the buffer; the other fields are shared with whoever has met a record.
+/// So it is no box, which would claim all of the context.
+#[derive(Debug)]
+pub struct OwnedContext(NonNull<UndoContext>);
+
+// SAFETY: as contexts.
+unsafe impl Send for OwnedContext {}
+// SAFETY: as contexts.
+unsafe impl Sync for OwnedContext {}
+
+impl std::ops::Deref for OwnedContext {
+    type Target = UndoContext;
+    #[inline]
+    fn deref(&self) -> &UndoContext {
+        // SAFETY: alive until this goes or is submitted.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for OwnedContext {
+    fn drop(&mut self) {
+        // SAFETY: made from a box in `new`. No record is linked: contexts are submitted, or were never written to, or have expired.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl OwnedContext {
+    /// An empty context for the running transaction numbered `txn_no`.
+    pub fn new(pool: &UndoPool, txn_no: u64) -> Self {
         pool.outstanding_bytes.fetch_add(FIRST_SEGMENT_BYTES, Ordering::Relaxed);
         let pooled = pool.contexts.lock().pop();
         let mut context = pooled.unwrap_or_else(|| {
-            Box::new(Self {
+            let segments = vec![Segment::new(FIRST_SEGMENT_BYTES)];
+            Self(NonNull::from(Box::leak(Box::new(UndoContext {
                 cell: AtomicU64::new(0),
                 linked: AtomicUsize::new(0),
                 retired: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
-                segments: vec![Segment::new(FIRST_SEGMENT_BYTES)],
-                records: 0,
-                tables: Vec::new(),
-                unobserved: false,
-            })
+                buffer: UnsafeCell::new(UndoBuffer { segments, ..UndoBuffer::default() }),
+            }))))
         });
-        *context.cell.get_mut() = Timestamp::uncommitted(txn_no).0;
-        *context.linked.get_mut() = 1;
-        *context.retired.get_mut() = false;
-        *context.aborted.get_mut() = false;
-        context.segments[0].used = 0;
-        context.records = 0;
-        context.unobserved = false;
+        // Relaxed: whoever meets a record has acquired its head.
+        context.cell.store(Timestamp::uncommitted(txn_no).0, Ordering::Relaxed);
+        context.linked.store(1, Ordering::Relaxed);
+        context.retired.store(false, Ordering::Relaxed);
+        context.aborted.store(false, Ordering::Relaxed);
+        let buffer = context.buffer_mut();
+        buffer.segments[0].used = 0;
+        buffer.undone.clear();
+        buffer.unobserved = false;
         context
     }
+    #[inline]
+    fn buffer(&self) -> &UndoBuffer {
+        // SAFETY: the buffer is the owner's, and changed through `buffer_mut` only.
+        unsafe { &*self.buffer.get() }
+    }
+    #[inline]
+    fn buffer_mut(&mut self) -> &mut UndoBuffer {
+        // SAFETY: as in `buffer`.
+        unsafe { &mut *self.buffer.get() }
+    }
+    /// Hands the context over to the collectors, with the count that the owner had.
+    pub(crate) fn submit(self) -> ContextPtr {
+        let context = ContextPtr(self.0.as_ptr());
+        std::mem::forget(self);
+        context
+    }
+    /// # Safety
+    /// The context was submitted, and nobody else has it or can get it.
+    unsafe fn take_back(context: ContextPtr) -> Self {
+        Self(NonNull::new(context.0.cast_mut()).expect("a context's own address"))
+    }
+
     /// Makes the access observer overlook the transaction.
     pub(crate) fn set_unobserved(&mut self) {
-        self.unobserved = true;
-    }
-    /// Whether the access observer overlooks the transaction.
-    pub(crate) fn is_unobserved(&self) -> bool {
-        self.unobserved
+        self.buffer_mut().unobserved = true;
     }
     /// As [`stamp`](Self::stamp), of a transaction that was rolled back.
     pub(crate) fn stamp_aborted(&self, timestamp: Timestamp) {
@@ -335,17 +426,13 @@ impl UndoContext {
         // Release: pairs with the Acquire in `UndoRecord::timestamp`.
         self.cell.store(timestamp.0, Ordering::Release);
     }
-    pub(crate) fn timestamp(&self) -> Timestamp {
-        // Acquire: pairs with `stamp`.
-        Timestamp(self.cell.load(Ordering::Acquire))
-    }
-    /// Records so far.
-    pub fn len(&self) -> usize {
-        self.records
-    }
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
-        self.records == 0
+        self.buffer().segments.iter().all(|segment| segment.used == 0)
+    }
+    /// The end of the buffer as it is now.
+    pub(crate) fn mark(&self) -> UndoMark {
+        self.buffer().end()
     }
 
     /// Appends a record that no chain reaches yet, with later segments from `pool`. Counted as linked: the caller installs it or calls [`pop_last`](Self::pop_last).
@@ -358,18 +445,19 @@ impl UndoContext {
         next: *mut UndoRecord,
         before: impl ExactSizeIterator<Item = BeforeCell>,
     ) -> *mut UndoRecord {
-        if !self.tables.last().is_some_and(|last| Arc::ptr_eq(last, table))
-            && !self.tables.iter().any(|known| Arc::ptr_eq(known, table))
+        let context = self.0.as_ptr().cast_const();
+        let buffer = self.buffer_mut();
+        if !buffer.tables.last().is_some_and(|last| Arc::ptr_eq(last, table))
+            && !buffer.tables.iter().any(|known| Arc::ptr_eq(known, table))
         {
-            self.tables.push(table.clone());
+            buffer.tables.push(table.clone());
         }
         let columns = before.len();
         let bytes = UndoRecord::bytes(columns);
-        if self.segments.last().is_none_or(|s| s.capacity - s.used < bytes) {
-            self.segments.push(pool.take(bytes));
+        if buffer.segments.last().is_none_or(|s| s.capacity - s.used < bytes) {
+            buffer.segments.push(pool.take(bytes));
         }
-        let context = ptr::from_ref::<Self>(self);
-        let segment = self.segments.last_mut().expect("one was just made sure of");
+        let segment = buffer.segments.last_mut().expect("one was just made sure of");
         // SAFETY: `bytes` more bytes fit the segment; records and cells are multiples of 8 bytes, the segment is 16-byte aligned.
         let record = unsafe {
             let record = segment.memory.as_ptr().add(segment.used).cast::<UndoRecord>();
@@ -390,7 +478,6 @@ impl UndoContext {
             record
         };
         segment.used += bytes;
-        self.records += 1;
         // Relaxed: only the owner counts up, before the record can be reached.
         self.linked.fetch_add(1, Ordering::Relaxed);
         record
@@ -400,29 +487,50 @@ impl UndoContext {
     pub(crate) fn pop_last(&mut self, record: *mut UndoRecord) {
         // SAFETY: the record is the last one pushed and still ours alone.
         let bytes = UndoRecord::bytes(unsafe { &*record }.column_count as usize);
-        self.segments.last_mut().expect("it holds the record").used -= bytes;
-        self.records -= 1;
+        self.buffer_mut().segments.last_mut().expect("it holds the record").used -= bytes;
         self.linked.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The records from number `from` on, oldest first.
-    pub(crate) fn records_from(&self, from: usize) -> impl Iterator<Item = &UndoRecord> {
-        self.segments
-            .iter()
-            .flat_map(|segment| {
-                let mut at = 0;
-                std::iter::from_fn(move || {
-                    (at < segment.used).then(|| {
-                        // SAFETY: `push` laid records one behind the other from the start of the segment up to `used`.
-                        let record = unsafe { &*segment.memory.as_ptr().add(at).cast::<UndoRecord>() };
-                        at += UndoRecord::bytes(record.column_count as usize);
-                        record
-                    })
-                })
-            })
-            .skip(from)
+    /// Hands the records since `from` that are not undone yet to `restore`, newest first: they are undone now.
+    pub(crate) fn undo_since(&mut self, from: UndoMark, restore: impl FnMut(&UndoRecord)) {
+        let buffer = self.buffer_mut();
+        let (end, mut to, mut begin) = (buffer.end(), buffer.end(), from);
+        let mut records = Vec::new();
+        while let Some((undone_from, undone_to)) = buffer.undone.pop_if(|(_, undone_to)| *undone_to >= from) {
+            records.push((undone_to, to));
+            (to, begin) = (undone_from, from.min(undone_from));
+        }
+        records.push((from, to));
+        buffer.undone.extend((begin < end).then_some((begin, end)));
+        let buffer = self.buffer();
+        let newest_first = |(from, to): &(UndoMark, UndoMark)| {
+            let mut records: Vec<_> = if from < to { buffer.records(*from, *to).collect() } else { Vec::new() };
+            records.reverse();
+            records
+        };
+        records.iter().flat_map(newest_first).for_each(restore);
     }
+}
 
+impl UndoContext {
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        // Acquire: pairs with `stamp`.
+        Timestamp(self.cell.load(Ordering::Acquire))
+    }
+    fn submitted_buffer(&self) -> &UndoBuffer {
+        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Others reach contexts only through records, whose
+        // methods do not lend theirs.
+        unsafe { &*self.buffer.get() }
+    }
+    /// Whether the access observer overlooks the transaction. For collectors.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        self.submitted_buffer().unobserved
+    }
+    /// All records, oldest first. For collectors.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &UndoRecord> {
+        let buffer = self.submitted_buffer();
+        buffer.records(UndoMark::default(), buffer.end())
+    }
     /// Counts up, for a collector that is about to work through the context.
     pub(crate) fn acquire(&self) {
         // Relaxed: done under the collector's latch.
@@ -443,5 +551,57 @@ impl UndoContext {
     pub(crate) fn release(&self) -> bool {
         // AcqRel: the last one out must see everything that the others did to the records.
         self.linked.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{BlockNo, Slot, TableId};
+
+    #[test]
+    fn records_are_undone_once_newest_first_from_the_mark_on() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let table = DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+        let pool = UndoPool::default();
+        let mut undo = OwnedContext::new(&pool, 1);
+        let push = |undo: &mut OwnedContext, slots: std::ops::Range<u32>| {
+            for slot in slots {
+                let row = RowId::new(BlockNo(0), Slot(slot));
+                // Records of several sizes, over many segments; some are taken back.
+                let before = |count| (0..count).map(|_| BeforeCell::new(ColumnId(0), crate::block::Cell::NULL));
+                undo.push(&pool, &table, row, UndoKind::Update, ptr::null_mut(), before(slot as usize % 7));
+                let taken_back = undo.push(&pool, &table, row, UndoKind::Update, ptr::null_mut(), before(40));
+                undo.pop_last(taken_back);
+            }
+        };
+        let undone = |undo: &mut OwnedContext, mark| {
+            let mut slots = Vec::new();
+            undo.undo_since(mark, |record| slots.push(record.row().slot().0));
+            slots
+        };
+        let newest_first = |slots: std::ops::Range<u32>| slots.rev().collect::<Vec<_>>();
+        assert!(undo.is_empty() && undone(&mut undo, UndoMark::default()).is_empty());
+        push(&mut undo, 0..1000);
+        let outer = undo.mark();
+        push(&mut undo, 1000..1100);
+        let inner = undo.mark();
+        push(&mut undo, 1100..1200);
+        for again in 1200..1210 {
+            assert_eq!(
+                undone(&mut undo, inner),
+                newest_first(if again == 1200 { 1100..1200 } else { again - 1..again })
+            );
+            assert!(undone(&mut undo, inner).is_empty());
+            push(&mut undo, again..again + 1);
+        }
+        assert_eq!(undone(&mut undo, outer), [vec![1209], newest_first(1000..1100)].concat());
+        push(&mut undo, 1210..1212);
+        let late = undo.mark();
+        push(&mut undo, 1212..1214);
+        assert_eq!(undone(&mut undo, late), [1213, 1212]);
+        assert_eq!(undone(&mut undo, UndoMark::default()), [newest_first(1210..1212), newest_first(0..1000)].concat());
+        assert!(undone(&mut undo, UndoMark::default()).is_empty());
     }
 }
