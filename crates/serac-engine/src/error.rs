@@ -160,6 +160,7 @@ impl EngineError {
                 StorageError::InvalidInput(_) => "22000",
                 StorageError::Locked { .. } => "55006",
                 StorageError::Corrupt { .. } => "XX001",
+                StorageError::OtherVersion { .. } => "0A000",
                 StorageError::LogFailed(_) | StorageError::Io { .. } | StorageError::DiskFull => "58030",
                 StorageError::Arrow(_) => "XX000",
             },

@@ -13,6 +13,9 @@
 //! lost, and the database does not open by itself. Both copies are written and synced before either takes its name, and files and log of the checkpoint
 //! before are removed only once both names are durable: at any moment, each copy that is whole names a checkpoint that is there, with the log after it.
 //!
+//! Where both copies are lost, a manifest is made of what the data files say of themselves ([`FoundFiles`]): each block is that of the newest file that has
+//! it, and a logged change of a block counts if it is newer than that file. Rows that were deleted with the rest of their block may come back.
+//!
 //! **A checkpoint that fails** (the disk is full, say) takes back what it wrote: files of hot blocks, and what is incomplete. Complete files of frozen
 //! blocks stay, since these lie in them by then. Each frozen block is written once, so this is bounded, and the next attempt has less to write.
 //! A file goes when neither a manifest that the disk may hold names it ([`NamedFiles`]) nor a block lies in it; this is looked at before each checkpoint, too.
@@ -31,7 +34,7 @@
 //! eight of them: each byte that is written causes at most a few to be written again.
 
 use crate::block::{Block, FiledBlock, HotBlock};
-use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileSeal};
+use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileOrigin, FileSeal};
 use crate::data_table::DataTable;
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, StorageFile};
@@ -116,6 +119,12 @@ impl Manifest {
     pub(crate) fn new(checkpoint_ts: Timestamp, state: String, tables: Vec<CheckpointTable>) -> Self {
         Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, state: Some(state), tables }
     }
+    /// One that names what was found without one.
+    pub(crate) fn of_found_files(found: &FoundFiles) -> Self {
+        let (format_version, tables) = (FORMAT_VERSION, found.tables.clone());
+        let state = found.state.as_ref().map(|(_, state)| state.clone());
+        Self { format_version, checkpoint_ts: found.newest, state, tables }
+    }
     /// That of a database without a checkpoint.
     pub(crate) fn of_new_database() -> Self {
         Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, state: None, tables: Vec::new() }
@@ -124,7 +133,7 @@ impl Manifest {
     /// Reads the manifest at `path`, if there is one.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when it is damaged.
+    /// [`StorageError::Corrupt`] when it is damaged, [`StorageError::OtherVersion`].
     pub fn read(path: &Path, files: &dyn FileSystem) -> Result<Option<Self>> {
         let bytes = match files.read(path) {
             Ok(bytes) => bytes,
@@ -140,7 +149,7 @@ impl Manifest {
         let version: ManifestVersion = serde_json::from_str(json).map_err(|e| corrupt(&e.to_string()))?;
         if version.format_version != FORMAT_VERSION {
             let (found, ours) = (version.format_version, FORMAT_VERSION);
-            return Err(corrupt(&format!("the database has format version {found}, this program reads {ours}")));
+            return Err(StorageError::OtherVersion { file: path.to_owned(), found, ours });
         }
         serde_json::from_str(json).map(Some).map_err(|e| corrupt(&e.to_string()))
     }
@@ -174,6 +183,70 @@ impl Manifest {
     /// The files that it names.
     pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
         self.tables.iter().flat_map(|table| &table.files).map(|file| file.seal.name.as_str())
+    }
+}
+
+/// The commit up to which a block's changes are in the file in which it was found.
+pub(crate) type BlockTimes = HashMap<(TableId, BlockNo), Timestamp>;
+
+/// What data files without a manifest say of themselves.
+#[derive(Debug, Default)]
+pub(crate) struct FoundFiles {
+    /// The catalog, and when it was that.
+    pub(crate) state: Option<(u64, String)>,
+    pub(crate) tables: Vec<CheckpointTable>,
+    pub(crate) times: BlockTimes,
+    /// The newest checkpoint's timestamp.
+    pub(crate) newest: u64,
+    /// What cannot be read, and the files' names.
+    pub(crate) lost: Vec<(String, String)>,
+}
+
+impl FoundFiles {
+    /// Looks at all data files of the database in `folder`.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub(crate) fn find(folder: &Path, files: &dyn FileSystem) -> Result<Self> {
+        let data = folder.join(DATA_FOLDER);
+        let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
+        let (mut found, mut whole) = (Self::default(), Vec::new());
+        for name in names.into_iter().filter(|name| name.ends_with(".arrow")) {
+            match DataFile::open_unnamed(&data, &name, files) {
+                Ok(file) => whole.push(file),
+                Err(error) => found.lost.push((name, error.to_string())),
+            }
+        }
+        // A later file of one checkpoint replaces an earlier one, should they have a block in common.
+        let number = |file: &DataFile| {
+            let name = file.seal().name.trim_end_matches(".arrow").trim_end_matches("-gaps");
+            name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok())
+        };
+        whole.sort_by_key(|file| (file.checkpoint_ts(), number(file)));
+        let mut places: BTreeMap<(TableId, BlockNo), (usize, u32)> = BTreeMap::new();
+        for (at, file) in whole.iter().enumerate() {
+            found.newest = found.newest.max(file.checkpoint_ts());
+            if let Some(catalog) = file.catalog() {
+                found.state = Some((file.checkpoint_ts(), catalog.to_owned()));
+            }
+            for batch in 0..file.batch_count() as u32 {
+                let block = (file.table(), file.block_no(batch));
+                places.insert(block, (at, batch));
+                found.times.insert(block, Timestamp(file.checkpoint_ts()));
+            }
+        }
+        let mut entries: BTreeMap<(TableId, usize), CheckpointFile> = BTreeMap::new();
+        for ((table, _), (at, batch)) in places {
+            let new = || CheckpointFile { seal: whole[at].seal().clone(), batches: Vec::new() };
+            entries.entry((table, at)).or_insert_with(new).batches.push(batch);
+        }
+        for ((id, _), file) in entries {
+            match found.tables.last_mut() {
+                Some(table) if table.id == id => table.files.push(file),
+                _ => found.tables.push(CheckpointTable { id, files: vec![file] }),
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -270,6 +343,7 @@ pub(crate) struct CheckpointFolder<'a> {
 struct TableCheckpoint<'a> {
     folder: CheckpointFolder<'a>,
     table: &'a DataTable,
+    origin: FileOrigin,
     snapshot: &'a Snapshot,
     open: Vec<OpenFile>,
     /// By name.
@@ -282,11 +356,13 @@ struct TableCheckpoint<'a> {
 pub(crate) fn write_table(
     folder: CheckpointFolder<'_>,
     table: &DataTable,
+    catalog: Option<&Arc<str>>,
     snapshot: &Snapshot,
     report: &mut CheckpointReport,
 ) -> Result<CheckpointTable> {
     let (open, done) = (Vec::new(), BTreeMap::new());
-    let mut part = TableCheckpoint { folder, table, snapshot, open, done, names: 0, report: *report };
+    let origin = FileOrigin { table: table.id(), checkpoint_ts: snapshot.start().0, catalog: catalog.cloned() };
+    let mut part = TableCheckpoint { folder, table, origin, snapshot, open, done, names: 0, report: *report };
     let outworn = outworn_files(table, folder.file_bytes);
     for no in (0..table.block_count()).map(BlockNo) {
         let Some(block) = table.block(no) else { continue };
@@ -336,7 +412,8 @@ impl TableCheckpoint<'_> {
             None => {
                 let name = self.free_name(block.presence().is_some())?;
                 let data = self.folder.path.join(DATA_FOLDER);
-                let writer = DataFileWriter::create(&data, name, batch.schema(), self.folder.files)?;
+                let origin = self.origin.clone();
+                let writer = DataFileWriter::create(&data, name, origin, batch.schema(), self.folder.files)?;
                 self.open.push(OpenFile { writer, hot, blocks: Vec::new() });
                 self.open.len() - 1
             }

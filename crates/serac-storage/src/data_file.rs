@@ -8,13 +8,15 @@
 //! has empty slots, the file has a last column [`PRESENCE_COLUMN`], false for rows that are none.
 //!
 //! **What is read when.** Opening reads the tail and each batch's metadata. The footer's custom metadata (key `serac`, JSON) has what would otherwise need the
-//! data: the block's number, format, smallest and largest values, and the checksums of all pieces. A piece is checked when a column that touches it is
+//! data: the block's number, format, smallest and largest values, and the checksums of all pieces. It also says of which table and which checkpoint the file
+//! is, a second key (`serac.catalog`) has the catalog of that time, and a third one (`serac.tail`) the tail's checksum, for a database that must be salvaged
+//! from its data files alone. A piece is checked when a column that touches it is
 //! first used ([`DataFile::verify`]), so damage is an error of whoever needs those bytes, and of nobody else.
 
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, StorageFile};
 use crate::frozen::{BlockSource, FreezeFormat, FrozenBlock, Zone};
-use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE};
+use crate::ids::{BlockNo, MAX_BLOCKS_PER_TABLE, TableId};
 use crate::layout::BlockLayout;
 use crate::types::TableSchema;
 use arrow_array::cast::AsArray;
@@ -34,6 +36,12 @@ use std::sync::Arc;
 pub const PRESENCE_COLUMN: &str = "__serac_present";
 /// The footer's key of our metadata.
 const METADATA_KEY: &str = "serac";
+/// The footer's key of the tail's checksum, and what stands before its eight digits.
+const TAIL_KEY: &str = "serac.tail";
+const TAIL_MARK: &str = "the tail's CRC-32 with zeros here: ";
+const TAIL_DIGITS: usize = 8;
+/// The footer's key of the catalog.
+const CATALOG_KEY: &str = "serac.catalog";
 /// Bytes with a checksum of their own.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -53,6 +61,9 @@ pub struct FileSeal {
 /// The footer's custom metadata.
 #[derive(Debug, Serialize, Deserialize)]
 struct FileMetadata {
+    table: TableId,
+    checkpoint_ts: u64,
+    tail_from: u64,
     piece_bytes: usize,
     /// CRC-32 of each piece before the tail.
     crc32: Vec<u32>,
@@ -174,10 +185,21 @@ fn stays_alone(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
+/// Where a data file comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct FileOrigin {
+    pub(crate) table: TableId,
+    /// The checkpoint's timestamp.
+    pub(crate) checkpoint_ts: u64,
+    /// The catalog as the checkpoint has it.
+    pub(crate) catalog: Option<Arc<str>>,
+}
+
 /// A data file that is being written.
 pub(crate) struct DataFileWriter {
     name: String,
     path: PathBuf,
+    origin: FileOrigin,
     writer: FileWriter<PieceWriter>,
     blocks: Vec<BlockEntry>,
 }
@@ -187,7 +209,13 @@ impl DataFileWriter {
     ///
     /// # Errors
     /// When that fails.
-    pub(crate) fn create(folder: &Path, name: String, schema: &Schema, files: &dyn FileSystem) -> Result<Self> {
+    pub(crate) fn create(
+        folder: &Path,
+        name: String,
+        origin: FileOrigin,
+        schema: &Schema,
+        files: &dyn FileSystem,
+    ) -> Result<Self> {
         let path = folder.join(&name);
         let file = files.create(&path).map_err(|e| StorageError::io(format!("cannot make {}", path.display()), e))?;
         let sink = BufWriter::with_capacity(1 << 20, SequentialFile { file, at: 0 });
@@ -195,7 +223,7 @@ impl DataFileWriter {
         let options = IpcWriteOptions::try_new(64, false, arrow_ipc::MetadataVersion::V5)?;
         let writer =
             FileWriter::try_new_with_options(sink, schema, options).map_err(|error| write_error(&path, error))?;
-        Ok(Self { name, path, writer, blocks: Vec::new() })
+        Ok(Self { name, path, origin, writer, blocks: Vec::new() })
     }
     /// The schema of its batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -223,17 +251,59 @@ impl DataFileWriter {
         let io = |e| StorageError::io(format!("cannot write {}", path.display()), e);
         let tail_from = self.writer.get_ref().at;
         let crc32 = self.writer.get_ref().checksums();
-        let metadata = FileMetadata { piece_bytes: PIECE_BYTES, crc32, blocks: std::mem::take(&mut self.blocks) };
+        let FileOrigin { table, checkpoint_ts, catalog } = self.origin;
+        let (piece_bytes, blocks) = (PIECE_BYTES, std::mem::take(&mut self.blocks));
+        let metadata = FileMetadata { table, checkpoint_ts, tail_from, piece_bytes, crc32, blocks };
         let metadata = serde_json::to_string(&metadata).expect("metadata is plain data");
         self.writer.write_metadata(METADATA_KEY, metadata);
+        if let Some(catalog) = catalog {
+            self.writer.write_metadata(CATALOG_KEY, &*catalog);
+        }
+        self.writer.write_metadata(TAIL_KEY, format!("{TAIL_MARK}{}", "0".repeat(TAIL_DIGITS)));
         self.writer.finish().map_err(|error| write_error(&path, error))?;
         let sink = self.writer.into_inner().map_err(|error| write_error(&path, error))?;
         let bytes = sink.at;
-        sink.sink.into_inner().map_err(|e| io(e.into_error()))?.file.sync().map_err(io)?;
+        let file = sink.sink.into_inner().map_err(|e| io(e.into_error()))?.file;
+        // The tail's checksum comes into the tail when that is there.
+        let mut tail = vec![0; (bytes - tail_from) as usize];
+        read_all(&*file, &mut tail, tail_from).map_err(io)?;
+        // None if a catalog has the mark in it: then the file cannot be salvaged without a manifest.
+        if let Some((digits_at, _)) = stated_tail_crc32(&tail) {
+            let digits = format!("{:08x}", crc32_of_tail(&tail));
+            file.write_all_at(digits.as_bytes(), tail_from + digits_at as u64).map_err(io)?;
+        }
+        file.sync().map_err(io)?;
         let mapped = files.map(&path).map_err(io)?;
         let tail_crc32 = crc32fast::hash(mapped.get(tail_from as usize..).unwrap_or_default());
         DataFile::over(path, mapped, FileSeal { name: self.name, bytes, tail_from, tail_crc32 })
     }
+}
+
+fn read_all(file: &dyn StorageFile, bytes: &mut [u8], from: u64) -> std::io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], from + filled as u64)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => filled += read,
+        }
+    }
+    Ok(())
+}
+
+/// Where the digits of the tail's own checksum stand in it, and what they say.
+fn stated_tail_crc32(tail: &[u8]) -> Option<(usize, u32)> {
+    let at = tail.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK.as_bytes())? + TAIL_MARK.len();
+    let digits = std::str::from_utf8(tail.get(at..at + TAIL_DIGITS)?).ok()?;
+    Some((at, u32::from_str_radix(digits, 16).ok()?))
+}
+
+/// The checksum of a tail, with zeros where that stands.
+fn crc32_of_tail(tail: &[u8]) -> u32 {
+    let mut plain = tail.to_vec();
+    if let Some((at, _)) = stated_tail_crc32(tail) {
+        plain[at..at + TAIL_DIGITS].fill(b'0');
+    }
+    crc32fast::hash(&plain)
 }
 
 /// What Arrow's writer says when the file cannot be written, with the file's name.
@@ -266,6 +336,24 @@ impl DataFile {
         Self::over(path, bytes, seal)
     }
 
+    /// Maps a file that no manifest describes: its tail has a checksum of its own.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] when it is not a whole data file.
+    pub(crate) fn open_unnamed(folder: &Path, name: &str, files: &dyn FileSystem) -> Result<Arc<Self>> {
+        let path = folder.join(name);
+        let bytes = files.map(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
+        let corrupt = |detail: String| StorageError::Corrupt { file: path.clone(), offset: 0, detail };
+        let tail_from = metadata_of(&bytes).map_err(|e| corrupt(e.to_string()))?.tail_from;
+        let tail = bytes.get(tail_from as usize..).ok_or_else(|| corrupt("its tail lies outside of it".into()))?;
+        if stated_tail_crc32(tail).is_none_or(|(_, stated)| stated != crc32_of_tail(tail)) {
+            return Err(corrupt("the checksum of its tail is wrong".into()));
+        }
+        let tail_crc32 = crc32fast::hash(tail);
+        let seal = FileSeal { name: name.to_owned(), bytes: bytes.len() as u64, tail_from, tail_crc32 };
+        Self::over(path, bytes, seal)
+    }
+
     fn over(path: PathBuf, bytes: Buffer, seal: FileSeal) -> Result<Arc<Self>> {
         let corrupt = |offset: u64, detail: String| StorageError::Corrupt { file: path.clone(), offset, detail };
         if bytes.len() as u64 != seal.bytes {
@@ -276,10 +364,7 @@ impl DataFile {
             return Err(corrupt(seal.tail_from, "the checksum of its tail is wrong".into()));
         }
         let footer = footer_of(&bytes)?;
-        let metadata = footer.custom_metadata().into_iter().flatten().find(|pair| pair.key() == Some(METADATA_KEY));
-        let metadata = metadata.and_then(|pair| pair.value()).unwrap_or_default();
-        let metadata: FileMetadata =
-            serde_json::from_str(metadata).map_err(|e| corrupt(seal.tail_from, format!("its metadata: {e}")))?;
+        let metadata = metadata_of(&bytes).map_err(|e| corrupt(seal.tail_from, e.to_string()))?;
         let pieces = (seal.tail_from as usize).div_ceil(metadata.piece_bytes.max(1));
         let batches = footer.recordBatches().map_or(0, |batches| batches.len());
         if metadata.crc32.len() != pieces || metadata.blocks.len() != batches {
@@ -292,6 +377,18 @@ impl DataFile {
     /// What the manifest is to say of it.
     pub fn seal(&self) -> &FileSeal {
         &self.seal
+    }
+    /// Its table.
+    pub(crate) fn table(&self) -> TableId {
+        self.metadata.table
+    }
+    /// The timestamp of the checkpoint that wrote it.
+    pub(crate) fn checkpoint_ts(&self) -> u64 {
+        self.metadata.checkpoint_ts
+    }
+    /// The catalog of that checkpoint, if the file has it.
+    pub(crate) fn catalog(&self) -> Option<&str> {
+        custom_metadata(&footer_of(&self.bytes).ok()?, CATALOG_KEY)
     }
     /// Batches in it.
     pub(crate) fn batch_count(&self) -> usize {
@@ -370,8 +467,8 @@ impl DataFile {
             return Err(self.corrupt(0, format!("it has {} columns, the table {columns}", schema.fields().len())));
         }
         let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
-        // SAFETY: the files are our own: what was written was valid, and nothing is read before its checksum was found right: metadata by `message`,
-        // data by `FrozenBlock::check`, before anybody gets at it.
+        // SAFETY: the files are our own: what was written was valid, and nothing is read before its checksum was found right: the tail by `over` (and
+        // `open_unnamed`), metadata by `message`, data by `FrozenBlock::check`, before anybody gets at it.
         let mut decoder = unsafe { decoder.with_skip_validation(true) };
         for place in footer.dictionaries().into_iter().flatten() {
             decoder.read_dictionary(place, &self.message(place)?)?;
@@ -405,6 +502,16 @@ impl DataFile {
         };
         batches.iter().map(read).collect()
     }
+}
+
+fn custom_metadata<'a>(footer: &Footer<'a>, key: &str) -> Option<&'a str> {
+    footer.custom_metadata().into_iter().flatten().find(|pair| pair.key() == Some(key))?.value()
+}
+
+fn metadata_of(bytes: &Buffer) -> Result<FileMetadata> {
+    let metadata = footer_of(bytes).map(|footer| custom_metadata(&footer, METADATA_KEY).unwrap_or_default())?;
+    let broken = |e| StorageError::from(ArrowError::IpcError(format!("a data file's metadata: {e}")));
+    serde_json::from_str(metadata).map_err(broken)
 }
 
 fn footer_of(bytes: &Buffer) -> Result<Footer<'_>> {
@@ -450,7 +557,8 @@ mod tests {
         for (no, block) in blocks {
             let batch = BlockBatch::new(BlockNo(*no), block, &schema()).unwrap();
             let writer = writer.get_or_insert_with(|| {
-                DataFileWriter::create(folder, "file.arrow".into(), batch.schema(), &RealFileSystem).unwrap()
+                let origin = FileOrigin { table: TableId(1), checkpoint_ts: 7, catalog: Some("all".into()) };
+                DataFileWriter::create(folder, "file.arrow".into(), origin, batch.schema(), &RealFileSystem).unwrap()
             });
             writer.write(batch).unwrap();
         }
@@ -518,6 +626,24 @@ mod tests {
             };
             assert!(matches!(read(), Err(StorageError::Corrupt { .. })), "byte {at}");
         }
+        // The same without the manifest's word. Two digits say the same number in capitals; nothing else may be another.
+        let undamaged = block(None).arrays(&schema());
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << (at % 8);
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, &damaged).unwrap();
+            let read = || {
+                let file = DataFile::open_unnamed(folder.path(), "file.arrow", &RealFileSystem)?;
+                let (_, block) = file.blocks(&schema(), &layout, &[0])?.remove(0);
+                block.check_all().map(|()| block.arrays(&schema()))
+            };
+            match read() {
+                Ok(arrays) => assert!(whole[at].eq_ignore_ascii_case(&damaged[at]) && arrays == undamaged, "byte {at}"),
+                Err(error) => assert!(matches!(error, StorageError::Corrupt { .. }), "byte {at}: {error}"),
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
         assert!(matches!(DataFile::open(folder.path(), seal, &RealFileSystem), Err(StorageError::Corrupt { .. })));
     }

@@ -45,6 +45,16 @@ pub enum StorageError {
         /// What was found.
         detail: String,
     },
+    /// The database was written by another version of the program. SQLSTATE 0A000.
+    #[error("{file}: the database has format version {found}, this program reads {ours}")]
+    OtherVersion {
+        /// The file that says so.
+        file: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version of this program.
+        ours: u32,
+    },
     /// An earlier failed sync: the process no longer acknowledges writes. SQLSTATE 58030.
     #[error("the log failed and no write can be acknowledged until the database is opened again: {0}")]
     LogFailed(String),

@@ -21,7 +21,7 @@ use crate::background;
 use crate::block::HotBlock;
 use crate::block_memory::{block_memory_bytes, keep_ready};
 use crate::checkpoint::{
-    CheckpointFolder, CheckpointReport, DATA_FOLDER, MANIFEST, MANIFEST_COPY, Manifest, Mapped, NamedFiles,
+    CheckpointFolder, CheckpointReport, DATA_FOLDER, FoundFiles, MANIFEST, MANIFEST_COPY, Manifest, Mapped, NamedFiles,
     forget_unnamed_files, unneeded_files, unwritten_bytes, write_table,
 };
 use crate::compact::selection::CompactionGroups;
@@ -50,6 +50,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+/// A catalog of up to so many bytes stands in every data file.
+const SMALL_CATALOG_BYTES: usize = 64 << 10;
 /// The folder of the log's segments.
 const LOG_FOLDER: &str = "log";
 
@@ -225,6 +227,29 @@ pub struct Unwritten {
     pub block_bytes: u64,
 }
 
+/// How a logged transaction is replayed.
+struct Replay<'a> {
+    catalog: &'a mut dyn RecoveryCatalog,
+    ts: Timestamp,
+    /// Without a manifest: what each block's file has already.
+    found: &'a Option<FoundFiles>,
+}
+
+impl Replay<'_> {
+    /// Whether an operation is not in the data files.
+    fn is_newer(&self, operation: &RedoOperation<'_>) -> bool {
+        let Some(found) = self.found else { return true };
+        let (table, row) = match operation {
+            RedoOperation::Meta(_) => return found.state.as_ref().is_none_or(|(state_ts, _)| self.ts.0 > *state_ts),
+            RedoOperation::Insert { table, row, .. }
+            | RedoOperation::Update { table, row, .. }
+            | RedoOperation::Delete { table, row }
+            | RedoOperation::Append { table, first: row, .. } => (*table, *row),
+        };
+        found.times.get(&(table, row.block())).is_none_or(|ts| self.ts > *ts)
+    }
+}
+
 /// What opening has made, for [`Storage::assemble`].
 #[derive(Default)]
 struct Opened {
@@ -256,17 +281,17 @@ fn take_folder(path: &Path, files: &dyn FileSystem) -> Result<Box<dyn FolderLock
     Ok(lock)
 }
 
-/// The manifest of the database in `path`; a new database gets one.
+/// The manifest of the database in `path`; a new database gets one. To salvage, where there is none that is whole, also the data files of which it was made.
 fn find_manifest(
     path: &Path,
     files: &dyn FileSystem,
     salvage: bool,
     aside: &mut Aside<'_>,
     report: &mut RecoveryReport,
-) -> Result<Manifest> {
+) -> Result<(Manifest, Option<FoundFiles>)> {
     let place = path.join(MANIFEST);
     let problem = match Manifest::read(&place, files) {
-        Ok(Some(manifest)) => return Ok(manifest),
+        Ok(Some(manifest)) => return Ok((manifest, None)),
         Err(error) => error,
         Ok(None) => {
             let is_empty = |folder: &str| {
@@ -280,22 +305,38 @@ fn find_manifest(
                 let manifest = Manifest::of_new_database();
                 manifest.write_new(path, files)?;
                 Manifest::put_in_place(path, files)?;
-                return Ok(manifest);
+                return Ok((manifest, None));
             }
             let detail = "the file is missing, although there are data files or log segments".into();
             StorageError::Corrupt { file: place.clone(), offset: 0, detail }
         }
     };
-    if !salvage {
+    if !salvage || matches!(problem, StorageError::OtherVersion { .. }) {
         return Err(problem);
     }
-    let copy = Manifest::read(&path.join(MANIFEST_COPY), files);
-    let Ok(Some(manifest)) = copy else { return Err(problem) };
-    report.lost.push(format!("nothing, thanks to {MANIFEST_COPY}: {problem}"));
     aside.link(&place)?;
-    manifest.write_new(path, files)?;
-    Manifest::put_in_place(path, files)?;
-    Ok(manifest)
+    let copy = path.join(MANIFEST_COPY);
+    match Manifest::read(&copy, files) {
+        Ok(Some(manifest)) => {
+            report.lost.push(format!("nothing, thanks to {MANIFEST_COPY}: {problem}"));
+            manifest.write_new(path, files)?;
+            Manifest::put_in_place(path, files)?;
+            Ok((manifest, None))
+        }
+        Err(error @ StorageError::OtherVersion { .. }) => Err(error),
+        Ok(None) | Err(_) => {
+            aside.link(&copy)?;
+            let mut found = FoundFiles::find(path, files)?;
+            report
+                .lost
+                .push(format!("the list of data files, which were taken for what they say themselves: {problem}"));
+            for (name, error) in std::mem::take(&mut found.lost) {
+                report.lost.push(format!("a data file: {error}"));
+                aside.link(&path.join(DATA_FOLDER).join(name))?;
+            }
+            Ok((Manifest::of_found_files(&found), Some(found)))
+        }
+    }
 }
 
 impl Storage {
@@ -322,7 +363,7 @@ impl Storage {
         );
         let started = Instant::now();
         let mut aside = Aside::new(&path, files);
-        let manifest = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
+        let (manifest, found) = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
         let mut newest = Timestamp(manifest.checkpoint_ts);
         if let Some(state) = &manifest.state {
             report.checkpoint_ts = Some(manifest.checkpoint_ts);
@@ -352,13 +393,14 @@ impl Storage {
                 FrameKind::Commit => {
                     let before = parts.remove(&frame.txn_no);
                     newest = newest.max(frame.commit_ts);
-                    if frame.commit_ts > checkpoint_ts {
+                    if frame.commit_ts > checkpoint_ts || found.is_some() {
                         report.transactions_replayed += 1;
+                        let mut replay = Replay { catalog: &mut *catalog, ts: frame.commit_ts, found: &found };
                         match before {
-                            None => staging.replay(catalog, frame.payload)?,
+                            None => staging.replay(&mut replay, frame.payload, &mut report.lost)?,
                             Some(mut redo) => {
                                 redo.extend_from_slice(frame.payload);
-                                staging.replay(catalog, &redo)?;
+                                staging.replay(&mut replay, &redo, &mut report.lost)?;
                             }
                         }
                     }
@@ -481,19 +523,21 @@ impl Storage {
 
     fn map_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<Mapped> {
         let folder = self.checkpoint_folder(path);
-        let jobs: Vec<_> = manifest
-            .tables
-            .iter()
-            .flat_map(|table| table.files.iter().map(move |file| (table.id, file)))
-            .map(|(id, file)| {
-                let table = self.table(id).ok_or_else(|| StorageError::Corrupt {
-                    file: path.join(MANIFEST),
-                    offset: 0,
-                    detail: format!("it has data of table {}, which its catalog does not know", id.0),
-                })?;
-                Ok((table, file))
-            })
-            .collect::<Result<_>>()?;
+        let mut mapped = Mapped::default();
+        let mut jobs = Vec::new();
+        for entry in &manifest.tables {
+            match self.table(entry.id) {
+                Some(table) => jobs.extend(entry.files.iter().map(|file| (table.clone(), file))),
+                None => {
+                    let detail = format!("it has data of table {}, which its catalog does not know", entry.id.0);
+                    if !self.options.salvage {
+                        return Err(StorageError::Corrupt { file: path.join(MANIFEST), offset: 0, detail });
+                    }
+                    mapped.lost.push(detail);
+                    mapped.damaged.extend(entry.files.iter().map(|file| file.seal.name.clone()));
+                }
+            }
+        }
         let next = serac_sync::atomic::AtomicUsize::new(0);
         let workers = serac_sync::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
         serac_sync::thread::scope(|scope| {
@@ -505,7 +549,7 @@ impl Storage {
                 Ok(mapped)
             };
             let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_fold(Mapped::default(), |mut all, thread| {
+            threads.into_iter().try_fold(mapped, |mut all, thread| {
                 let part = thread.join().expect("mapping does not panic")?;
                 all.rows += part.rows;
                 all.lost.extend(part.lost);
@@ -515,39 +559,42 @@ impl Storage {
         })
     }
 
-    fn replay(&self, catalog: &mut dyn RecoveryCatalog, redo: &[u8]) -> Result<()> {
+    /// Replays a transaction. What fails is an error, or, to salvage without a manifest, noted in `lost`.
+    fn replay(&self, replay: &mut Replay<'_>, redo: &[u8], lost: &mut Vec<String>) -> Result<()> {
         for operation in read_operations(redo)? {
-            // A table that the catalog no longer has was dropped later on; its rows are not needed.
-            match operation {
-                RedoOperation::Meta(payload) => catalog.apply_meta(self, payload)?,
-                RedoOperation::Insert { table, row, values } => {
-                    if let Some(table) = self.table(table) {
-                        table.recover_insert(row, &values)?;
-                    }
-                }
-                RedoOperation::Update { table, row, columns, values } => {
-                    if let Some(table) = self.table(table) {
-                        table.recover_update(row, &columns, &values)?;
-                    }
-                }
-                RedoOperation::Delete { table, row } => {
-                    if let Some(table) = self.table(table) {
-                        table.recover_delete(row)?;
-                    }
-                }
-                RedoOperation::Append { table, first, ipc } => {
-                    if let Some(table) = self.table(table) {
-                        let mut at = first;
-                        for batch in arrow_ipc::reader::StreamReader::try_new(ipc, None)? {
-                            let batch = batch?;
-                            table.recover_append(at, &batch)?;
-                            at = crate::ids::RowId::from_u64(at.as_u64() + batch.num_rows() as u64);
-                        }
-                    }
-                }
+            if !replay.is_newer(&operation) {
+                continue;
+            }
+            match self.replay_operation(replay.catalog, operation) {
+                Err(error) if replay.found.is_some() => lost.push(format!("a change in the log: {error}")),
+                result => result?,
             }
         }
         Ok(())
+    }
+
+    fn replay_operation(&self, catalog: &mut dyn RecoveryCatalog, operation: RedoOperation<'_>) -> Result<()> {
+        // A table that the catalog no longer has was dropped later on; its rows are not needed.
+        match operation {
+            RedoOperation::Meta(payload) => catalog.apply_meta(self, payload),
+            RedoOperation::Insert { table, row, values } => {
+                self.table(table).map_or(Ok(()), |table| table.recover_insert(row, &values))
+            }
+            RedoOperation::Update { table, row, columns, values } => {
+                self.table(table).map_or(Ok(()), |table| table.recover_update(row, &columns, &values))
+            }
+            RedoOperation::Delete { table, row } => self.table(table).map_or(Ok(()), |table| table.recover_delete(row)),
+            RedoOperation::Append { table, first, ipc } => {
+                let Some(table) = self.table(table) else { return Ok(()) };
+                let mut at = first;
+                for batch in arrow_ipc::reader::StreamReader::try_new(ipc, None)? {
+                    let batch = batch?;
+                    table.recover_append(at, &batch)?;
+                    at = crate::ids::RowId::from_u64(at.as_u64() + batch.num_rows() as u64);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Begins a transaction.
@@ -626,6 +673,7 @@ impl Storage {
     ) -> Result<CheckpointReport> {
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
+        let catalog: Arc<str> = state.as_str().into();
         if let Some(log) = self.manager.log() {
             // What a checkpoint holds must be durable as a whole, log first.
             log.wait_durable(txn.snapshot().start())?;
@@ -635,7 +683,9 @@ impl Storage {
         let mut tables = Vec::new();
         for id in ids {
             let Some(table) = self.table(id) else { continue };
-            tables.push(write_table(folder, &table, txn.snapshot(), &mut report)?);
+            // One that is long stands in the files of one table alone.
+            let catalog = (catalog.len() <= SMALL_CATALOG_BYTES || report.blocks_written == 0).then_some(&catalog);
+            tables.push(write_table(folder, &table, catalog, txn.snapshot(), &mut report)?);
         }
         let (files, data) = (folder.files, path.join(DATA_FOLDER));
         files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;

@@ -113,14 +113,20 @@ fn a_second_checkpoint_writes_only_what_has_changed() {
     let (path, files) = (folder.path(), FaultFileSystem::default());
     let (storage, table) = open(path, &files).unwrap();
     let written = || files.bytes_written(&path.join(DATA_FOLDER));
+    // The digits of a file's own checksum are written twice.
+    let of_file = |bytes| if bytes > 0 { bytes + 8 } else { 0 };
     let first = filled(&storage, &table, 6);
     assert_eq!((first.blocks_written, first.blocks_kept), (6, 0));
-    assert_eq!((written(), data_files(path).len()), (first.bytes, 1), "one file for many blocks");
+    assert_eq!((written(), data_files(path).len()), (of_file(first.bytes), 1), "one file for many blocks");
     let block_bytes = first.bytes / 6;
 
     let second = checkpoint(&storage).unwrap();
     assert_eq!((second.blocks_written, second.blocks_kept, second.bytes), (0, 6, 0));
-    assert_eq!((written(), second.rows), (first.bytes, first.rows), "nothing is written, and everything is there");
+    assert_eq!(
+        (written(), second.rows),
+        (of_file(first.bytes), first.rows),
+        "nothing is written, and everything is there"
+    );
 
     // One block is touched: it alone is written, hot and once more when it has frozen again; then never again.
     update(&storage, &table, RowId::new(BlockNo(2), Slot(5)), "changed").unwrap();
@@ -129,7 +135,7 @@ fn a_second_checkpoint_writes_only_what_has_changed() {
         let report = checkpoint(&storage).unwrap();
         let expected = if round == 2 { (0, 6) } else { (1, 5) };
         assert_eq!((report.blocks_written, report.blocks_kept), expected, "round {round}");
-        assert_eq!(written() - before, report.bytes);
+        assert_eq!(written() - before, of_file(report.bytes));
         assert!(report.bytes < block_bytes * 5 / 4, "{} bytes for a block of {block_bytes}", report.bytes);
         storage.freeze_table(&table, Duration::from_secs(60));
     }

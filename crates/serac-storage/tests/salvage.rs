@@ -58,6 +58,12 @@ fn ids(storage: &Storage, table: &DataTable) -> BTreeSet<i64> {
     found
 }
 
+fn row_ids(storage: &Storage, table: &DataTable) -> Vec<RowId> {
+    let txn = storage.begin();
+    let readers = (0..table.block_count()).filter_map(|no| table.read_block(txn.snapshot(), BlockNo(no)));
+    readers.flat_map(|reader| reader.row_ids(reader.visible()).values().to_vec()).map(RowId::from_u64).collect()
+}
+
 /// A database with 100 rows in its checkpoint and 50 more in its log.
 fn database(path: &Path) {
     let (storage, table, _) = open(path, false).unwrap();
@@ -141,6 +147,101 @@ fn a_manifest_that_is_damaged_anywhere_is_refused_and_all_is_salvaged() {
         std::fs::remove_dir_all(path).unwrap();
         ["data", "log"].iter().for_each(|folder| std::fs::create_dir_all(path.join(folder)).unwrap());
         whole.iter().for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
+    }
+}
+
+/// With nothing but data files and log: blocks in their newest files, and the log's changes where they are newer.
+#[test]
+fn data_files_and_log_alone_are_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let (storage, table, _) = open(path, false).unwrap();
+    let mut expected = BTreeSet::new();
+    for round in 0..6 {
+        let rows = i64::from(table.layout().slot_count()) / 3;
+        insert(&storage, &table, round * 100_000..round * 100_000 + rows).unwrap();
+        expected.extend(round * 100_000..round * 100_000 + rows);
+        storage.run_gc();
+        let found: Vec<RowId> = row_ids(&storage, &table);
+        let mut txn = storage.begin();
+        for row in found.iter().skip(round as usize * 7).step_by(100) {
+            let mut buffer = RowBuffer::default();
+            assert!(table.read(txn.snapshot(), *row, &ALL, &mut buffer).unwrap());
+            let Value::Int64(id) = buffer.value(0) else { panic!("another type") };
+            table.delete(&mut txn, *row).unwrap();
+            expected.remove(&id);
+        }
+        txn.commit().unwrap().wait().unwrap();
+        storage.run_gc();
+        if round < 5 {
+            checkpoint(&storage);
+        }
+        if round == 2 {
+            storage.freeze_table(&table, std::time::Duration::from_secs(60));
+        }
+    }
+    assert_eq!(ids(&storage, &table), expected);
+    storage.close().unwrap();
+    drop((storage, table));
+    for unfinished in [false, true] {
+        if unfinished {
+            // A checkpoint that wrote its data files, and no manifest.
+            let files = FaultFileSystem::default();
+            let options = StorageOptions { file_system: Arc::new(files.clone()), ..options(path) };
+            let (storage, table, _) = open_table(options, schema()).unwrap();
+            insert(&storage, &table, -10..0).unwrap();
+            expected.extend(-10..0);
+            files.faults().fail_name_in.store(2, Ordering::SeqCst);
+            assert!(storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).is_err());
+            insert(&storage, &table, -20..-10).unwrap();
+            expected.extend(-20..-10);
+            storage.close().unwrap();
+        }
+        for manifest in [MANIFEST, MANIFEST_COPY] {
+            std::fs::remove_file(path.join(manifest)).unwrap();
+        }
+        let before = files(path);
+        refused(path, &path.join(MANIFEST));
+        let (storage, table, report) = open(path, true).unwrap();
+        assert_eq!(ids(&storage, &table), expected, "unfinished: {unfinished}");
+        assert_eq!(report.lost.len(), 1, "{:?}", report.lost);
+        let now = files(path);
+        let folders: Vec<PathBuf> = ["", "salvaged-1", "salvaged-2"].iter().map(|folder| path.join(folder)).collect();
+        for (file, bytes) in &before {
+            let name = file.strip_prefix(path).unwrap();
+            assert!(
+                folders.iter().any(|folder| now.get(&folder.join(name)) == Some(bytes)),
+                "{} is gone",
+                name.display()
+            );
+        }
+        insert(&storage, &table, -100 - i64::from(unfinished)..-99 - i64::from(unfinished)).unwrap();
+        expected.insert(-100 - i64::from(unfinished));
+        checkpoint(&storage);
+        storage.close().unwrap();
+        drop((storage, table));
+        let (storage, table, _) = open(path, false).expect("what is salvaged is a whole database");
+        assert_eq!(ids(&storage, &table), expected);
+        table.verify();
+        storage.close().unwrap();
+    }
+}
+
+#[test]
+fn another_version_s_database_is_not_salvaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    database(path);
+    for name in [MANIFEST, MANIFEST_COPY] {
+        let text = std::fs::read_to_string(path.join(name)).unwrap();
+        let json = text.split_once('\n').unwrap().1.replacen("\"format_version\":", "\"format_version\":1", 1);
+        std::fs::write(path.join(name), format!("{:08x}\n{json}", crc32fast::hash(json.as_bytes()))).unwrap();
+        let before = files(path);
+        assert!(matches!(open(path, true).map(|_| ()), Err(StorageError::OtherVersion { .. })));
+        assert_eq!(files(path), before);
+        if name == MANIFEST {
+            std::fs::remove_file(path.join(name)).unwrap();
+        }
     }
 }
 
