@@ -1,4 +1,8 @@
 //! `Database`: one open database, in a folder or in memory.
+//!
+//! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what was committed since the last one, so that the next opening
+//! replays nothing. Its cost is bounded: where a checkpoint would write many blocks because of a little log, that log is left to the next opening, which
+//! reads it faster. A checkpoint that fails then is no harm: the log has everything.
 
 use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
@@ -11,17 +15,21 @@ use crate::transaction::Transaction;
 use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
-use serac_storage::{Durability, RecoveryCatalog, RecoveryReport, Storage, StorageError, StorageOptions, Timestamp};
+use serac_storage::{
+    Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, Timestamp,
+};
 use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use serac_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Versions of the catalog kept for transactions that begin while DDL commits.
 const CATALOG_VERSIONS: usize = 64;
-/// The log may grow to this many bytes before a checkpoint is made by itself.
-const CHECKPOINT_LOG_BYTES: u64 = 512 << 20;
+/// A clean end writes at most so many bytes of blocks,
+const CLEAN_END_BYTES: u64 = 16 << 20;
+/// or so many times the log that it makes unnecessary.
+const CLEAN_END_FACTOR: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct DatabaseInner {
@@ -38,6 +46,10 @@ pub(crate) struct DatabaseInner {
     pub(crate) logins: Mutex<HashMap<RoleId, u32>>,
     /// Changes with every commit that changes roles, owners or grants.
     security_version: AtomicU64,
+    /// Whether a checkpoint that was begun by itself is running.
+    checkpointing: AtomicBool,
+    /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and some more.
+    no_checkpoint_before: AtomicU64,
 }
 
 /// An open database. Cheap to clone; the last clone to go closes it.
@@ -120,12 +132,18 @@ impl Database {
             procedures: Procedures::default(),
             logins: Mutex::default(),
             security_version: AtomicU64::new(0),
+            checkpointing: AtomicBool::new(false),
+            no_checkpoint_before: AtomicU64::new(0),
         });
         let catalog = inner.catalog_at(Timestamp(u64::MAX));
         catalog.tables().for_each(|table| table.set_current(true));
         inner.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
+        if !inner.recovery.lost.is_empty() || inner.recovery.kept_aside.is_some() {
+            // What was salvaged becomes a whole database at once, so that the next opening is like any other.
+            inner.checkpoint()?;
+        }
         Ok(Self(inner))
     }
 
@@ -138,23 +156,37 @@ impl Database {
         Transaction::new(self.0.clone(), txn, catalog, owner)
     }
 
-    /// The next value of a sequence of `catalog`. Not undone by a rollback.
+    /// The next value of a sequence of `catalog`. Not undone by a rollback. What shows the value must wait for the ticket of the transaction to which
+    /// `snapshot` belongs.
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`].
-    pub fn next_value(&self, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`], or what keeps the log from taking a reservation.
+    pub fn next_value(&self, snapshot: &Snapshot, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
         let sequence = catalog.sequence(schema, name)?;
-        sequence.next(|reserved| self.0.log_reservation(sequence.definition.id, reserved))
+        let (value, reserved_at) =
+            sequence.next(|reserved| self.0.log_reservation(sequence.definition.id, reserved))?;
+        snapshot.note_read(reserved_at);
+        Ok(value)
     }
-    /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a rollback.
+    /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a rollback. `snapshot` is as in
+    /// [`next_value`](Self::next_value).
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`].
-    pub fn set_value(&self, catalog: &Catalog, schema: &str, name: &str, value: i64, is_called: bool) -> Result<()> {
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or what keeps the log from taking it.
+    pub fn set_value(
+        &self,
+        snapshot: &Snapshot,
+        catalog: &Catalog,
+        schema: &str,
+        name: &str,
+        value: i64,
+        is_called: bool,
+    ) -> Result<()> {
         let sequence = catalog.sequence(schema, name)?;
         sequence.definition.check_value(value)?;
         let last = if is_called { value } else { value - sequence.definition.increment };
-        sequence.set(last, |reserved| self.0.log_reservation(sequence.definition.id, reserved));
+        let logged_at = sequence.set(last, |reserved| self.0.log_reservation(sequence.definition.id, reserved))?;
+        snapshot.note_read(logged_at);
         Ok(())
     }
 
@@ -185,47 +217,82 @@ impl Database {
     /// # Errors
     /// When files cannot be written.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
-        let inner = &self.0;
-        Ok(inner.storage.checkpoint(&|snapshot| {
-            let catalog = inner.catalog_at(snapshot.start());
-            let state = catalog.state(inner.next_id.load(Ordering::SeqCst));
-            let ids = catalog.tables().map(|t| t.definition.id).collect();
-            (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
-        })?)
+        self.0.checkpoint()
     }
 
     /// Makes a checkpoint if the log has grown long. Called after commits.
     pub(crate) fn checkpoint_if_due(inner: &Arc<DatabaseInner>) {
-        let due = inner.storage.manager().log().is_some_and(|log| log.live_bytes() > CHECKPOINT_LOG_BYTES);
-        if due && inner.catalog_lock_free_for_checkpoint() {
-            let database = Self(inner.clone());
-            // A checkpoint that fails leaves the old one and the log in place; the next commit tries again.
-            let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
-                let _ = database.checkpoint();
-                CHECKPOINTING.store(false, Ordering::Release);
-            });
+        let Some(log) = inner.storage.manager().log() else { return };
+        let (bytes, limit) = (log.live_bytes(), inner.storage.options().checkpoint_log_bytes);
+        // Relaxed: at worst one is tried once more. Acquire: pairs with the Release at the end of the last one.
+        if bytes <= limit.max(inner.no_checkpoint_before.load(Ordering::Relaxed))
+            || inner.checkpointing.swap(true, Ordering::Acquire)
+        {
+            return;
         }
+        let running = CheckpointByItself(inner.clone());
+        // Where no thread can be started, the next commit tries again.
+        let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
+            let inner = &running.0;
+            // One that fails leaves the old one and the log in place. On a disk that is full, to try again with each commit would be no help.
+            let not_before = if inner.checkpoint().is_ok() { 0 } else { bytes + limit / 8 };
+            inner.no_checkpoint_before.store(not_before, Ordering::Relaxed);
+        });
     }
 
-    /// Flushes the log (with durability off: writes a checkpoint) and closes the files.
+    /// Ends cleanly: writes a checkpoint if that is worth it, flushes the log and closes the files. Later calls do nothing.
     ///
     /// # Errors
-    /// When that fails.
+    /// When the log cannot be flushed; with durability off, when the checkpoint cannot be written, and then the database stays open.
     pub fn close(&self) -> Result<()> {
-        if self.0.storage.options().durability == Durability::Off {
-            self.checkpoint()?;
-        }
-        Ok(self.0.storage.close()?)
+        self.0.close()
     }
 }
 
-/// One checkpoint by itself at a time in this process is enough.
-static CHECKPOINTING: serac_sync::atomic::AtomicBool = serac_sync::atomic::AtomicBool::new(false);
+/// A checkpoint that was begun by itself, until it has ended, however that may be.
+struct CheckpointByItself(Arc<DatabaseInner>);
+
+impl Drop for CheckpointByItself {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire before the next one.
+        self.0.checkpointing.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for DatabaseInner {
+    fn drop(&mut self) {
+        // A thread that panics may have left anything behind; the log is in order.
+        if !std::thread::panicking() {
+            let _ = self.close();
+        }
+    }
+}
 
 impl DatabaseInner {
-    fn catalog_lock_free_for_checkpoint(&self) -> bool {
-        // Acquire: pairs with the Release at the end of the last one.
-        !CHECKPOINTING.swap(true, Ordering::Acquire)
+    fn checkpoint(&self) -> Result<CheckpointReport> {
+        Ok(self.storage.checkpoint(&|snapshot| {
+            let catalog = self.catalog_at(snapshot.start());
+            catalog.sequences().for_each(|sequence| sequence.give_back());
+            let state = catalog.state(self.next_id.load(Ordering::SeqCst));
+            let ids = catalog.tables().map(|t| t.definition.id).collect();
+            (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
+        })?)
+    }
+    fn close(&self) -> Result<()> {
+        if self.storage.is_closed() {
+            return Ok(());
+        }
+        if self.storage.options().durability == Durability::Off {
+            self.checkpoint()?;
+        } else {
+            let unwritten = self.storage.unwritten();
+            let worth = CLEAN_END_BYTES.max(CLEAN_END_FACTOR * unwritten.log_bytes);
+            if unwritten.log_bytes > 0 && unwritten.block_bytes <= worth {
+                // If it fails, the log has everything.
+                let _ = self.checkpoint();
+            }
+        }
+        Ok(self.storage.close()?)
     }
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
         let catalogs = self.catalogs.lock();
@@ -252,12 +319,14 @@ impl DatabaseInner {
     pub(crate) fn security(&self) -> Arc<Security> {
         self.catalog_at(Timestamp(u64::MAX)).security.clone()
     }
-    /// Logs that values of a sequence are reserved.
-    pub(crate) fn log_reservation(&self, id: u32, reserved: i64) {
+    /// Logs that values of a sequence are reserved. Returns the commit that did it; zero without a log.
+    fn log_reservation(&self, id: u32, reserved: i64) -> Result<Timestamp> {
+        if self.storage.manager().log().is_none() {
+            return Ok(Timestamp::ZERO);
+        }
         let mut txn = self.storage.begin();
         txn.log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
-        // If the log is broken, the transaction that wants the value cannot commit either.
-        let _ = txn.commit();
+        Ok(txn.commit()?.commit_ts())
     }
 }
 

@@ -1,10 +1,15 @@
 //! Sequences: numbers that are given out once, outside of transactions, and not again after a crash.
 //!
-//! Values are reserved in the log a stride at a time, ahead of being given out. A reservation is logged before the transaction that
-//! uses the value commits, so whoever sees the value durable finds the reservation durable too.
+//! Values are reserved in the log a stride at a time, ahead of being given out (PostgreSQL's `SEQ_LOG_VALS`). A reservation is a commit of its own. Whoever
+//! draws a value notes the reservation's timestamp in its snapshot, as if it had read a version of that time. So what shows the value waits until the
+//! reservation is durable, even if nothing else was written, and a value that comes from a reservation of somebody else waits for that one.
+//!
+//! A checkpoint keeps the last value given out, not the last one reserved: it gives the rest back, and the next value reserves anew, in the log after the
+//! checkpoint. So a clean end leaves no gap.
 
 use crate::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
+use serac_storage::Timestamp;
 use serac_sync::Mutex;
 use std::sync::Arc;
 
@@ -17,6 +22,8 @@ struct Position {
     last: Option<i64>,
     /// The last value reserved.
     reserved: Option<i64>,
+    /// The commit that reserved it.
+    logged: Timestamp,
 }
 
 /// A sequence.
@@ -34,7 +41,8 @@ impl Sequence {
     }
     /// After a restart: everything reserved counts as given out.
     pub(crate) fn recovered(definition: SequenceDefinition, reserved: Option<i64>) -> Self {
-        Self { definition, position: Arc::new(Mutex::new(Position { last: reserved, reserved })) }
+        let position = Position { last: reserved, reserved, logged: Timestamp::ZERO };
+        Self { definition, position: Arc::new(Mutex::new(position)) }
     }
     /// One whose next value is `first`, which has been checked.
     pub(crate) fn going_on_with(definition: SequenceDefinition, first: i64) -> Self {
@@ -49,21 +57,28 @@ impl Sequence {
         self.position.lock().reserved
     }
     pub(crate) fn recover_reservation(&self, reserved: i64) {
-        *self.position.lock() = Position { last: Some(reserved), reserved: Some(reserved) };
+        let reserved = Some(reserved);
+        *self.position.lock() = Position { last: reserved, reserved, logged: Timestamp::ZERO };
     }
     /// The value last given out by anybody.
     pub fn last(&self) -> Option<i64> {
         self.position.lock().last
     }
-    /// Goes on after `value`; `log` makes a reservation durable.
-    pub(crate) fn set(&self, value: i64, log: impl FnOnce(i64)) {
+    /// Gives back what is reserved and not given out: the next value reserves anew. For a checkpoint, whose state then has the last value given out.
+    pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
-        log(value);
-        *position = Position { last: Some(value), reserved: Some(value) };
+        position.reserved = position.last;
+    }
+    /// Goes on after `value`; `log` logs a reservation. Returns the commit that must be durable before anybody is told.
+    pub(crate) fn set(&self, value: i64, log: impl FnOnce(i64) -> Result<Timestamp>) -> Result<Timestamp> {
+        let mut position = self.position.lock();
+        let logged = log(value)?;
+        *position = Position { last: Some(value), reserved: Some(value), logged };
+        Ok(logged)
     }
 
-    /// The next value; `log` makes a reservation durable.
-    pub(crate) fn next(&self, log: impl FnOnce(i64)) -> Result<i64> {
+    /// The next value; `log` logs a reservation. Returns the value, and the commit that must be durable before anybody sees it.
+    pub(crate) fn next(&self, log: impl FnOnce(i64) -> Result<Timestamp>) -> Result<(i64, Timestamp)> {
         let d = &self.definition;
         let exhausted = || EngineError::SequenceExhausted(d.name.clone());
         let mut position = self.position.lock();
@@ -77,10 +92,10 @@ impl Sequence {
         let covered = position.reserved.is_some_and(|r| if d.increment > 0 { next <= r } else { next >= r });
         if !covered {
             let reserved = next.saturating_add(d.increment.saturating_mul(STRIDE - 1)).clamp(d.min, d.max);
-            log(reserved);
+            position.logged = log(reserved)?;
             position.reserved = Some(reserved);
         }
         position.last = Some(next);
-        Ok(next)
+        Ok((next, position.logged))
     }
 }

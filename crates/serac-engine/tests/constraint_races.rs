@@ -514,18 +514,18 @@ fn truncate_restarts_only_sequences_that_the_role_owns() {
     let privileges = Privileges::of(&[Privilege::Truncate]);
     txn.grant(&Terms { object: &object, column: None, privileges, grantees: &[role] }, false).unwrap();
     txn.commit().unwrap();
-    assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 1);
+    assert_eq!(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap(), 1);
     let tables = [("public".to_owned(), "t".to_owned())];
     let mut txn = db.begin();
     txn.set_role(role);
     assert_eq!(txn.truncate(&tables, false, true).unwrap_err().sqlstate(), "42501");
     txn.truncate(&tables, false, false).unwrap();
     txn.commit().unwrap();
-    assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 2);
+    assert_eq!(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap(), 2);
     let mut txn = db.begin();
     txn.truncate(&tables, false, true).unwrap();
     txn.commit().unwrap();
-    assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 1);
+    assert_eq!(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap(), 1);
 }
 
 // ---- validation

@@ -254,7 +254,7 @@ fn ddl_is_transactional_and_survives_a_restart() {
     )
     .unwrap();
     txn.commit().unwrap().wait().unwrap();
-    assert_eq!(db.next_value(&db.catalog(), "public", "s").unwrap(), 5);
+    assert_eq!(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap(), 5);
     db.close().unwrap();
     drop(db);
 
@@ -268,7 +268,7 @@ fn ddl_is_transactional_and_survives_a_restart() {
     assert!(txn.read_row(&t, find(&txn, "t", 4_999).unwrap(), &mut buffer).unwrap());
     assert_eq!(buffer.values(), [Value::Int64(4_999), Value::Bytes(b"some longer text"), Value::Bool(true)]);
     t.verify(txn.snapshot());
-    assert!(db.next_value(txn.catalog(), "public", "s").unwrap() > 5, "no value is given out twice");
+    assert!(db.next_value(txn.snapshot(), txn.catalog(), "public", "s").unwrap() > 5, "no value is given out twice");
     drop(txn);
     let mut txn = db.begin();
     txn.drop_table("public", "t", false).unwrap();
@@ -321,7 +321,7 @@ fn a_sequence_used_by_the_transaction_that_made_it_goes_on_after_a_restart() {
             SequenceDefinition { id: 0, name: "s".into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None },
         )
         .unwrap();
-        let given_out = db.next_value(txn.catalog(), "public", "s").unwrap();
+        let given_out = db.next_value(txn.snapshot(), txn.catalog(), "public", "s").unwrap();
         if checkpoint {
             db.checkpoint().unwrap();
         }
@@ -329,7 +329,7 @@ fn a_sequence_used_by_the_transaction_that_made_it_goes_on_after_a_restart() {
         db.close().unwrap();
         drop(db);
         let db = Database::open(&path).unwrap();
-        let next = db.next_value(&db.catalog(), "public", "s").unwrap();
+        let next = db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap();
         assert!(next > given_out, "{given_out} is given out twice (checkpoint in between: {checkpoint})");
     }
 }
@@ -347,19 +347,21 @@ fn a_sequence_gives_out_its_values_once_while_its_table_is_renamed() {
     txn.create_sequence("public", definition).unwrap();
     txn.commit().unwrap();
     let before = db.catalog();
-    let mut given_out = vec![db.next_value(&before, "public", "s").unwrap()];
+    let mut given_out = vec![db.next_value(db.begin().snapshot(), &before, "public", "s").unwrap()];
     let mut txn = db.begin();
     txn.rename_table("public", "t", "u").unwrap();
     let after = txn.catalog().clone();
     // Several reservations by both.
     for _ in 0..50 {
-        given_out.extend([&before, &after].map(|catalog| db.next_value(catalog, "public", "s").unwrap()));
+        given_out.extend(
+            [&before, &after].map(|catalog| db.next_value(db.begin().snapshot(), catalog, "public", "s").unwrap()),
+        );
     }
     txn.commit().unwrap().wait().unwrap();
     db.close().unwrap();
     drop((db, before, after));
     let db = Database::open(&path).unwrap();
-    given_out.push(db.next_value(&db.catalog(), "public", "s").unwrap());
+    given_out.push(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap());
     assert!(given_out.is_sorted_by(|a, b| a < b), "{given_out:?}");
     assert_eq!(db.catalog().sequence("public", "s").unwrap().definition.owner, Some(("u".into(), "id".into())));
 }

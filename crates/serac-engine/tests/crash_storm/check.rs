@@ -28,7 +28,7 @@ pub fn check(db: &Database, acknowledged: &Acknowledged) -> Acknowledged {
     }
     let children = scan(&txn, &table(&txn, "child")).values().map(|row| row[0].int()).max().unwrap_or(0);
     for (sequence, largest) in [("parent_id", largest), ("child_id", children)] {
-        let next = db.next_value(txn.catalog(), SCHEMA, sequence).unwrap();
+        let next = db.next_value(txn.snapshot(), txn.catalog(), SCHEMA, sequence).unwrap();
         assert!(next > largest, "sequence {sequence} gives out {next} again, {largest} is in use");
     }
     newest

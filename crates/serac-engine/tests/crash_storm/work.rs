@@ -122,7 +122,7 @@ fn code(id: i64, version: i64) -> Datum {
 fn insert_children(db: &Database, txn: &mut Transaction, parent: i64, count: i64) -> Result<()> {
     let table = table(txn, "child");
     for _ in 0..count {
-        let id = db.next_value(txn.catalog(), SCHEMA, "child_id")?;
+        let id = db.next_value(txn.snapshot(), txn.catalog(), SCHEMA, "child_id")?;
         let text = Datum::Text(format!("a child of {parent} with a text that lives in the heap"));
         insert(txn, &table, vec![Datum::Int(id), Datum::Int(parent), text])?;
     }
@@ -136,7 +136,7 @@ fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result
     if rng.random_bool(0.05) {
         violate_constraints(txn, rng)?;
     }
-    let newest = db.next_value(txn.catalog(), SCHEMA, "parent_id")?;
+    let newest = db.next_value(txn.snapshot(), txn.catalog(), SCHEMA, "parent_id")?;
     let chosen = rng.random_range(newest - 40..newest);
     let found = txn.lookup(&parents, by_id, &[Value::Int64(chosen)]).unwrap().first().copied();
     let Some(row) = found.filter(|_| rng.random_bool(0.6)) else {

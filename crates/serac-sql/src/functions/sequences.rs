@@ -113,13 +113,13 @@ impl SequenceFunction {
             Some(temporary) if schema == TEMPORARY_SCHEMA => temporary,
             _ => &self.shared.database,
         };
-        let catalog = view.of(schema).0;
+        let (catalog, snapshot) = view.of(schema);
         if schema != TEMPORARY_SCHEMA && !view.access.is_superuser() {
             self.check_access(&view, schema, short)?;
         }
         match self.function {
             Function::Next => {
-                let value = database.next_value(catalog, schema, short)?;
+                let value = database.next_value(snapshot, catalog, schema, short)?;
                 let mut values = self.shared.sequence_values.write();
                 values.by_name.insert(full.clone(), value);
                 values.last = Some(full);
@@ -131,7 +131,7 @@ impl SequenceFunction {
             }),
             Function::Set => {
                 let (value, is_called) = argument.ok_or_else(|| SqlError::new("22004", "setval takes a value"))?;
-                database.set_value(catalog, schema, short, value, is_called)?;
+                database.set_value(snapshot, catalog, schema, short, value, is_called)?;
                 if is_called {
                     self.shared.sequence_values.write().by_name.insert(full, value);
                 }

@@ -41,6 +41,8 @@ pub struct Faults {
     pub fail_read_in: AtomicU64,
     /// The n-th change of a name from now fails (0: none does), and all later ones: making a file or a folder, linking, renaming, removing.
     pub fail_name_in: AtomicU64,
+    /// While set, syncs of folders wait.
+    pub hold_folder_syncs: AtomicBool,
     /// While set, a loss of power also loses removals of which later ones arrived.
     pub unordered_removals: AtomicBool,
     /// The n-th sync from now fails (0: none does), and all later ones.
@@ -342,6 +344,9 @@ impl FileSystem for FaultFileSystem {
         Ok(())
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        while self.faults.hold_folder_syncs.load(SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         self.faults.running()?;
         match &self.disk {
             Some(disk) => disk.lock().sync_folder(path),

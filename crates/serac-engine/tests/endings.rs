@@ -1,0 +1,274 @@
+//! How a database ends and begins again: clean ends, full disks, sequences across crashes, and checkpoints by themselves.
+
+use serac_engine::definition::{ColumnDefinition, SequenceDefinition, TableDefinition};
+use serac_engine::{Database, Transaction};
+use serac_storage::file_system::FaultFileSystem;
+use serac_storage::{BlockNo, ColumnType, RowId, Slot, StorageOptions, Value};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+fn options(path: &Path, files: &FaultFileSystem) -> StorageOptions {
+    StorageOptions {
+        path: Some(path.to_owned()),
+        file_system: Arc::new(files.clone()),
+        freeze_after: None,
+        log_segment_bytes: 1 << 18,
+        ..Default::default()
+    }
+}
+
+fn open(path: &Path, files: &FaultFileSystem) -> Database {
+    Database::open_with(options(path, files)).unwrap()
+}
+
+fn create(db: &Database) {
+    let mut txn = db.begin();
+    let column = ColumnDefinition { name: "id".into(), nullable: false, ..column_of(ColumnType::Int64) };
+    txn.create_table(TableDefinition::new("public", "t", vec![column])).unwrap();
+    let sequence =
+        SequenceDefinition { id: 0, name: "s".into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None };
+    txn.create_sequence("public", sequence).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+}
+
+fn column_of(column_type: ColumnType) -> ColumnDefinition {
+    ColumnDefinition {
+        name: String::new(),
+        sql_type: column_type.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    }
+}
+
+fn insert(db: &Database, id: i64) -> serac_engine::Result<()> {
+    let mut txn = db.begin();
+    let table = txn.catalog().table("public", "t")?.clone();
+    txn.insert_row(&table, &[Value::Int64(id)])?;
+    txn.commit()?.wait()?;
+    Ok(())
+}
+
+fn rows(txn: &Transaction) -> u64 {
+    let table = txn.catalog().table("public", "t").unwrap();
+    let blocks = (0..table.data.block_count()).filter_map(|no| table.data.read_block(txn.snapshot(), BlockNo(no)));
+    blocks.map(|reader| reader.row_ids(reader.visible()).len() as u64).sum()
+}
+
+/// The next value, once the transaction that drew it is acknowledged.
+fn draw(db: &Database) -> serac_engine::Result<i64> {
+    let txn = db.begin();
+    let value = db.next_value(txn.snapshot(), txn.catalog(), "public", "s")?;
+    txn.commit()?.wait()?;
+    Ok(value)
+}
+
+fn data_files(path: &Path) -> usize {
+    std::fs::read_dir(path.join("data")).unwrap().count()
+}
+
+#[test]
+fn a_clean_end_leaves_nothing_to_recover() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    create(&open(path, &files));
+    for round in 0..40 {
+        let db = open(path, &files);
+        assert_eq!(db.recovery_report().transactions_replayed, 0, "round {round}");
+        assert_eq!((rows(&db.begin()), draw(&db).unwrap()), (round, round as i64 + 1), "no row and no number is lost");
+        insert(&db, round as i64).unwrap();
+        match round % 2 {
+            0 => db.close().unwrap(),
+            _ => drop(db),
+        }
+        assert!(data_files(path) <= 8, "{} data files", data_files(path));
+    }
+    // Nothing has happened: nothing is written.
+    let written = || files.bytes_written(&path.join("data")) + files.bytes_written(path);
+    let before = written();
+    let db = open(path, &files);
+    assert_eq!(rows(&db.begin()), 40);
+    db.close().unwrap();
+    assert_eq!(written(), before);
+}
+
+/// A row changed in each of many blocks: writing all of them would cost more than to read the little log again.
+#[test]
+fn a_clean_end_does_not_write_many_blocks_for_a_little_log() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    const BLOCKS: u32 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let db = open(path, &files);
+    create(&db);
+    let mut txn = db.begin();
+    let table = txn.catalog().table("public", "t").unwrap().clone();
+    let ids = 0..i64::from(BLOCKS * table.data.layout().slot_count());
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(ids));
+    txn.insert_batch(&table, &RecordBatch::try_from_iter([("id", ids)]).unwrap()).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    let expected = u64::from(BLOCKS * table.data.layout().slot_count());
+    drop(table);
+    db.close().unwrap();
+    drop(db);
+    let db = open(path, &files);
+    assert_eq!(
+        (db.recovery_report().transactions_replayed, rows(&db.begin())),
+        (0, expected),
+        "all are in the checkpoint"
+    );
+    let mut txn = db.begin();
+    let table = txn.catalog().table("public", "t").unwrap().clone();
+    for block in 0..BLOCKS {
+        let new = RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from(vec![-1])) as ArrayRef)]).unwrap();
+        txn.update_batch(&table, &[RowId::new(BlockNo(block), Slot(0))], &[0], &new).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    drop(table);
+    let written = files.bytes_written(&path.join("data"));
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(files.bytes_written(&path.join("data")), written);
+    let db = open(path, &files);
+    assert_eq!((db.recovery_report().transactions_replayed, rows(&db.begin())), (1, expected));
+}
+
+#[test]
+fn a_clean_end_on_a_full_disk_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let db = open(path, &files);
+    create(&db);
+    (0..100).for_each(|id| insert(&db, id).unwrap());
+    files.faults().disk_full.store(true, Ordering::SeqCst);
+    assert_eq!(db.checkpoint().unwrap_err().sqlstate(), "53100");
+    db.close().expect("the log has everything");
+    drop(db);
+    files.faults().disk_full.store(false, Ordering::SeqCst);
+    assert_eq!(rows(&open(path, &files).begin()), 100);
+}
+
+#[test]
+fn who_has_closed_a_database_does_not_write_to_its_folder_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let first = open(path, &files);
+    create(&first);
+    insert(&first, 1).unwrap();
+    first.close().unwrap();
+    let second = open(path, &files);
+    insert(&second, 2).unwrap();
+    second.checkpoint().unwrap();
+    assert!(first.checkpoint().is_err());
+    drop(first);
+    drop(second);
+    assert_eq!(rows(&open(path, &files).begin()), 2);
+}
+
+/// Who is shown a value has the promise that it was drawn, also if nothing else was written, and also if somebody else's reservation covers it.
+#[test]
+fn a_value_of_a_sequence_is_not_shown_before_its_reservation_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let db = open(path, &files);
+    create(&db);
+    files.faults().fail_sync_in.store(1, Ordering::SeqCst);
+    let [first, second] = [0, 1].map(|_| {
+        let txn = db.begin();
+        db.next_value(txn.snapshot(), txn.catalog(), "public", "s")
+            .map(|_| txn.commit().and_then(|ticket| Ok(ticket.wait()?)))
+    });
+    assert!(first.unwrap().is_err(), "the reservation is not on the disk");
+    // The log may have noticed by now.
+    assert!(!matches!(second, Ok(Ok(_))), "it is the same reservation");
+    let txn = db.begin();
+    assert!(db.set_value(txn.snapshot(), txn.catalog(), "public", "s", 77, true).is_err(), "the log takes no more");
+}
+
+#[test]
+fn no_value_of_a_sequence_is_shown_twice_when_the_power_fails() {
+    for seed in 0..60 {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, files) = (folder.path(), FaultFileSystem::with_disk());
+        create(&open(path, &files));
+        let mut shown = 0;
+        for round in 0..3 {
+            let db = open(path, &files);
+            files.faults().halt_in.store(1 + (seed * 7 + round * 3) % 20, Ordering::SeqCst);
+            std::thread::scope(|scope| {
+                scope.spawn(|| while !files.halted() && db.checkpoint().is_ok() {});
+                while let Ok(value) = draw(&db) {
+                    assert!(value > shown, "seed {seed}: {value} after {shown}");
+                    shown = value;
+                    assert!(shown < 1_000_000, "the process stops some time");
+                }
+                // A failed log is not yet a process that has stopped.
+                files.faults().halt_in.store(1, Ordering::SeqCst);
+            });
+            let _ = db.close();
+            drop(db);
+            files.power_returns(seed + round).unwrap();
+        }
+        let next = draw(&open(path, &files)).unwrap();
+        assert!(next > shown, "seed {seed}: {next} was shown before the power failed, as was {shown}");
+    }
+}
+
+#[test]
+fn databases_make_their_checkpoints_by_themselves_beside_each_other() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let files = [FaultFileSystem::default(), FaultFileSystem::default()];
+    let [slow, quick] = [0, 1].map(|i| {
+        let options = StorageOptions {
+            checkpoint_log_bytes: 1 << 14,
+            log_segment_bytes: 64 << 20,
+            ..options(folders[i].path(), &files[i])
+        };
+        let db = Database::open_with(options).unwrap();
+        create(&db);
+        db
+    });
+    // The first checkpoint does not come to an end.
+    files[0].faults().hold_folder_syncs.store(true, Ordering::SeqCst);
+    let write_until = |db: &Database, done: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        let mut id = 0;
+        while !done() {
+            insert(db, id).unwrap();
+            id += 1;
+            assert!(began.elapsed() < Duration::from_secs(60), "there is no checkpoint");
+        }
+    };
+    let begun = || files[0].bytes_written(&folders[0].path().join("data")) > 0;
+    write_until(&slow, &begun);
+    write_until(&quick, &|| quick.metrics().checkpoints > 1);
+    assert_eq!(slow.metrics().checkpoints, 0);
+    files[0].faults().hold_folder_syncs.store(false, Ordering::SeqCst);
+    write_until(&slow, &|| slow.metrics().checkpoints > 1);
+}
+
+#[test]
+fn what_is_salvaged_is_a_whole_database_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let db = open(path, &files);
+    create(&db);
+    (0..10).for_each(|id| insert(&db, id).unwrap());
+    drop(db);
+    std::fs::write(path.join("MANIFEST"), "nonsense").unwrap();
+    assert_eq!(Database::open_with(options(path, &files)).unwrap_err().sqlstate(), "XX001");
+    let db = Database::open_with(StorageOptions { salvage: true, ..options(path, &files) }).unwrap();
+    assert_eq!(rows(&db.begin()), 10);
+    let aside = db.recovery_report().kept_aside.clone().unwrap();
+    assert_eq!(std::fs::read_to_string(aside.join("MANIFEST")).unwrap(), "nonsense");
+    // As if the process were killed.
+    std::mem::forget(db);
+    let again = tempfile::tempdir().unwrap();
+    assert!(std::process::Command::new("cp").arg("-r").arg(path).arg(again.path()).status().unwrap().success());
+    let copy = again.path().join(path.file_name().unwrap());
+    assert_eq!(rows(&open(&copy, &files).begin()), 10);
+}
