@@ -1,7 +1,8 @@
 //! Random interleavings of transactions on tables with unique keys and foreign keys of every referential action.
 //!
 //! One thread plays several open transactions of all levels of isolation, one statement at a time, with savepoints, DDL that rewrites parents, compaction
-//! and collections of garbage in between, all chosen by a seed. The oracle reads tables by scans: in no snapshot have two rows the same key, in no
+//! and collections of garbage in between, all chosen by a seed: also which tables there are, how few keys, and how often each kind of statement comes, so that
+//! some runs consist of what others hardly have. The oracle reads tables by scans: in no snapshot have two rows the same key, in no
 //! committed state is there a child without its parent, and indexes find what scans find. A failure prints its seed and the step; `SERAC_SEED=n` replays one
 //! seed and tells each step, `SERAC_STRESS=1` runs many.
 
@@ -18,8 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ids are below this, so that transactions meet.
-const IDS: i64 = 6;
+/// Ids are below this at the most, so that transactions meet.
+const MOST_IDS: i64 = 6;
 const SLOTS: usize = 4;
 const STEPS: u32 = 400;
 const ACTIONS: [ReferentialAction; 5] = [
@@ -70,7 +71,7 @@ fn references(child: &mut TableDefinition, parent: &str, on_delete: ReferentialA
     });
 }
 
-fn open() -> Database {
+fn open(tables: &[&str]) -> Database {
     let options = StorageOptions {
         gc_threads: 0,
         freeze_after: None,
@@ -79,7 +80,7 @@ fn open() -> Database {
     };
     let db = Database::open_with(options).unwrap();
     let mut txn = db.begin();
-    for name in TABLES {
+    for &name in tables {
         let mut definition = definition(name);
         match name {
             "p" => {}
@@ -132,7 +133,7 @@ fn check_keys(txn: &Transaction, name: &str) {
     }
     let index = table.indexes.iter().find(|index| index.definition.name == format!("{name}_id")).unwrap();
     let access = IndexAccess::new(txn.catalog(), &table, index, &[]);
-    for id in 0..IDS {
+    for id in 0..MOST_IDS {
         let expected: Vec<RowId> = rows.iter().filter(|(_, row)| row["id"] == Some(id)).map(|(id, _)| *id).collect();
         let mut found = txn.lookup(&table, index, &[Value::Int64(id)]).unwrap();
         found.sort();
@@ -143,8 +144,8 @@ fn check_keys(txn: &Transaction, name: &str) {
 }
 
 /// Checks the state that a new transaction sees.
-fn check_committed(txn: &Transaction) {
-    for name in TABLES {
+fn check_committed(txn: &Transaction, tables: &[&str]) {
+    for &name in tables {
         check_keys(txn, name);
         let table = table(txn, name);
         for foreign_key in &table.definition.foreign_keys {
@@ -171,8 +172,18 @@ struct Open {
     savepoints: Vec<Savepoint>,
 }
 
+/// Kinds of statements.
+const KINDS: usize = 10;
+
 struct World {
     db: Database,
+    tables: Vec<&'static str>,
+    ids: i64,
+    weights: [u32; KINDS],
+    /// Of 100 steps.
+    collections: u32,
+    /// Of 100 steps of a transaction.
+    commits: u32,
     random: StdRng,
     open: [Option<Open>; SLOTS],
     reader: Option<Transaction>,
@@ -181,16 +192,17 @@ struct World {
 
 impl World {
     fn value(&mut self) -> Option<i64> {
-        self.random.random_bool(0.9).then(|| self.random.random_range(0..IDS))
+        self.random.random_bool(0.9).then(|| self.random.random_range(0..self.ids))
     }
 
     /// One statement; the caller undoes one that fails. What it is goes into `told`.
     fn statement(&mut self, txn: &mut Transaction, told: &mut String) -> Result<(), EngineError> {
-        let name = *TABLES.choose(&mut self.random).unwrap();
+        let name = *self.tables.choose(&mut self.random).unwrap();
         let name = if self.random.random_bool(0.3) { "p" } else { name };
         let table = table(txn, name);
         let rows = rows(txn, &table);
         let at = |name: &str| table.definition.column(name).unwrap();
+        let ids = self.ids;
         let (id, parent, a, b) = (self.value(), self.value(), self.value(), self.value());
         let row = |id: Option<i64>| -> Vec<Value<'static>> {
             let of = |column: &ColumnDefinition| match column.name.as_str() {
@@ -203,11 +215,12 @@ impl World {
             table.definition.columns.iter().map(|column| of(column).map_or(Value::Null, Value::Int64)).collect()
         };
         let victim = rows.choose(&mut self.random).map(|(row, values)| (*row, values["id"]));
-        let choice = self.random.random_range(0..100);
-        *told = format!("{name} {choice}: id {id:?} parent {parent:?} pair {a:?} {b:?} victim {victim:?}");
-        match (choice, victim) {
-            (0..35, _) => txn.insert(&table, &row(id)).map(drop),
-            (35..40, _) => {
+        let kinds: Vec<usize> = (0..KINDS).collect();
+        let kind = *kinds.choose_weighted(&mut self.random, |kind| self.weights[*kind]).unwrap();
+        *told = format!("{name} {kind}: id {id:?} parent {parent:?} pair {a:?} {b:?} victim {victim:?}");
+        match (kind, victim) {
+            (0, _) => txn.insert(&table, &row(id)).map(drop),
+            (1, _) => {
                 let values = [row(id), row(parent)];
                 let arrays = (0..table.definition.columns.len()).map(|column| {
                     let number = |row: &Vec<Value<'_>>| match row[column] {
@@ -221,7 +234,7 @@ impl World {
                 txn.check_statement_end()
             }
             // INSERT … ON CONFLICT DO UPDATE
-            (40..50, _) => match txn.find_conflict(&table, None, &row(id))? {
+            (2, _) => match txn.find_conflict(&table, None, &row(id))? {
                 None => txn.insert(&table, &row(id)).map(drop),
                 Some(found) => txn.update(
                     &ColumnUpdate::new(txn.catalog(), &table, &[at("parent")]),
@@ -229,30 +242,30 @@ impl World {
                     &[parent.filter(|_| name != "p").map_or(Value::Null, Value::Int64)],
                 ),
             },
-            (50..60, Some((row, _))) => {
+            (3, Some((row, _))) => {
                 let plan = ColumnUpdate::new(txn.catalog(), &table, &[at("id")]);
                 txn.update(&plan, row, &[id.map_or(Value::Null, Value::Int64)])
             }
-            (60..67, Some((row, _))) if name != "p" => {
+            (4, Some((row, _))) if name != "p" => {
                 let plan = ColumnUpdate::new(txn.catalog(), &table, &[at("parent")]);
                 txn.update(&plan, row, &[parent.map_or(Value::Null, Value::Int64)])
             }
-            // UPDATE … SET id = (id + 1) % IDS
-            (67..72, Some(_)) => {
+            // UPDATE … SET id = (id + 1) % ids
+            (5, Some(_)) => {
                 let (rows, ids): (Vec<RowId>, Vec<_>) =
-                    rows.iter().map(|(row, values)| (*row, values["id"].map(|id| (id + 1) % IDS))).unzip();
+                    rows.iter().map(|(row, values)| (*row, values["id"].map(|id| (id + 1) % ids))).unzip();
                 let batch = RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from(ids)) as ArrayRef)]).unwrap();
                 txn.update_batch(&table, &rows, &[at("id")], &batch)?;
                 txn.check_statement_end()
             }
-            (72..90, Some((row, _))) => txn.delete(&table, row),
-            (90..94, Some(_)) => {
+            (6, Some((row, _))) => txn.delete(&table, row),
+            (7, Some(_)) => {
                 let some: Vec<RowId> = rows.iter().map(|(row, _)| *row).filter(|_| self.random.random()).collect();
                 txn.delete_batch(&table, &some)?;
                 txn.check_statement_end()
             }
-            (94..97, Some((row, _))) => txn.lock_row(&table, row),
-            (97.., _) => {
+            (8, Some((row, _))) => txn.lock_row(&table, row),
+            (9, _) => {
                 let nulls =
                     |rows: &RecordBatch| Ok(Arc::new(Int64Array::from(vec![None; rows.num_rows()])) as ArrayRef);
                 match table.definition.column("extra") {
@@ -272,23 +285,23 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.random.random_range(0..100) < self.collections {
+            let stats = self.db.storage().run_gc();
+            self.tell(|| format!("collect: {stats:?}"));
+            return;
+        }
         match self.random.random_range(0..100) {
-            0..8 => {
-                let stats = self.db.storage().run_gc();
-                self.tell(|| format!("collect: {stats:?}"));
-                return;
-            }
-            8..10 => {
-                let name = *TABLES.choose(&mut self.random).unwrap();
+            0..2 => {
+                let name = *self.tables.choose(&mut self.random).unwrap();
                 let data = table(&self.db.begin(), name).data.clone();
                 let report = self.db.storage().compact_table(&data).unwrap();
                 self.tell(|| format!("compact {name}: {report:?}"));
                 return;
             }
-            10..14 => {
+            2..6 => {
                 self.tell(|| "reader".into());
                 if let Some(reader) = self.reader.take() {
-                    check_committed(&reader);
+                    check_committed(&reader, &self.tables);
                 } else {
                     self.reader = Some(self.db.begin());
                 }
@@ -307,25 +320,25 @@ impl World {
             self.open[slot] = Some(Open { txn, level, savepoints: Vec::new() });
             return;
         };
-        match self.random.random_range(0..100) {
-            0..14 => {
-                let result = open.txn.commit().map(|ticket| ticket.commit_ts());
-                self.tell(|| format!("{slot}: commit {result:?}"));
-                let expected = result.as_ref().err().is_none_or(|error| error.sqlstate() == "40001");
-                assert!(expected, "commit: {result:?}");
-                check_committed(&self.db.begin());
-                return;
-            }
-            14..18 => {
+        if self.random.random_range(0..100) < self.commits {
+            let result = open.txn.commit().map(|ticket| ticket.commit_ts());
+            self.tell(|| format!("{slot}: commit {result:?}"));
+            let expected = result.as_ref().err().is_none_or(|error| error.sqlstate() == "40001");
+            assert!(expected, "commit: {result:?}");
+            check_committed(&self.db.begin(), &self.tables);
+            return;
+        }
+        match self.random.random_range(0..86) {
+            0..4 => {
                 self.tell(|| format!("{slot}: rollback"));
                 return open.txn.rollback();
             }
-            18..22 => {
+            4..8 => {
                 self.tell(|| format!("{slot}: savepoint"));
                 let savepoint = open.txn.savepoint();
                 open.savepoints.push(savepoint);
             }
-            22..26 if !open.savepoints.is_empty() => {
+            8..12 if !open.savepoints.is_empty() => {
                 let at = self.random.random_range(0..open.savepoints.len());
                 self.tell(|| format!("{slot}: rollback to {at}"));
                 open.txn.rollback_to(&open.savepoints[at]);
@@ -351,7 +364,7 @@ impl World {
                 }
             }
         }
-        for name in TABLES {
+        for name in &self.tables {
             check_keys(&open.txn, name);
         }
         self.open[slot] = Some(open);
@@ -360,8 +373,27 @@ impl World {
 
 /// Plays one seed. Says at which step it failed, and how.
 fn play(seed: u64, tells: bool) -> Result<(), String> {
-    let mut world =
-        World { db: open(), random: StdRng::seed_from_u64(seed), open: [const { None }; SLOTS], reader: None, tells };
+    let mut random = StdRng::seed_from_u64(seed);
+    let wanted = random.random_range(0.1..1.0);
+    let mut tables: Vec<_> = TABLES.into_iter().filter(|name| *name == "p" || random.random_bool(wanted)).collect();
+    if !tables.contains(&"c2") {
+        tables.retain(|name| *name != "g");
+    }
+    let mut weights = [0; KINDS].map(|_: u32| *[0, 1, 3, 10, 30].choose(&mut random).unwrap());
+    // Without rows, nothing happens.
+    weights[0] += 5;
+    let mut world = World {
+        db: open(&tables),
+        tables,
+        ids: random.random_range(1..=MOST_IDS),
+        weights,
+        collections: random.random_range(2..30),
+        commits: random.random_range(5..30),
+        random,
+        open: [const { None }; SLOTS],
+        reader: None,
+        tells,
+    };
     let mut step = 0;
     let played = catch_unwind(AssertUnwindSafe(|| {
         while step < STEPS {
@@ -370,12 +402,12 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         }
         world.open = [const { None }; SLOTS];
         world.reader = None;
-        check_committed(&world.db.begin());
+        check_committed(&world.db.begin(), &world.tables);
         for _ in 0..3 {
             world.db.storage().run_gc();
         }
         let txn = world.db.begin();
-        for name in TABLES {
+        for name in &world.tables {
             let table = table(&txn, name);
             table.verify(txn.snapshot());
             assert_eq!(table.pinned_rows(), 0, "rows of {name} stay pinned");
