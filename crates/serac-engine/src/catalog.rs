@@ -1,8 +1,9 @@
 //! The catalog: immutable versions, published at commit.
 //!
-//! A transaction works with the version that was current at its snapshot, and with a private copy once it runs DDL. One transaction at
-//! a time may hold a changed catalog (the catalog's lock), so versions form a line. The version becomes current inside the commit's critical section,
-//! together with the data. The log keeps whole versions, as JSON: DDL is rare and a catalog is small, and replay needs no rules.
+//! A transaction works with the version that was current at its snapshot, and with a private copy once it runs DDL. What it has changed there is put on
+//! top of the newest version when it commits ([`crate::catalog_changes`]), so versions form a line. The version becomes current inside the commit's critical
+//! section, together with the data. The log keeps whole versions, as JSON: DDL is rare and a catalog is small, and replay needs no rules. A version comes at the
+//! end of its transaction; rows of tables that the transaction has made come before, so what their data is like is logged when it is made.
 
 use crate::comments::Comments;
 use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
@@ -213,6 +214,8 @@ struct SchemaState {
 pub(crate) enum MetaRecord {
     /// A new version of the catalog.
     Catalog(CatalogState),
+    /// Data of a table that the transaction's version of the catalog will have, unless it is dropped again before.
+    NewData(TableDefinition),
     /// Values of a sequence up to and including this one may have been given out.
     Sequence { id: u32, reserved: i64 },
 }

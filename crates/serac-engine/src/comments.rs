@@ -5,7 +5,7 @@ use crate::error::{Result, missing};
 use crate::roles::Object;
 use crate::transaction::Transaction;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The comments of a version of the catalog, by object and, if it is about one, column.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -40,6 +40,27 @@ impl Comments {
     pub(crate) fn column_renamed(&mut self, object: &Object, column: &str, new: &str) {
         if let Some(text) = self.0.remove(&(object.clone(), Some(column.to_owned()))) {
             self.0.insert((object.clone(), Some(new.to_owned())), text);
+        }
+    }
+    fn of<'c>(&'c self, object: &'c Object) -> impl Iterator<Item = (&'c (Object, Option<String>), &'c String)> {
+        self.0.range((object.clone(), None)..).take_while(move |((of, _), _)| of == object)
+    }
+    /// The objects of which something else is said in `other`.
+    pub(crate) fn differing(&self, other: &Self) -> BTreeSet<Object> {
+        let missing = |from: &Self, at: &Self| -> Vec<Object> {
+            from.0.iter().filter(|(key, text)| at.0.get(*key) != Some(*text)).map(|((of, _), _)| of.clone()).collect()
+        };
+        missing(self, other).into_iter().chain(missing(other, self)).collect()
+    }
+    /// Whether `other` says the same of an object.
+    pub(crate) fn has_same(&self, other: &Self, object: &Object) -> bool {
+        self.of(object).eq(other.of(object))
+    }
+    /// Says of an object what `other` does.
+    pub(crate) fn take(&mut self, object: &Object, other: &Self) {
+        if !self.has_same(other, object) {
+            self.0.retain(|(of, _), _| of != object);
+            self.0.extend(other.of(object).map(|(key, text)| (key.clone(), text.clone())));
         }
     }
     /// Whether all of it is about what `catalog` has.

@@ -6,8 +6,8 @@
 
 use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
+use crate::catalog_changes::CatalogLocks;
 use crate::error::Result;
-use crate::lock::TableLock;
 use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
 use crate::roles::{RoleId, Security};
@@ -16,11 +16,11 @@ use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
 use serac_storage::{
-    Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, Timestamp,
+    Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, TableId, Timestamp,
 };
 use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,7 +36,9 @@ pub(crate) struct DatabaseInner {
     pub(crate) storage: Arc<Storage>,
     /// Versions with the timestamps from which they count, ascending.
     pub(crate) catalogs: Mutex<Vec<(u64, Arc<Catalog>)>>,
-    pub(crate) catalog_lock: TableLock,
+    pub(crate) catalog_locks: CatalogLocks,
+    /// Held from looking for the newest catalog to publishing the next one. Before the commit latch.
+    pub(crate) catalog_commits: Mutex<()>,
     pub(crate) next_id: AtomicU32,
     pub(crate) next_owner: AtomicU64,
     recovery: RecoveryReport,
@@ -60,6 +62,8 @@ pub struct Database(pub(crate) Arc<DatabaseInner>);
 struct Recovering {
     catalog: Catalog,
     next_id: u32,
+    /// Data that was made for a version of the catalog that is still to come.
+    made: Vec<TableId>,
 }
 
 fn into_storage(error: crate::error::EngineError) -> StorageError {
@@ -73,7 +77,13 @@ impl Recovering {
     fn follow(&mut self, storage: &Storage, state: &CatalogState) -> Result<(), StorageError> {
         self.next_id = self.next_id.max(state.next_id);
         self.catalog = self.catalog.follow(state, storage).map_err(into_storage)?;
+        self.drop_unused(storage);
         Ok(())
+    }
+    /// Drops data that was made for tables which their transaction has dropped again.
+    fn drop_unused(&mut self, storage: &Storage) {
+        let used: BTreeSet<TableId> = self.catalog.tables().map(|table| table.definition.id).collect();
+        self.made.drain(..).filter(|id| !used.contains(id)).for_each(|id| storage.drop_table(id));
     }
 }
 
@@ -86,6 +96,11 @@ impl RecoveryCatalog for Recovering {
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<(), StorageError> {
         match MetaRecord::from_bytes(payload).map_err(into_storage)? {
             MetaRecord::Catalog(state) => self.follow(storage, &state),
+            MetaRecord::NewData(definition) => {
+                storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+                self.made.push(definition.id);
+                Ok(())
+            }
             MetaRecord::Sequence { id, reserved } => {
                 if let Some(sequence) = self.catalog.sequences().find(|s| s.definition.id == id) {
                     sequence.recover_reservation(reserved);
@@ -116,15 +131,17 @@ impl Database {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(options: StorageOptions) -> Result<Self> {
-        let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1 };
+        let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1, made: Vec::new() };
         let (storage, recovery) = Storage::open(options, &mut recovering)?;
+        recovering.drop_unused(&storage);
         recovering.catalog.use_clock(storage.manager());
         rebuild_indexes(&recovering.catalog, &storage)?;
         let now = storage.manager().now().0;
         let inner = Arc::new(DatabaseInner {
             storage,
             catalogs: Mutex::new(vec![(now, Arc::new(recovering.catalog))]),
-            catalog_lock: TableLock::default(),
+            catalog_locks: CatalogLocks::default(),
+            catalog_commits: Mutex::default(),
             next_id: AtomicU32::new(recovering.next_id),
             next_owner: AtomicU64::new(1),
             recovery,
@@ -135,7 +152,7 @@ impl Database {
             checkpointing: AtomicBool::new(false),
             no_checkpoint_before: AtomicU64::new(0),
         });
-        let catalog = inner.catalog_at(Timestamp(u64::MAX));
+        let catalog = inner.newest_catalog();
         catalog.tables().for_each(|table| table.set_current(true));
         inner.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
         // From now on rows may move.
@@ -196,7 +213,7 @@ impl Database {
     }
     /// The current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.catalog_at(Timestamp(u64::MAX))
+        self.0.newest_catalog()
     }
     /// A number that changes with every commit that changes roles, owners or grants: what was found allowed under another number must be looked at again.
     pub fn security_version(&self) -> u64 {
@@ -299,6 +316,10 @@ impl DatabaseInner {
         let at = catalogs.partition_point(|(ts, _)| *ts <= start.0);
         catalogs[at.max(1) - 1].1.clone()
     }
+    /// The newest version of the catalog.
+    pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
+        self.catalog_at(Timestamp(u64::MAX))
+    }
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
@@ -317,7 +338,7 @@ impl DatabaseInner {
     }
     /// The present roles, owners and grants.
     pub(crate) fn security(&self) -> Arc<Security> {
-        self.catalog_at(Timestamp(u64::MAX)).security.clone()
+        self.newest_catalog().security.clone()
     }
     /// Logs that values of a sequence are reserved. Returns the commit that did it; zero without a log.
     fn log_reservation(&self, id: u32, reserved: i64) -> Result<Timestamp> {

@@ -3,7 +3,7 @@
 //! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number and copy what stays; older snapshots go on with the
 //! table they have. The table is locked against writers until the end of the transaction.
 
-use crate::catalog::{Catalog, Schema};
+use crate::catalog::{Catalog, MetaRecord, Schema};
 use crate::constraint_ddl::index_foreign_keys;
 use crate::definition::{ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
@@ -12,7 +12,7 @@ use crate::sequence::Sequence;
 use crate::table::Table;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use serac_storage::{BlockNo, ColumnId, FreezeFormat, ScanColumn, StorageError, TableId};
+use serac_storage::{BlockNo, ColumnId, DataTable, FreezeFormat, ScanColumn, StorageError, TableId};
 use serac_sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,11 +104,7 @@ impl Transaction {
         index_foreign_keys(&mut definition);
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
-        self.drop_data_on_abort(definition.id);
-        let table = Arc::new(Table::new(definition, data, self.db.storage.manager()));
-        table.fill_bitmaps(self.snapshot())?;
-        self.put_table(table.clone())?;
-        Ok(table)
+        self.put_data(definition, data)
     }
 
     pub(crate) fn put_table(&mut self, table: Arc<Table>) -> Result<()> {
@@ -341,11 +337,17 @@ impl Transaction {
         self.drop_data_later(table.definition.id);
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
+        self.put_data(definition, data)
+    }
+    /// Puts a table with new data into the catalog.
+    fn put_data(&mut self, definition: TableDefinition, data: Arc<DataTable>) -> Result<Arc<Table>> {
         self.drop_data_on_abort(definition.id);
-        let new = Arc::new(Table::new(definition, data, self.db.storage.manager()));
-        new.fill_bitmaps(self.snapshot())?;
-        self.put_table(new.clone())?;
-        Ok(new)
+        // Before its rows.
+        self.storage().log_meta(&MetaRecord::NewData(definition.clone()).to_bytes());
+        let table = Arc::new(Table::new(definition, data, self.db.storage.manager()));
+        table.fill_bitmaps(self.snapshot())?;
+        self.put_table(table.clone())?;
+        Ok(table)
     }
     /// The visible rows of a block.
     fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<RecordBatch>> {

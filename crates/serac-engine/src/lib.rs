@@ -6,6 +6,7 @@
 mod access;
 pub mod bitmap;
 pub mod catalog;
+mod catalog_changes;
 mod cluster;
 mod column_filter;
 pub mod comments;

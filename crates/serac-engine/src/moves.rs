@@ -12,7 +12,7 @@ use crate::table::{Table, TableIndex};
 use crate::write::remove_if_unused;
 use serac_index::cubit::Key;
 use serac_storage::compact::{FollowMoves, RowFollower};
-use serac_storage::{DataTable, RowId, Timestamp, Transaction, Value};
+use serac_storage::{DataTable, RowId, Transaction, Value};
 use serac_sync::Mutex;
 use serac_sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -45,7 +45,7 @@ impl RowFollower for IndexFollower {
     fn follow(&self, data: &DataTable, txn: &mut Transaction) -> Option<Box<dyn FollowMoves>> {
         let database = self.0.upgrade()?;
         let current = |database: &DatabaseInner| {
-            let catalog = database.catalog_at(Timestamp(u64::MAX));
+            let catalog = database.newest_catalog();
             catalog.tables().find(|table| table.data.id() == data.id()).cloned()
         };
         let lock = current(&database)?.lock.clone();

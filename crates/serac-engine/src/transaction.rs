@@ -2,6 +2,7 @@
 
 use crate::bitmap::OwnChanges;
 use crate::catalog::{Catalog, MetaRecord};
+use crate::catalog_changes::{CatalogChanges, CatalogKey};
 use crate::database::{Database, DatabaseInner};
 use crate::entries::EntryNotes;
 use crate::error::{EngineError, Result};
@@ -10,7 +11,7 @@ use crate::foreign_key::PendingForeignKey;
 use crate::lock::{Hold, LOCK_TIMEOUT, TableLock};
 use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
-use crate::roles::RoleId;
+use crate::roles::{RoleId, Security};
 use crate::table::Table;
 use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
 use serac_sync::time::Duration;
@@ -22,11 +23,19 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     storage: serac_storage::Savepoint,
-    /// The catalog, if the transaction had changed it.
-    changed_catalog: Option<Arc<Catalog>>,
+    /// The catalog and what was changed in it, if the transaction had changed it.
+    changed_catalog: Option<(Arc<Catalog>, OwnCatalog)>,
     own_pins: usize,
     bitmaps: Vec<usize>,
     entries: usize,
+}
+
+/// What a transaction has changed in its catalog.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnCatalog {
+    /// The catalog of the snapshot.
+    base: Arc<Catalog>,
+    changes: Arc<CatalogChanges>,
 }
 
 /// A transaction. Dropping it rolls it back.
@@ -35,14 +44,14 @@ pub struct Transaction {
     pub(crate) db: Arc<DatabaseInner>,
     pub(crate) txn: Option<serac_storage::Transaction>,
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) catalog_changed: bool,
-    /// What the catalog was before it was changed.
-    unchanged_catalog: Option<Arc<Catalog>>,
+    /// None for a transaction that has not changed its catalog.
+    own_catalog: Option<OwnCatalog>,
     pub(crate) owner: u64,
     lock_timeout: Duration,
     /// Locks held, and what for. One may be here for several reasons.
     locks: Vec<(Arc<TableLock>, Hold)>,
-    holds_catalog: bool,
+    /// Locks of things in the catalog: exclusively, or shared.
+    catalog_locks: Vec<(CatalogKey, Arc<TableLock>, Hold)>,
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
     pub(crate) expressions: Option<Arc<dyn Expressions>>,
@@ -75,12 +84,11 @@ impl Transaction {
             db,
             txn: Some(txn),
             catalog,
-            catalog_changed: false,
-            unchanged_catalog: None,
+            own_catalog: None,
             owner,
             lock_timeout: LOCK_TIMEOUT,
             locks: Vec::new(),
-            holds_catalog: false,
+            catalog_locks: Vec::new(),
             pending: Vec::new(),
             actions: Vec::new(),
             expressions: None,
@@ -138,8 +146,14 @@ impl Transaction {
     /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ COMMITTED transaction begins with.
     pub fn refresh(&mut self) {
         self.storage().refresh_snapshot();
-        if !self.catalog_changed {
-            self.catalog = self.db.catalog_at(self.snapshot().start());
+        let now = self.db.catalog_at(self.snapshot().start());
+        match &mut self.own_catalog {
+            None => self.catalog = now,
+            Some(own) if Arc::ptr_eq(&own.base, &now) => {}
+            Some(own) => {
+                self.catalog = Arc::new(own.changes.on_top_of(&now, &self.catalog));
+                own.base = now;
+            }
         }
     }
 
@@ -162,7 +176,7 @@ impl Transaction {
         Savepoint {
             storage: self.storage().savepoint(),
             // No count in a catalog that all share.
-            changed_catalog: self.catalog_changed.then(|| self.catalog.clone()),
+            changed_catalog: self.own_catalog.as_ref().map(|own| (self.catalog.clone(), own.clone())),
             own_pins: self.own_pins.len(),
             bitmaps: self.bitmaps.mark(),
             entries: self.entries.mark(),
@@ -172,13 +186,18 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);
         self.entries.roll_back(savepoint.entries);
-        match (&savepoint.changed_catalog, &self.unchanged_catalog) {
-            (Some(changed), _) => self.catalog = changed.clone(),
-            (None, Some(unchanged)) if self.catalog_changed => {
-                self.catalog = unchanged.clone();
-                self.catalog_changed = false;
+        if let Some(now) = self.own_catalog.take() {
+            match &savepoint.changed_catalog {
+                None => self.catalog = now.base,
+                Some((catalog, own)) => {
+                    // The snapshot may be another one since.
+                    self.catalog = match Arc::ptr_eq(&own.base, &now.base) {
+                        true => catalog.clone(),
+                        false => Arc::new(own.changes.on_top_of(&now.base, catalog)),
+                    };
+                    self.own_catalog = Some(OwnCatalog { base: now.base, changes: own.changes.clone() });
+                }
             }
-            _ => {}
         }
         self.own_pins.retain(|_, at| *at < savepoint.own_pins);
         self.bitmaps.lock().rollback_to(&savepoint.bitmaps);
@@ -192,12 +211,13 @@ impl Transaction {
     /// When the log cannot take it, and a conflict when what a serializable transaction has read is not so any more; everything is rolled back then.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
-        self.log_reservations_of_new_sequences();
-        let mut txn = self.txn.take().expect("the transaction is running");
-        if self.catalog_changed {
-            let (db, catalog) = (self.db.clone(), self.catalog.clone());
-            txn.on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
+        let db = self.own_catalog.is_some().then(|| self.db.clone());
+        // Until the next version of the catalog is published: no other is made from the same one.
+        let latch = db.as_ref().map(|db| db.catalog_commits.lock());
+        if let Some(own) = self.own_catalog.clone() {
+            self.put_catalog(&own)?;
         }
+        let mut txn = self.txn.take().expect("the transaction is running");
         let loaded = self.bitmaps.publish(&mut txn);
         if let Some(lost) = self.entries.lost_keys() {
             txn.on_obsolete(Box::new(move || lost.remove_lost()));
@@ -209,6 +229,7 @@ impl Transaction {
         };
         let is_valid = |snapshot: &Snapshot| reads.map_or(Ok(()), |reads| reads.validate(snapshot));
         let ticket = txn.commit_if(is_valid, note_commit);
+        drop(latch);
         if ticket.is_ok() {
             self.entries.clear();
         }
@@ -221,15 +242,29 @@ impl Transaction {
         }
         ticket
     }
-    /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
-    fn log_reservations_of_new_sequences(&mut self) {
-        if !self.catalog_changed {
-            return;
+    /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has it published at the commit. Under the latch of catalog
+    /// commits.
+    fn put_catalog(&mut self, own: &OwnCatalog) -> Result<()> {
+        let newest = self.db.newest_catalog();
+        debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
+        if let Some((view, relation)) = own.changes.broken_view(&own.base, &self.catalog, &newest) {
+            let message = format!("a concurrent transaction has to do with \"{relation}\" and view \"{view}\"");
+            return Err(EngineError::Conflict(message));
         }
-        // Current to the end, because the catalog's lock is held.
-        let current = self.db.catalog_at(Timestamp(u64::MAX));
+        if !Arc::ptr_eq(&newest, &own.base) {
+            self.catalog = Arc::new(own.changes.on_top_of(&newest, &self.catalog));
+        }
+        let state = self.catalog.state(self.db.next_id.load(serac_sync::atomic::Ordering::SeqCst));
+        self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
+        self.log_reservations_of_new_sequences(&newest);
+        let (db, catalog) = (self.db.clone(), self.catalog.clone());
+        self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
+        Ok(())
+    }
+    /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
+    fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
         let catalog = self.catalog.clone();
-        let is_new = |id| current.sequences().all(|known| known.definition.id != id);
+        let is_new = |id| newest.sequences().all(|known| known.definition.id != id);
         for sequence in catalog.sequences().filter(|sequence| is_new(sequence.definition.id)) {
             if let Some(reserved) = sequence.reserved() {
                 let id = sequence.definition.id;
@@ -259,7 +294,7 @@ impl Transaction {
             None => self.db.storage.begin(),
         };
         self.catalog = self.db.catalog_at(txn.snapshot().start());
-        self.catalog_changed = false;
+        self.own_catalog = None;
         self.txn = Some(txn);
     }
 
@@ -276,8 +311,9 @@ impl Transaction {
         for (lock, _) in self.locks.drain(..) {
             lock.release(self.owner);
         }
-        if std::mem::take(&mut self.holds_catalog) {
-            self.db.catalog_lock.release(self.owner);
+        for (key, lock, _) in self.catalog_locks.drain(..) {
+            lock.release(self.owner);
+            self.db.catalog_locks.forget(&key, lock);
         }
     }
 
@@ -354,9 +390,12 @@ impl Transaction {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
         }
-        // A definition can only change under the lock that the caller holds: what is current now stays so.
-        if !self.catalog_changed && !table.is_current() {
-            let current = self.db.catalog_at(Timestamp(u64::MAX));
+        // A definition can only change under the lock that the caller holds: what is current now stays so. What the transaction has changed itself is not
+        // current yet.
+        let own = self.own_catalog.as_ref();
+        let is_own = own.is_some_and(|own| own.changes.has_relation(&table.definition.schema, table.name()));
+        if !is_own && !table.is_current() {
+            let current = self.db.newest_catalog();
             let now = current.table(&table.definition.schema, table.name());
             if !now.is_ok_and(|now| Arc::ptr_eq(now, table) || now.definition == table.definition) {
                 return Err(changed(table));
@@ -365,19 +404,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The catalog, to be changed: takes the catalog's lock.
+    /// Changes the catalog, and keeps others from changing the same things ([`crate::catalog_changes`]).
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
-        if !self.holds_catalog {
-            self.db.catalog_lock.exclude(self.owner, self.lock_timeout, || "the catalog".into())?;
-            self.holds_catalog = true;
-        }
-        // Until the first change, each time: the lock is also held after an attempt that failed here.
-        if !self.catalog_changed {
-            let current = self.db.catalog_at(Timestamp(u64::MAX));
-            if !Arc::ptr_eq(&current, &self.catalog) {
-                return Err(EngineError::Conflict("the catalog was changed by a concurrent transaction".into()));
-            }
-        }
         let mut changed = (*self.catalog).clone();
         let result = change(&mut changed)?;
         if changed.security.outlives(&changed) {
@@ -386,13 +414,45 @@ impl Transaction {
             changed.security = Arc::new(security);
         }
         changed.forget_comments();
-        let state = changed.state(self.db.next_id.load(serac_sync::atomic::Ordering::SeqCst));
-        self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
-        let before = std::mem::replace(&mut self.catalog, Arc::new(changed));
-        if !std::mem::replace(&mut self.catalog_changed, true) {
-            self.unchanged_catalog = Some(before);
+        let more = CatalogChanges::between(&self.catalog, &changed);
+        self.lock_catalog(&more)?;
+        let base = self.own_catalog.as_ref().map_or(&self.catalog, |own| &own.base);
+        // Each time: the locks are also held after an attempt that failed here.
+        if !more.are_about_the_same(base, &self.db.newest_catalog()) {
+            return Err(EngineError::Conflict("the catalog was changed by a concurrent transaction".into()));
         }
+        let before = std::mem::replace(&mut self.catalog, Arc::new(changed));
+        let own = self.own_catalog.get_or_insert_with(|| OwnCatalog { base: before, changes: Arc::default() });
+        Arc::make_mut(&mut own.changes).extend(more);
         Ok(result)
+    }
+    fn lock_catalog(&mut self, changes: &CatalogChanges) -> Result<()> {
+        let exclusive = changes.keys.iter().map(|key| (key, Hold::Exclude));
+        for (key, hold) in exclusive.chain(changes.shared.iter().map(|key| (key, Hold::Write))) {
+            // Who has it exclusively has it shared.
+            if self.catalog_locks.iter().any(|(held, _, how)| *how >= hold && held == key) {
+                continue;
+            }
+            let lock = self.db.catalog_locks.of(key);
+            let locked = match hold {
+                Hold::Exclude => lock.exclude(self.owner, self.lock_timeout, || key.to_string()),
+                _ => lock.share(self.owner, self.lock_timeout, || key.to_string()),
+            };
+            if let Err(error) = locked {
+                self.db.catalog_locks.forget(key, lock);
+                return Err(error);
+            }
+            self.catalog_locks.push((key.clone(), lock, hold));
+        }
+        Ok(())
+    }
+    /// Roles, owners and grants of the present, with the transaction's own changes; none if they are those of its catalog.
+    pub(crate) fn present_security(&self) -> Option<Arc<Security>> {
+        let Some(own) = &self.own_catalog else {
+            return Some(self.db.security()).filter(|now| !Arc::ptr_eq(now, &self.catalog.security));
+        };
+        let newest = self.db.newest_catalog();
+        (!Arc::ptr_eq(&newest, &own.base)).then(|| own.changes.on_top_of(&newest, &self.catalog).security)
     }
 }
 

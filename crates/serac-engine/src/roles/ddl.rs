@@ -109,8 +109,7 @@ impl Transaction {
     }
     /// What a role may do, in this transaction and now.
     pub fn access(&self, role: RoleId) -> Access {
-        let now = (!self.catalog_changed).then(|| self.db.security());
-        Access::new(role, self.catalog.clone(), now.filter(|now| !Arc::ptr_eq(now, &self.catalog.security)))
+        Access::new(role, self.catalog.clone(), self.present_security())
     }
     /// What the transaction's own role may do.
     pub(crate) fn acting(&self) -> Access {

@@ -1,6 +1,6 @@
 //! All that a version of the catalog knows of roles, owners and grants.
 
-use super::{DefaultGrant, Grant, Object, ObjectKind, Privilege, Privileges, Role, RoleId};
+use super::{DefaultGrant, Grant, Membership, Object, ObjectKind, Privilege, Privileges, Role, RoleId};
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -231,6 +231,56 @@ impl Security {
                     && (grant.column.is_none() || grant.column.as_deref() == column)
                     && (grant.grantee == RoleId::PUBLIC || roles.contains(&grant.grantee))
             })
+    }
+
+    // ---- what differs from another version
+
+    /// The objects that have another owner, or other grants, in `other`.
+    pub(crate) fn differing_objects(&self, other: &Self) -> BTreeSet<Object> {
+        let all = [self, other].into_iter().flat_map(|version| version.owners.keys().chain(version.grants.keys()));
+        all.filter(|object| !self.has_same_rights(other, object)).cloned().collect()
+    }
+    /// The roles that are different in `other`, or only in one of the two.
+    pub(crate) fn differing_roles(&self, other: &Self) -> BTreeSet<RoleId> {
+        let all = self.roles.keys().chain(other.roles.keys());
+        all.filter(|id| self.roles.get(id) != other.roles.get(id)).copied().collect()
+    }
+    /// Whether the same is said in `other` in which there are names of roles: in owners, grants and memberships.
+    pub(crate) fn names_the_same_roles(&self, other: &Self) -> bool {
+        fn memberships(version: &Security) -> impl Iterator<Item = (RoleId, &Vec<Membership>)> {
+            let all = version.roles.values().map(|role| (role.id, &role.member_of));
+            all.filter(|(_, member_of)| !member_of.is_empty())
+        }
+        self.owners == other.owners
+            && self.grants == other.grants
+            && self.defaults == other.defaults
+            && memberships(self).eq(memberships(other))
+    }
+    /// Whether an object has the same owner and grants in `other`.
+    pub(crate) fn has_same_rights(&self, other: &Self, object: &Object) -> bool {
+        self.owners.get(object) == other.owners.get(object) && self.grants.get(object) == other.grants.get(object)
+    }
+    /// Gives an object the owner and the grants that it has in `other`.
+    pub(crate) fn take_rights(&mut self, object: &Object, other: &Self) {
+        match other.owners.get(object) {
+            Some(owner) => _ = self.owners.insert(object.clone(), *owner),
+            None => _ = self.owners.remove(object),
+        }
+        match other.grants.get(object) {
+            Some(grants) => _ = self.grants.insert(object.clone(), grants.clone()),
+            None => _ = self.grants.remove(object),
+        }
+    }
+    /// Makes a role what it is in `other`.
+    pub(crate) fn take_role(&mut self, id: RoleId, other: &Self) {
+        match other.roles.get(&id) {
+            Some(role) => _ = self.roles.insert(id, role.clone()),
+            None => _ = self.roles.remove(&id),
+        }
+    }
+    /// Takes the grants on objects still to be made from `other`.
+    pub(crate) fn take_defaults(&mut self, other: &Self) {
+        self.defaults.clone_from(&other.defaults);
     }
 
     // ---- what becomes of objects

@@ -1,0 +1,331 @@
+//! What a transaction changes in the catalog, and how it meets what others change meanwhile.
+//!
+//! DDL of several transactions goes on side by side if it is about different things. What it is about follows from what is different in the catalog
+//! afterwards: a [`CatalogKey`] names one thing that one transaction at a time may change.
+//! ```text
+//! a change                                                 the commit
+//! 1. is made in a private copy of the catalog              1. under the latch of catalog commits:
+//! 2. before and after are compared: keys                   2. the newest catalog, with the things that the keys name
+//! 3. the keys are locked to the end of the transaction        as they are in the private copy
+//! 4. what they name must be in the newest catalog as       3. is logged, and published in the critical section
+//!    it is in the snapshot's: otherwise a conflict            of the commit
+//! ```
+//! After step 4 nobody else changes these things until the transaction's end, so what others commit meanwhile and what the private copy has of its own add
+//! up, in the order of the commits. What is about several things at once has a key that all of them share: who changes something in a schema shares the
+//! schema's key, which excludes dropping it; who names roles, as owners or in grants, shares [`CatalogKey::Roles`], which excludes dropping one. What
+//! foreign keys and rows rest on is kept by the locks of tables ([`crate::lock`]). Views name what they read in texts that the engine does not
+//! understand: a view and a change of something whose name is in its text are a conflict of whoever commits last.
+//!
+//! A transaction whose snapshot is renewed puts its changes on top of the catalog of the new snapshot, in the same way.
+
+use crate::catalog::{Catalog, Schema};
+use crate::lock::TableLock;
+use crate::roles::{Object, RoleId};
+use serac_sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Something in the catalog that one transaction at a time may change.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum CatalogKey {
+    /// That there is a schema. Before the keys of what is in it.
+    Schema(String),
+    /// A table, view or sequence, with its owner, grants and comments.
+    Relation(String, String),
+    /// The name of an index, with its schema.
+    Index(String, String),
+    /// Owner, grants and comments of anything else.
+    Rights(Object),
+    /// A role, with its memberships.
+    Role(RoleId),
+    /// The name of a role.
+    RoleName(String),
+    /// That roles are not dropped.
+    Roles,
+    /// What is granted on objects that are still to be made.
+    DefaultPrivileges,
+}
+
+impl fmt::Display for CatalogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Schema(name) => write!(f, "schema \"{name}\""),
+            Self::Relation(_, name) => write!(f, "relation \"{name}\""),
+            Self::Index(_, name) => write!(f, "index \"{name}\""),
+            Self::Rights(object) => write!(f, "\"{}\"", object.name()),
+            Self::Role(_) | Self::Roles => f.write_str("a role"),
+            Self::RoleName(name) => write!(f, "role \"{name}\""),
+            Self::DefaultPrivileges => f.write_str("the default privileges"),
+        }
+    }
+}
+
+fn key_of(object: &Object) -> CatalogKey {
+    match object {
+        Object::Relation(schema, name) => CatalogKey::Relation(schema.clone(), name.clone()),
+        other => CatalogKey::Rights(other.clone()),
+    }
+}
+
+fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+fn relation_names(schema: Option<&Schema>) -> impl Iterator<Item = &String> {
+    schema.into_iter().flat_map(|s| s.tables.keys().chain(s.views.keys()).chain(s.sequences.keys()))
+}
+
+fn is_same_relation(a: Option<&Schema>, b: Option<&Schema>, name: &str) -> bool {
+    is_same(a.and_then(|s| s.tables.get(name)), b.and_then(|s| s.tables.get(name)))
+        && is_same(a.and_then(|s| s.views.get(name)), b.and_then(|s| s.views.get(name)))
+        && is_same(a.and_then(|s| s.sequences.get(name)), b.and_then(|s| s.sequences.get(name)))
+}
+
+fn has_index(schema: Option<&Schema>, name: &str) -> bool {
+    schema.is_some_and(|schema| schema.tables.values().any(|t| t.definition.index_names().any(|n| n == name)))
+}
+
+/// What one transaction has changed.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct CatalogChanges {
+    /// What differs. To be locked exclusively.
+    pub(crate) keys: BTreeSet<CatalogKey>,
+    /// What must stay as it is beside these.
+    pub(crate) shared: BTreeSet<CatalogKey>,
+}
+
+impl CatalogChanges {
+    /// What is different in `after`.
+    pub(crate) fn between(before: &Catalog, after: &Catalog) -> Self {
+        let mut changes = Self::default();
+        let schemas: BTreeSet<&String> = before.schemas.keys().chain(after.schemas.keys()).collect();
+        for name in schemas {
+            let (old, new) = (before.schemas.get(name), after.schemas.get(name));
+            if old.is_some() != new.is_some() {
+                changes.keys.insert(CatalogKey::Schema(name.clone()));
+            }
+            let relations: BTreeSet<&String> = relation_names(old).chain(relation_names(new)).collect();
+            for relation in relations.into_iter().filter(|relation| !is_same_relation(old, new, relation)) {
+                changes.keys.insert(CatalogKey::Relation(name.clone(), relation.clone()));
+                let indexes = |schema: Option<&Schema>| -> BTreeSet<String> {
+                    let table = schema.and_then(|schema| schema.tables.get(relation));
+                    table.into_iter().flat_map(|table| table.definition.index_names().cloned()).collect()
+                };
+                let named = indexes(old).symmetric_difference(&indexes(new)).cloned().collect::<Vec<_>>();
+                changes.keys.extend(named.into_iter().map(|index| CatalogKey::Index(name.clone(), index)));
+            }
+        }
+        changes.keys.extend(before.comments.differing(&after.comments).iter().map(key_of));
+        if !Arc::ptr_eq(&before.security, &after.security) {
+            changes.note_security(before, after);
+        }
+        let mut shared = Vec::new();
+        for key in &changes.keys {
+            if let CatalogKey::Relation(schema, _) | CatalogKey::Index(schema, _) = key {
+                shared.push(CatalogKey::Schema(schema.clone()));
+            }
+            // The table whose column owns a sequence.
+            if let CatalogKey::Relation(schema, name) = key
+                && let Some(sequence) = after.schemas.get(schema).and_then(|schema| schema.sequences.get(name))
+                && let Some((table, _)) = &sequence.definition.owner
+            {
+                shared.push(CatalogKey::Relation(schema.clone(), table.clone()));
+            }
+        }
+        shared.retain(|key| !changes.keys.contains(key));
+        changes.shared.extend(shared);
+        changes
+    }
+    fn note_security(&mut self, before: &Catalog, after: &Catalog) {
+        let (old, new) = (&before.security, &after.security);
+        let objects = old.differing_objects(new);
+        let roles = old.differing_roles(new);
+        let mut names_roles = !objects.is_empty();
+        self.keys.extend(objects.iter().map(key_of));
+        if old.defaults() != new.defaults() {
+            self.keys.insert(CatalogKey::DefaultPrivileges);
+            names_roles = true;
+        }
+        for id in roles {
+            let (old, new) = (old.role(id), new.role(id));
+            self.keys.insert(CatalogKey::Role(id));
+            if new.is_none() {
+                self.keys.insert(CatalogKey::Roles);
+            }
+            let [was, is] = [old, new].map(|role| role.map_or(&[][..], |role| &role.member_of));
+            names_roles |= was != is;
+            let names = [old, new].map(|role| role.map(|role| role.name.clone()));
+            if names[0] != names[1] {
+                self.keys.extend(names.into_iter().flatten().map(CatalogKey::RoleName));
+            }
+        }
+        if names_roles && !self.keys.contains(&CatalogKey::Roles) {
+            self.shared.insert(CatalogKey::Roles);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.keys.extend(more.keys);
+        self.shared.extend(more.shared);
+    }
+    pub(crate) fn has_relation(&self, schema: &str, name: &str) -> bool {
+        self.keys.contains(&CatalogKey::Relation(schema.to_owned(), name.to_owned()))
+    }
+
+    /// Whether all that is named is in `newest` as it is in `base`.
+    pub(crate) fn are_about_the_same(&self, base: &Catalog, newest: &Catalog) -> bool {
+        std::ptr::eq(base, newest)
+            || self.keys.iter().all(|key| is_same_in(key, true, base, newest))
+                && self.shared.iter().all(|key| is_same_in(key, false, base, newest))
+    }
+
+    /// `newest`, with what is named as it is in `own`.
+    pub(crate) fn on_top_of(&self, newest: &Catalog, own: &Catalog) -> Catalog {
+        let mut merged = newest.clone();
+        let mut security = merged.security.clone();
+        let mut rights = |merged: &mut Catalog, object: &Object| {
+            if !security.has_same_rights(&own.security, object) {
+                Arc::make_mut(&mut security).take_rights(object, &own.security);
+            }
+            merged.comments.take(object, &own.comments);
+        };
+        for key in &self.keys {
+            match key {
+                CatalogKey::Schema(name) => match own.schemas.contains_key(name) {
+                    true => _ = merged.schemas.entry(name.clone()).or_default(),
+                    false => _ = merged.schemas.remove(name),
+                },
+                CatalogKey::Relation(schema, name) => {
+                    rights(&mut merged, &Object::relation(schema, name));
+                    let Some(entry) = merged.schemas.get_mut(schema) else { continue };
+                    fn put<T>(to: &mut BTreeMap<String, Arc<T>>, name: &str, from: Option<&BTreeMap<String, Arc<T>>>) {
+                        match from.and_then(|from| from.get(name)) {
+                            Some(own) => _ = to.insert(name.to_owned(), own.clone()),
+                            None => _ = to.remove(name),
+                        }
+                    }
+                    let own = own.schemas.get(schema);
+                    put(&mut entry.tables, name, own.map(|own| &own.tables));
+                    put(&mut entry.views, name, own.map(|own| &own.views));
+                    put(&mut entry.sequences, name, own.map(|own| &own.sequences));
+                }
+                CatalogKey::Rights(object) => rights(&mut merged, object),
+                _ => {}
+            }
+        }
+        for key in &self.keys {
+            match key {
+                CatalogKey::Role(id) => Arc::make_mut(&mut security).take_role(*id, &own.security),
+                CatalogKey::DefaultPrivileges => Arc::make_mut(&mut security).take_defaults(&own.security),
+                _ => {}
+            }
+        }
+        merged.security = security;
+        merged
+    }
+
+    /// The names of a view that is new in `own` and of something in its text that others have changed between `base` and `newest`, or the other way round.
+    pub(crate) fn broken_view(&self, base: &Catalog, own: &Catalog, newest: &Catalog) -> Option<(String, String)> {
+        if std::ptr::eq(base, newest) {
+            return None;
+        }
+        let others = Self::between(base, newest);
+        let broken = |views: &Self, in_catalog: &Catalog, changes: &Self, after: &Catalog| {
+            let views: Vec<(&String, String)> = views.relations().filter_map(|(s, n)| view(in_catalog, s, n)).collect();
+            let mut changed = changes.relations().filter(|(s, n)| is_less(base, after, s, n));
+            changed.find_map(|(_, name)| {
+                let wanted = name.to_lowercase();
+                let found = views.iter().find(|(_, text)| text.contains(&wanted))?;
+                Some((found.0.clone(), name.clone()))
+            })
+        };
+        broken(self, own, &others, newest).or_else(|| broken(&others, newest, self, own))
+    }
+    fn relations(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.keys.iter().filter_map(|key| match key {
+            CatalogKey::Relation(schema, name) => Some((schema, name)),
+            _ => None,
+        })
+    }
+}
+
+/// A view, materialized or not: its name and its text, in lower case.
+fn view<'c>(catalog: &'c Catalog, schema: &str, name: &str) -> Option<(&'c String, String)> {
+    let schema = catalog.schemas.get(schema)?;
+    let of_view = schema.views.get(name).map(|view| (&view.name, view.query.to_lowercase()));
+    of_view.or_else(|| {
+        let definition = &schema.tables.get(name)?.definition;
+        Some((&definition.name, definition.materialized.as_ref()?.query.to_lowercase()))
+    })
+}
+
+/// Whether `after` lacks something of a relation that `before` had.
+fn is_less(before: &Catalog, after: &Catalog, schema: &str, name: &str) -> bool {
+    let (before, after) = (before.schemas.get(schema), after.schemas.get(schema));
+    if relation_names(before).all(|known| known != name) {
+        return false;
+    }
+    let table = |schema: Option<&Schema>| schema.and_then(|schema| schema.tables.get(name).cloned());
+    match (table(before), table(after)) {
+        (Some(before), Some(after)) => before.definition.visible_columns().iter().any(|column| {
+            let same = after.definition.visible_columns().iter().find(|same| same.name == column.name);
+            same.is_none_or(|same| same.sql_type != column.sql_type)
+        }),
+        _ => !is_same_relation(before, after, name),
+    }
+}
+
+fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalog) -> bool {
+    let rights = |object: &Object| {
+        base.security.has_same_rights(&newest.security, object) && base.comments.has_same(&newest.comments, object)
+    };
+    match key {
+        CatalogKey::Schema(name) => {
+            let (old, new) = (base.schemas.get(name), newest.schemas.get(name));
+            let names = |schema| relation_names(schema).collect::<BTreeSet<_>>();
+            // Who drops it drops what is known to be in it.
+            old.is_some() == new.is_some() && (!exclusive || names(old) == names(new))
+        }
+        CatalogKey::Relation(schema, name) => {
+            is_same_relation(base.schemas.get(schema), newest.schemas.get(schema), name)
+                && rights(&Object::relation(schema, name))
+        }
+        CatalogKey::Index(schema, name) => {
+            has_index(base.schemas.get(schema), name) == has_index(newest.schemas.get(schema), name)
+        }
+        CatalogKey::Rights(object) => rights(object),
+        CatalogKey::Role(id) => base.security.role(*id) == newest.security.role(*id),
+        CatalogKey::RoleName(name) => {
+            let named = |catalog: &Catalog| catalog.security.role_named(name).map(|role| role.id).ok();
+            named(base) == named(newest)
+        }
+        // Who drops one has looked at all that may refer to it.
+        CatalogKey::Roles if exclusive => base.security.names_the_same_roles(&newest.security),
+        CatalogKey::Roles => base.security.roles().all(|role| newest.security.role(role.id).is_some()),
+        CatalogKey::DefaultPrivileges => base.security.defaults() == newest.security.defaults(),
+    }
+}
+
+/// The locks of the things in the catalog that somebody changes.
+#[derive(Debug, Default)]
+pub(crate) struct CatalogLocks(Mutex<BTreeMap<CatalogKey, Arc<TableLock>>>);
+
+impl CatalogLocks {
+    pub(crate) fn of(&self, key: &CatalogKey) -> Arc<TableLock> {
+        self.0.lock().entry(key.clone()).or_default().clone()
+    }
+    /// Gives up a lock that its holder has released, or has not got.
+    pub(crate) fn forget(&self, key: &CatalogKey, lock: Arc<TableLock>) {
+        let mut locks = self.0.lock();
+        drop(lock);
+        // Nobody gets at it but by the map, which is latched.
+        if locks.get(key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            locks.remove(key);
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! DDL of transactions that overlap: side by side where it is about different things, one after the other or a conflict where it is not.
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serac_engine::definition::*;
+use serac_engine::roles::{Object, Privilege, Privileges, RoleOptions, Terms};
+use serac_engine::{Database, EngineError, Savepoint, Table, Transaction};
+use serac_storage::{ColumnType, StorageOptions, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn column(name: &str) -> ColumnDefinition {
+    ColumnDefinition {
+        name: name.into(),
+        sql_type: ColumnType::Int64.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    }
+}
+
+fn keyed(schema: &str, name: &str) -> TableDefinition {
+    let mut definition = TableDefinition::new(schema, name, ["id", "x"].map(column).into());
+    let key = KeyDefinition { name: format!("{name}_key"), columns: vec![0], unique: true, ..Default::default() };
+    definition.keys.push(key);
+    definition
+}
+
+fn view(name: &str, query: &str) -> ViewDefinition {
+    ViewDefinition { name: name.into(), query: query.into(), columns: Vec::new() }
+}
+
+fn sequence(name: &str) -> SequenceDefinition {
+    SequenceDefinition { id: 0, name: name.into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None }
+}
+
+fn open(path: Option<&Path>) -> Database {
+    let path = path.map(Path::to_owned);
+    Database::open_with(StorageOptions { path, gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
+}
+
+/// A transaction that waits for nobody.
+fn begin(db: &Database) -> Transaction {
+    let mut txn = db.begin();
+    txn.set_lock_timeout(Duration::ZERO);
+    txn
+}
+
+fn with_tables(names: &[&str]) -> Database {
+    let db = open(None);
+    let mut txn = begin(&db);
+    for name in names {
+        txn.create_table(keyed("public", name)).unwrap();
+    }
+    txn.commit().unwrap();
+    db
+}
+
+fn table(txn: &Transaction, name: &str) -> Arc<Table> {
+    txn.catalog().table("public", name).unwrap().clone()
+}
+
+fn insert(txn: &mut Transaction, name: &str, id: i64) -> Result<(), EngineError> {
+    let table = table(txn, name);
+    let mut row = vec![Value::Null; table.definition.columns.len()];
+    row[table.definition.column("id").unwrap()] = Value::Int64(id);
+    txn.insert(&table, &row).map(drop)
+}
+
+fn ids(txn: &Transaction, name: &str) -> BTreeSet<i64> {
+    let table = table(txn, name);
+    let key = &table.indexes[0];
+    let has = |id: &i64| !txn.lookup(&table, key, &[Value::Int64(*id)]).unwrap().is_empty();
+    (0..64).filter(has).collect()
+}
+
+fn nulls(rows: &RecordBatch) -> Result<ArrayRef, EngineError> {
+    Ok(Arc::new(Int64Array::from(vec![None; rows.num_rows()])))
+}
+
+#[track_caller]
+fn assert_error<T: std::fmt::Debug>(result: Result<T, EngineError>, sqlstate: &str) {
+    assert_eq!(result.expect_err("another transaction is in the way").sqlstate(), sqlstate);
+}
+
+#[test]
+fn ddl_on_different_things_goes_on_side_by_side_and_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = open(Some(&path));
+    let mut txn = begin(&db);
+    for name in ["t", "u", "gone"] {
+        txn.create_table(keyed("public", name)).unwrap();
+        insert(&mut txn, name, 1).unwrap();
+    }
+    txn.commit().unwrap();
+    let (mut a, mut b, mut c) = (begin(&db), begin(&db), begin(&db));
+    a.create_table(keyed("public", "a")).unwrap();
+    b.create_table(keyed("public", "b")).unwrap();
+    insert(&mut a, "a", 10).unwrap();
+    insert(&mut b, "b", 20).unwrap();
+    a.add_column("public", "t", column("of_a"), nulls).unwrap();
+    b.drop_column("public", "u", "x", false).unwrap();
+    c.drop_table("public", "gone", false).unwrap();
+    c.create_schema("s").unwrap();
+    c.create_sequence("s", sequence("numbers")).unwrap();
+    let role = b.create_role("r", &RoleOptions::default()).unwrap();
+    a.comment(&Object::relation("public", "t"), None, Some("a's".into())).unwrap();
+    let (object, privileges) = (Object::relation("public", "b"), Privileges::of(&[Privilege::Select]));
+    b.grant(&Terms { object: &object, column: None, privileges, grantees: &[role] }, false).unwrap();
+    b.create_index("public", "b", KeyDefinition { name: "b_x".into(), columns: vec![1], ..Default::default() })
+        .unwrap();
+    assert_eq!(c.database().next_value(c.snapshot(), c.catalog(), "s", "numbers").unwrap(), 1);
+    insert(&mut a, "t", 11).unwrap();
+    c.commit().unwrap();
+    a.commit().unwrap();
+    b.commit().unwrap();
+    let check = |db: &Database| {
+        let txn = db.begin();
+        let columns =
+            |name: &str| table(&txn, name).definition.columns.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
+        assert_eq!((columns("t"), columns("u")), (vec!["id".into(), "x".into(), "of_a".into()], vec!["id".to_owned()]));
+        assert_eq!([ids(&txn, "a"), ids(&txn, "b")], [[10].into(), [20].into()]);
+        assert_eq!([ids(&txn, "t"), ids(&txn, "u")], [[1, 11].into(), [1].into()]);
+        assert!(txn.catalog().table("public", "gone").is_err());
+        assert_eq!(table(&txn, "b").definition.index_names().collect::<Vec<_>>(), ["b_key", "b_x"]);
+        let comments: Vec<_> = txn.catalog().comments.iter().map(|(_, _, text)| text.to_owned()).collect();
+        assert_eq!(comments, ["a's"]);
+        let security = &txn.catalog().security;
+        assert!(security.may(security.role_named("r").unwrap().id, &object, Privilege::Select));
+        for name in ["a", "b", "t", "u"] {
+            table(&txn, name).verify(txn.snapshot());
+        }
+        db.next_value(txn.snapshot(), txn.catalog(), "s", "numbers").unwrap()
+    };
+    assert_eq!(check(&db), 2);
+    db.close().unwrap();
+    drop(db);
+    assert!(check(&open(Some(&path))) > 2);
+}
+
+#[test]
+fn one_name_goes_to_one_transaction() {
+    let db = with_tables(&["t"]);
+    let mut a = begin(&db);
+    a.create_table(keyed("public", "a")).unwrap();
+    let mut b = begin(&db);
+    assert_error(b.create_table(keyed("public", "a")), "55006");
+    assert_error(b.create_view("public", view("a", "SELECT 1"), false), "55006");
+    assert_error(b.create_sequence("public", sequence("a")), "55006");
+    assert_error(b.rename_table("public", "t", "a"), "55006");
+    a.commit().unwrap();
+    assert_error(b.create_sequence("public", sequence("a")), "40001");
+    b.restart();
+    assert_error(b.create_sequence("public", sequence("a")), "42P07");
+    b.rollback();
+    // Names of indexes, of roles, and of what was there.
+    let index = |column: usize| KeyDefinition { name: "i".into(), columns: vec![column], ..Default::default() };
+    let (mut a, mut b) = (begin(&db), begin(&db));
+    a.create_index("public", "t", index(1)).unwrap();
+    assert_error(b.create_index("public", "a", index(1)), "55006");
+    a.create_role("r", &RoleOptions::default()).unwrap();
+    assert_error(b.create_role("r", &RoleOptions::default()), "55006");
+    b.create_role("other", &RoleOptions::default()).unwrap();
+    a.rollback();
+    b.create_index("public", "a", index(1)).unwrap();
+    b.commit().unwrap();
+}
+
+#[test]
+fn a_schema_is_not_dropped_under_what_is_made_in_it() {
+    let db = with_tables(&[]);
+    let mut txn = begin(&db);
+    txn.create_schema("s").unwrap();
+    txn.commit().unwrap();
+    let (mut a, mut b, mut c) = (begin(&db), begin(&db), begin(&db));
+    a.create_table(keyed("s", "a")).unwrap();
+    b.create_table(keyed("s", "b")).unwrap();
+    assert_error(c.drop_schema("s", true), "55006");
+    a.commit().unwrap();
+    b.commit().unwrap();
+    assert_error(c.drop_schema("s", true), "40001");
+    c.restart();
+    let mut d = begin(&db);
+    c.drop_schema("s", true).unwrap();
+    assert_error(d.create_table(keyed("s", "d")), "55006");
+    c.commit().unwrap();
+    assert_error(d.create_table(keyed("s", "d")), "40001");
+    assert!(begin(&db).catalog().schema("s").is_err());
+}
+
+#[test]
+fn views_and_what_they_read_do_not_pass_each_other() {
+    for view_first in [false, true] {
+        let db = with_tables(&["t", "u"]);
+        let (mut viewer, mut dropper, mut other) = (begin(&db), begin(&db), begin(&db));
+        viewer.create_view("public", view("v", "SELECT x FROM \"T\""), false).unwrap();
+        dropper.drop_column("public", "t", "x", false).unwrap();
+        other.drop_table("public", "u", false).unwrap();
+        other.commit().unwrap();
+        let (first, second) = if view_first { (viewer, dropper) } else { (dropper, viewer) };
+        first.commit().unwrap();
+        assert_error(second.commit(), "40001");
+        let catalog = db.catalog();
+        let has_column = catalog.table("public", "t").unwrap().definition.column("x").is_some();
+        assert_eq!((catalog.schema("public").unwrap().views.len(), has_column), (usize::from(view_first), view_first));
+    }
+}
+
+#[test]
+fn a_role_is_not_dropped_while_it_becomes_an_owner() {
+    let db = with_tables(&["t"]);
+    let mut txn = begin(&db);
+    let role = txn.create_role("r", &RoleOptions::default()).unwrap();
+    txn.commit().unwrap();
+    let (mut owner, mut dropper, mut other) = (begin(&db), begin(&db), begin(&db));
+    owner.set_owner(&Object::relation("public", "t"), role).unwrap();
+    assert_error(dropper.drop_role("r"), "55006");
+    other.create_role("s", &RoleOptions::default()).unwrap();
+    other.commit().unwrap();
+    owner.commit().unwrap();
+    assert_error(dropper.drop_role("r"), "40001");
+    dropper.restart();
+    assert_error(dropper.drop_role("r"), "2BP01");
+    dropper.rollback();
+    // The other way round.
+    let mut txn = begin(&db);
+    txn.create_role("gone", &RoleOptions::default()).unwrap();
+    txn.commit().unwrap();
+    let (mut granter, mut dropper, mut other) = (begin(&db), begin(&db), begin(&db));
+    let gone = granter.catalog().security.role_named("gone").unwrap().id;
+    dropper.drop_role("gone").unwrap();
+    other.create_role("u", &RoleOptions::default()).unwrap();
+    let (object, privileges) = (Object::relation("public", "t"), Privileges::of(&[Privilege::Select]));
+    let terms = Terms { object: &object, column: None, privileges, grantees: &[gone] };
+    assert_error(granter.grant(&terms, false), "55006");
+    other.commit().unwrap();
+    dropper.commit().unwrap();
+    assert_error(granter.grant(&terms, false), "40001");
+}
+
+#[test]
+fn a_new_snapshot_has_the_changes_of_others_and_the_own_ones() {
+    let db = with_tables(&["t", "u"]);
+    let mut txn = begin(&db);
+    txn.create_table(keyed("public", "own")).unwrap();
+    let before = txn.savepoint();
+    txn.create_table(keyed("public", "undone")).unwrap();
+    let mut other = begin(&db);
+    other.add_column("public", "t", column("y"), nulls).unwrap();
+    insert(&mut other, "t", 1).unwrap();
+    other.drop_table("public", "u", false).unwrap();
+    other.commit().unwrap();
+    // The old snapshot's table is not to be written to any more.
+    assert_error(insert(&mut txn, "t", 2), "40001");
+    txn.refresh();
+    assert!(txn.catalog().table("public", "u").is_err());
+    insert(&mut txn, "t", 2).unwrap();
+    txn.rollback_to(&before);
+    assert!(txn.catalog().table("public", "undone").is_err() && txn.catalog().table("public", "u").is_err());
+    insert(&mut txn, "t", 3).unwrap();
+    insert(&mut txn, "own", 4).unwrap();
+    txn.commit().unwrap();
+    let txn = db.begin();
+    assert_eq!([ids(&txn, "t"), ids(&txn, "own")], [[1, 3].into(), [4].into()]);
+    assert!(table(&txn, "t").definition.column("y").is_some());
+}
+
+#[test]
+fn a_rolled_back_change_leaves_the_catalog_to_others() {
+    let db = with_tables(&["t"]);
+    let mut txn = begin(&db);
+    let before = txn.savepoint();
+    txn.drop_table("public", "t", false).unwrap();
+    txn.rollback_to(&before);
+    let mut other = begin(&db);
+    other.create_table(keyed("public", "u")).unwrap();
+    other.commit().unwrap();
+    insert(&mut txn, "t", 1).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(ids(&db.begin(), "t"), [1].into());
+    assert!(db.catalog().table("public", "u").is_ok());
+}
+
+#[test]
+fn data_of_a_table_that_its_transaction_dropped_is_not_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = open(Some(&path));
+    let mut txn = begin(&db);
+    let made = txn.create_table(keyed("public", "t")).unwrap();
+    insert(&mut txn, "t", 1).unwrap();
+    txn.drop_table("public", "t", false).unwrap();
+    txn.create_table(keyed("public", "u")).unwrap();
+    insert(&mut txn, "u", 2).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open(Some(&path));
+    assert!(db.storage().table(made.definition.id).is_none());
+    assert_eq!(ids(&db.begin(), "u"), [2].into());
+}
+
+// ---- random transactions
+
+/// What a catalog is like: its tables with their columns and the ids of their rows, views, sequences and comments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Model {
+    tables: BTreeMap<String, (Vec<String>, BTreeSet<i64>)>,
+    others: BTreeSet<String>,
+    indexes: BTreeMap<String, String>,
+}
+
+fn describe(db: &Database) -> Model {
+    let txn = db.begin();
+    let schema = txn.catalog().schema("public").unwrap();
+    let tables = schema.tables.keys().map(|name| {
+        let table = table(&txn, name);
+        table.verify(txn.snapshot());
+        let columns = table.definition.columns.iter().map(|column| column.name.clone()).collect();
+        (name.clone(), (columns, ids(&txn, name)))
+    });
+    let indexes = schema.tables.values().flat_map(|table| {
+        let added = table.definition.index_names().filter(|name| name.starts_with('i'));
+        added.map(|name| (name.clone(), table.name().to_owned())).collect::<Vec<_>>()
+    });
+    Model {
+        tables: tables.collect(),
+        others: schema.views.keys().chain(schema.sequences.keys()).cloned().collect(),
+        indexes: indexes.collect(),
+    }
+}
+
+/// One change, played on a transaction and, if that succeeds, on a model.
+#[derive(Clone, Debug)]
+enum Change {
+    CreateTable(&'static str),
+    DropTable(&'static str),
+    Rename(&'static str, &'static str),
+    AddColumn(&'static str, &'static str),
+    DropColumn(&'static str, &'static str),
+    CreateIndex(&'static str, &'static str),
+    DropIndex(&'static str),
+    CreateSequence(&'static str),
+    DropSequence(&'static str),
+    Insert(&'static str, i64),
+}
+
+impl Change {
+    fn any(random: &mut StdRng) -> Self {
+        let mut name = || *["a", "b", "c", "d"].choose(random).unwrap();
+        let (name, other) = (name(), name());
+        let (column, index) = (*["y", "z"].choose(random).unwrap(), *["i", "ii"].choose(random).unwrap());
+        match random.random_range(0..100) {
+            0..20 => Self::CreateTable(name),
+            20..28 => Self::DropTable(name),
+            28..36 => Self::Rename(name, other),
+            36..44 => Self::AddColumn(name, column),
+            44..50 => Self::DropColumn(name, column),
+            50..56 => Self::CreateIndex(name, index),
+            56..60 => Self::DropIndex(index),
+            60..66 => Self::CreateSequence(name),
+            66..70 => Self::DropSequence(name),
+            _ => Self::Insert(name, random.random_range(0..64)),
+        }
+    }
+    fn run(&self, txn: &mut Transaction) -> Result<(), EngineError> {
+        match *self {
+            Self::CreateTable(name) => txn.create_table(keyed("public", name)).map(drop),
+            Self::DropTable(name) => txn.drop_table("public", name, false),
+            Self::Rename(name, to) => txn.rename_table("public", name, to),
+            Self::AddColumn(name, new) => txn.add_column("public", name, column(new), nulls),
+            Self::DropColumn(name, old) => txn.drop_column("public", name, old, true),
+            Self::CreateIndex(name, index) => {
+                let key = KeyDefinition { name: index.into(), columns: vec![1], ..Default::default() };
+                txn.create_index("public", name, key)
+            }
+            Self::DropIndex(name) => txn.drop_index("public", name),
+            Self::CreateSequence(name) => txn.create_sequence("public", sequence(name)),
+            Self::DropSequence(name) => txn.drop_sequence("public", name),
+            Self::Insert(name, id) => {
+                txn.catalog().table("public", name)?;
+                insert(txn, name, id)
+            }
+        }?;
+        txn.check_statement_end()
+    }
+    fn model(&self, model: &mut Model) {
+        match *self {
+            Self::CreateTable(name) => {
+                let columns = vec!["id".to_owned(), "x".to_owned()];
+                assert!(model.tables.insert(name.into(), (columns, BTreeSet::new())).is_none(), "{self:?}");
+            }
+            Self::DropTable(name) => {
+                model.tables.remove(name).unwrap();
+                model.indexes.retain(|_, table| table != name);
+            }
+            Self::Rename(name, to) => {
+                let table = model.tables.remove(name).unwrap();
+                assert!(model.tables.insert(to.into(), table).is_none(), "{self:?}");
+                model.indexes.values_mut().filter(|table| *table == name).for_each(|table| *table = to.into());
+            }
+            Self::AddColumn(name, new) => model.tables.get_mut(name).unwrap().0.push(new.into()),
+            Self::DropColumn(name, old) => model.tables.get_mut(name).unwrap().0.retain(|column| column != old),
+            Self::CreateIndex(name, index) => {
+                assert!(model.indexes.insert(index.into(), name.into()).is_none(), "{self:?}");
+            }
+            Self::DropIndex(name) => _ = model.indexes.remove(name).unwrap(),
+            Self::CreateSequence(name) => assert!(model.others.insert(name.into()), "{self:?}"),
+            Self::DropSequence(name) => assert!(model.others.remove(name), "{self:?}"),
+            Self::Insert(name, id) => assert!(model.tables.get_mut(name).unwrap().1.insert(id), "{self:?}"),
+        }
+    }
+}
+
+struct Open {
+    txn: Transaction,
+    renews: bool,
+    done: Vec<Change>,
+    savepoints: Vec<(Savepoint, usize)>,
+}
+
+/// Several open transactions, played by one thread: those that commit add up to what they would be one after the other, also after a restart.
+fn play(seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let mut db = open(Some(&path));
+    let (mut model, mut open_ones) = (Model::default(), [const { None::<Open> }; 4]);
+    for _ in 0..300 {
+        let slot = random.random_range(0..open_ones.len());
+        let Some(mut open) = open_ones[slot].take() else {
+            let (txn, renews) = (begin(&db), random.random());
+            open_ones[slot] = Some(Open { txn, renews, done: Vec::new(), savepoints: Vec::new() });
+            continue;
+        };
+        match random.random_range(0..100) {
+            0..18 => {
+                let committed = open.txn.commit();
+                match committed {
+                    Ok(_) => {
+                        open.done.iter().for_each(|change| change.model(&mut model));
+                        assert_eq!(describe(&db), model);
+                    }
+                    Err(error) => assert_eq!(error.sqlstate(), "40001"),
+                }
+                continue;
+            }
+            18..22 => continue,
+            22..28 => {
+                let savepoint = open.txn.savepoint();
+                open.savepoints.push((savepoint, open.done.len()));
+            }
+            28..32 if !open.savepoints.is_empty() => {
+                let at = random.random_range(0..open.savepoints.len());
+                open.txn.rollback_to(&open.savepoints[at].0);
+                open.done.truncate(open.savepoints[at].1);
+                open.savepoints.truncate(at + 1);
+            }
+            32..36 => {
+                db.storage().run_gc();
+            }
+            36 => {
+                db.checkpoint().unwrap();
+            }
+            _ => {
+                if open.renews {
+                    open.txn.refresh();
+                }
+                let before = open.txn.savepoint();
+                let change = Change::any(&mut random);
+                match change.run(&mut open.txn) {
+                    Ok(()) => open.done.push(change),
+                    Err(error) => {
+                        let sqlstate = error.sqlstate();
+                        let expected = ["40001", "55006", "42P07", "42P01", "42701", "42703", "42704", "23505"];
+                        assert!(expected.contains(&sqlstate), "{change:?}: {error}");
+                        open.txn.rollback_to(&before);
+                        if !open.renews && sqlstate == "40001" {
+                            continue;
+                        }
+                    }
+                }
+            }
+        }
+        open_ones[slot] = Some(open);
+        if random.random_bool(0.01) {
+            open_ones = [const { None }; 4];
+            db.close().unwrap();
+            drop(db);
+            db = self::open(Some(&path));
+            assert_eq!(describe(&db), model, "after a restart");
+        }
+    }
+    drop(open_ones);
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(describe(&self::open(Some(&path))), model, "after a restart");
+}
+
+#[test]
+fn transactions_with_ddl_add_up() {
+    let given = std::env::var("SERAC_SEED").map(|seed| seed.parse().unwrap());
+    let first: u64 = given.clone().unwrap_or_else(|_| rand::random::<u32>().into());
+    let seeds = match (given, std::env::var("SERAC_STRESS")) {
+        (Ok(_), _) => 1,
+        (_, Ok(_)) => 2_000,
+        _ => 8,
+    };
+    for seed in first..first + seeds {
+        println!("SERAC_SEED={seed}");
+        play(seed);
+    }
+}
