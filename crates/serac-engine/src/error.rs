@@ -162,6 +162,7 @@ impl EngineError {
                 StorageError::Corrupt { .. } => "XX001",
                 StorageError::OtherVersion { .. } => "0A000",
                 StorageError::LogFailed(_) | StorageError::Io { .. } | StorageError::DiskFull => "58030",
+                StorageError::Closed => "57P01",
                 StorageError::Arrow(_) => "XX000",
             },
             Self::Conflict(_) | Self::Blocked(..) => "40001",

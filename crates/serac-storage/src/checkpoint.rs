@@ -43,6 +43,7 @@ use crate::ids::{BlockNo, ColumnId, TableId, Timestamp};
 use crate::redo::without_foreign_bytes;
 use crate::scan::{BlockReader, ColumnForm, ScanColumn, Selection};
 use crate::transaction::Snapshot;
+use crate::wal::LogPosition;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
 use serac_sync::atomic::Ordering;
@@ -51,7 +52,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 /// Name of the manifest in the database's folder.
 pub const MANIFEST: &str = "MANIFEST";
 /// Name of its copy.
@@ -84,8 +85,10 @@ pub struct CheckpointTable {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     format_version: u32,
-    /// The snapshot's timestamp: log up to here is not needed.
+    /// The snapshot's timestamp: commits up to here are in the checkpoint.
     pub checkpoint_ts: u64,
+    /// What is needed of the log, and known of it.
+    pub log: LogPosition,
     /// The engine's state, as it gave it; none before the first checkpoint.
     pub state: Option<String>,
     /// The tables.
@@ -116,18 +119,20 @@ struct ManifestVersion {
 }
 
 impl Manifest {
-    pub(crate) fn new(checkpoint_ts: Timestamp, state: String, tables: Vec<CheckpointTable>) -> Self {
-        Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, state: Some(state), tables }
+    pub(crate) fn new(checkpoint_ts: Timestamp, log: LogPosition, state: String, tables: Vec<CheckpointTable>) -> Self {
+        Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, log, state: Some(state), tables }
     }
     /// One that names what was found without one.
     pub(crate) fn of_found_files(found: &FoundFiles) -> Self {
         let (format_version, tables) = (FORMAT_VERSION, found.tables.clone());
         let state = found.state.as_ref().map(|(_, state)| state.clone());
-        Self { format_version, checkpoint_ts: found.newest, state, tables }
+        // Where the log begins nobody knows.
+        Self { format_version, checkpoint_ts: found.newest, log: LogPosition::BEGINNING, state, tables }
     }
     /// That of a database without a checkpoint.
     pub(crate) fn of_new_database() -> Self {
-        Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, state: None, tables: Vec::new() }
+        let log = LogPosition::BEGINNING;
+        Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, log, state: None, tables: Vec::new() }
     }
 
     /// Reads the manifest at `path`, if there is one.

@@ -771,14 +771,15 @@ impl DataTable {
                 continue;
             }
             let part = batch.slice(done, rows);
+            let first = RowId::new(head, Slot(from)).as_u64();
+            // Before the rows are there: what the log cannot take must not be.
+            txn.redo().append(self.id, RowId::from_u64(first), &part)?;
             // SAFETY: the block is marked as this transaction's and nobody else looks behind a marker that it does not see.
             unsafe { crate::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
             block.insert_cursor().store(from + rows as u32, Ordering::Release);
             drop(guard);
             self.rows.add(rows as i64);
-            let first = RowId::new(head, Slot(from)).as_u64();
-            txn.redo().append(self.id, RowId::from_u64(first), &part)?;
             txn.spill_redo()?;
             ranges.push(first..first + rows as u64);
             done += rows;

@@ -58,6 +58,9 @@ pub enum StorageError {
     /// An earlier failed sync: the process no longer acknowledges writes. SQLSTATE 58030.
     #[error("the log failed and no write can be acknowledged until the database is opened again: {0}")]
     LogFailed(String),
+    /// The database was closed; the transaction was rolled back. SQLSTATE 57P01.
+    #[error("the database is closed")]
+    Closed,
     /// The disk is full; the transaction was rolled back. SQLSTATE 53100.
     #[error("no space left for the log: the transaction was rolled back")]
     DiskFull,

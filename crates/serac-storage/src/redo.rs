@@ -4,11 +4,12 @@
 //! operation := kind u8, then
 //!   Insert: table u32, row u64, count u16, value*            Update: table u32, row u64, count u16, (column u16, value)*
 //!   Delete: table u32, row u64                               Append: table u32, first row u64, length u32, Arrow IPC stream of the rows
-//!   Meta: length u32, bytes                                  Truncate: position u64
+//!   Meta: length u32, bytes
 //! value := tag u8, then 0, 1, 2, 4, 8, 16 bytes little-endian, or a u32 length and bytes
 //! ```
-//! A position counts the bytes of the transaction's redo so far, handed to the log or not; `Truncate` takes back every operation that
-//! begins at or after its position (a ROLLBACK TO of something that is already in the log).
+//! A position counts the bytes of the transaction's redo so far, handed to the log or not. What is handed over says at which position it begins: where
+//! that is before the end of what the log has, a ROLLBACK TO has taken the rest of it back. The log gets bytes, not operations: it may cut them
+//! anywhere.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{ColumnId, RowId, TableId};
@@ -19,15 +20,11 @@ use arrow_schema::DataType;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A redo buffer longer than this is handed to the log before the commit.
-const SPILL_BYTES: usize = 4 << 20;
-
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
 const DELETE: u8 = 3;
 const APPEND: u8 = 4;
 const META: u8 = 5;
-const TRUNCATE: u8 = 6;
 
 /// A position in a transaction's redo.
 #[derive(Clone, Copy, Debug)]
@@ -45,47 +42,80 @@ const LARGEST_SPARE_BYTES: usize = 64 << 10;
 pub struct RedoBuffer {
     enabled: bool,
     bytes: Vec<u8>,
-    handed_over: u64,
+    /// The position at which `bytes` begin.
+    from: u64,
+    /// How often something was handed over.
+    parts: u32,
+}
+
+/// Redo that goes to the log.
+#[derive(Debug)]
+pub(crate) struct Pending<'a> {
+    /// The bytes. A long vector may be taken.
+    pub(crate) bytes: &'a mut Vec<u8>,
+    /// The position at which they begin.
+    pub(crate) offset: u64,
+    /// How many times something was handed over before.
+    pub(crate) part: u32,
 }
 
 impl RedoBuffer {
     /// An empty buffer; a disabled one (no log) records nothing.
     pub fn new(enabled: bool) -> Self {
-        Self { enabled, bytes: if enabled { SPARE.take() } else { Vec::new() }, handed_over: 0 }
+        Self { enabled, bytes: if enabled { SPARE.take() } else { Vec::new() }, from: 0, parts: 0 }
     }
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.handed_over == 0
+        self.bytes.is_empty() && self.parts == 0
     }
     /// Bytes that the log does not have yet.
     pub fn pending_bytes(&self) -> usize {
         self.bytes.len()
     }
-    pub(crate) fn wants_spill(&self) -> bool {
-        self.bytes.len() > SPILL_BYTES
-    }
-    pub(crate) fn take_part(&mut self) -> Vec<u8> {
-        self.handed_over += self.bytes.len() as u64;
-        std::mem::take(&mut self.bytes)
+    /// Whether the log has something of it.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.parts > 0
     }
     /// What the log does not have yet.
-    pub(crate) fn pending(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+    pub(crate) fn pending(&mut self) -> Pending<'_> {
+        Pending { bytes: &mut self.bytes, offset: self.from, part: self.parts }
+    }
+    /// Hands what the log does not have yet to `take`, in pieces of `largest` bytes at the most. What `take` refuses, and what comes after that, stays.
+    ///
+    /// # Errors
+    /// That of `take`.
+    pub(crate) fn hand_over(&mut self, largest: usize, mut take: impl FnMut(Pending<'_>) -> Result<()>) -> Result<()> {
+        let length = self.bytes.len();
+        if length <= largest {
+            take(self.pending())?;
+            self.bytes.clear();
+            self.from += length as u64;
+            self.parts += 1;
+            return Ok(());
+        }
+        let mut taken = 0;
+        let mut result = Ok(());
+        while taken < length && result.is_ok() {
+            let end = length.min(taken + largest);
+            let mut piece = self.bytes[taken..end].to_vec();
+            result = take(Pending { bytes: &mut piece, offset: self.from + taken as u64, part: self.parts });
+            if result.is_ok() {
+                taken = end;
+                self.parts += 1;
+            }
+        }
+        self.bytes.drain(..taken);
+        self.from += taken as u64;
+        result
     }
     /// The present position.
     pub fn mark(&self) -> RedoMark {
-        RedoMark(self.handed_over + self.bytes.len() as u64)
+        RedoMark(self.from + self.bytes.len() as u64)
     }
     /// Takes back everything since `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
-        if !self.enabled {
-        } else if mark.0 >= self.handed_over {
-            self.bytes.truncate((mark.0 - self.handed_over) as usize);
-        } else {
-            self.bytes.clear();
-            self.bytes.push(TRUNCATE);
-            self.bytes.extend_from_slice(&mark.0.to_le_bytes());
-        }
+        self.bytes.truncate(mark.0.saturating_sub(self.from) as usize);
+        self.from = self.from.min(mark.0);
     }
 
     fn row_head(&mut self, kind: u8, table: TableId, row: RowId) {
@@ -140,20 +170,31 @@ impl RedoBuffer {
         }
     }
     pub(crate) fn append(&mut self, table: TableId, first: RowId, batch: &RecordBatch) -> Result<()> {
-        if self.enabled {
-            self.row_head(APPEND, table, first);
-            let length_at = self.bytes.len();
-            self.bytes.extend_from_slice(&[0; 4]);
-            let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let own = without_foreign_bytes(batch.columns());
-            let batch = RecordBatch::try_new_with_options(batch.schema(), own, &options)?;
-            let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut self.bytes, &batch.schema())?;
-            writer.write(&batch)?;
-            writer.finish()?;
-            drop(writer);
-            let length = (self.bytes.len() - length_at - 4) as u32;
-            self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        if !self.enabled {
+            return Ok(());
         }
+        let mark = self.mark();
+        let result = self.append_rows(table, first, batch);
+        if result.is_err() {
+            self.truncate(mark);
+        }
+        result
+    }
+    fn append_rows(&mut self, table: TableId, first: RowId, batch: &RecordBatch) -> Result<()> {
+        self.row_head(APPEND, table, first);
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let own = without_foreign_bytes(batch.columns());
+        let batch = RecordBatch::try_new_with_options(batch.schema(), own, &options)?;
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut self.bytes, &batch.schema())?;
+        writer.write(&batch)?;
+        writer.finish()?;
+        drop(writer);
+        let length = u32::try_from(self.bytes.len() - length_at - 4).map_err(|_| {
+            StorageError::Limit("the rows of a block can have at most 4 GiB when they are loaded".into())
+        })?;
+        self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
     pub(crate) fn meta(&mut self, payload: &[u8]) {
@@ -236,24 +277,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a transaction's whole redo, with what was taken back left out.
+/// Reads a transaction's whole redo.
 pub(crate) fn read_operations(redo: &[u8]) -> Result<Vec<RedoOperation<'_>>> {
     let mut reader = Reader(redo);
-    let mut operations: Vec<(u64, RedoOperation<'_>)> = Vec::new();
+    let mut operations = Vec::new();
     while !reader.0.is_empty() {
-        let position = (redo.len() - reader.0.len()) as u64;
         let kind = reader.array::<1>()?[0];
-        let operation = match kind {
+        operations.push(match kind {
             META => {
                 let len = reader.u32()? as usize;
                 RedoOperation::Meta(reader.bytes(len)?)
-            }
-            TRUNCATE => {
-                let to = reader.u64()?;
-                while operations.last().is_some_and(|(at, _)| *at >= to) {
-                    operations.pop();
-                }
-                continue;
             }
             INSERT | UPDATE | DELETE | APPEND => {
                 let (table, row) = (TableId(reader.u32()?), RowId::from_u64(reader.u64()?));
@@ -279,32 +312,98 @@ pub(crate) fn read_operations(redo: &[u8]) -> Result<Vec<RedoOperation<'_>>> {
                 }
             }
             kind => return Err(StorageError::InvalidInput(format!("unknown redo record {kind}"))),
-        };
-        operations.push((position, operation));
+        });
     }
-    Ok(operations.into_iter().map(|(_, operation)| operation).collect())
+    Ok(operations)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn operations_come_back_and_truncation_reaches_into_the_log() {
+    fn operations_come_back() {
         let mut redo = RedoBuffer::new(true);
         let (table, row) = (TableId(7), RowId::from_u64(1 << 20 | 5));
         redo.insert(table, row, &[Value::Null, Value::Int64(-1), Value::Bytes(b"abc"), Value::Bool(true)]);
         let mark = redo.mark();
         redo.delete(table, row);
-        let mut log = redo.take_part();
         redo.meta(b"ddl");
         redo.truncate(mark);
         redo.update(table, row, &[ColumnId(3)], &[Value::Float64(0.5)]);
-        log.append(redo.pending());
+        let log = std::mem::take(redo.pending().bytes);
         let operations = read_operations(&log).unwrap();
         assert_eq!(operations.len(), 2);
         assert!(matches!(&operations[0], RedoOperation::Insert { values, .. } if values[2] == Value::Bytes(b"abc")));
         assert!(matches!(&operations[1], RedoOperation::Update { columns, .. } if columns[0] == ColumnId(3)));
         assert!(read_operations(&log[..log.len() - 1]).is_err());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(usize),
+        /// Hands over in pieces of so many bytes, of which so many are taken.
+        HandOver(usize, u32),
+        Savepoint,
+        RollBack(prop::sample::Index),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..40_usize).prop_map(Step::Write),
+            (1..30_usize, 0..4_u32).prop_map(|(largest, taken)| Step::HandOver(largest, taken)),
+            Just(Step::Savepoint),
+            any::<prop::sample::Index>().prop_map(Step::RollBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_handed_over_and_what_is_left_are_what_was_not_taken_back(
+            steps in prop::collection::vec(step(), 0..40),
+        ) {
+            let mut redo = RedoBuffer::new(true);
+            let (mut written, mut log, mut parts, mut next) = (Vec::new(), Vec::new(), 0, 0_u8);
+            let mut savepoints = Vec::new();
+            let read = |log: &mut Vec<u8>, offset: u64, bytes: &[u8]| {
+                assert!(offset as usize <= log.len());
+                log.truncate(offset as usize);
+                log.extend_from_slice(bytes);
+            };
+            for step in steps {
+                match step {
+                    Step::Write(count) => {
+                        let bytes = vec![next; count];
+                        next = next.wrapping_add(1);
+                        redo.bytes.extend_from_slice(&bytes);
+                        written.extend(bytes);
+                    }
+                    Step::HandOver(largest, taken) => {
+                        let mut left = taken;
+                        let _ = redo.hand_over(largest, |pending| {
+                            left = left.checked_sub(1).ok_or(StorageError::DiskFull)?;
+                            assert!(pending.bytes.len() <= largest && pending.part == parts);
+                            read(&mut log, pending.offset, pending.bytes);
+                            parts += 1;
+                            Ok(())
+                        });
+                    }
+                    Step::Savepoint => savepoints.push((redo.mark(), written.len())),
+                    Step::RollBack(which) if !savepoints.is_empty() => {
+                        savepoints.truncate(which.index(savepoints.len()) + 1);
+                        let (mark, length) = savepoints[savepoints.len() - 1];
+                        redo.truncate(mark);
+                        written.truncate(length);
+                    }
+                    Step::RollBack(_) => {}
+                }
+                prop_assert_eq!(redo.mark().0, written.len() as u64);
+            }
+            let Pending { bytes, offset, part } = redo.pending();
+            prop_assert_eq!(part, parts);
+            read(&mut log, offset, bytes);
+            prop_assert_eq!(log, written);
+        }
     }
 }

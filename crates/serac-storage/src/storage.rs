@@ -10,11 +10,12 @@
 //! ```
 //! # Opening
 //! take the lock → read the manifest → map its files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
-//! order, to the same row ids → cut a torn tail → remove data files that the manifest does not name → go on in a new segment. Tables are complete before
+//! order, to the same row ids → cut an unfinished end → remove data files that the manifest does not name → go on behind it. Tables are complete before
 //! collectors and other threads get to see them.
 //!
 //! # Closing
-//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. Whether a last checkpoint is
+//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. It refuses commits from then on; what was
+//! committed before is written. Whether a last checkpoint is
 //! made before is the engine's decision: [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would cost.
 
 use crate::background;
@@ -38,15 +39,16 @@ use crate::salvage::Aside;
 use crate::transaction::{Action, Snapshot, Transaction, TransactionManager};
 use crate::types::TableSchema;
 use crate::waits::Waiting;
-use crate::wal::frame::{FrameKind, SEGMENT_HEADER_BYTES};
-use crate::wal::reader::LogFiles;
-use crate::wal::{Durability, LogManager, LogOptions, segment_name};
+use crate::wal::frame::SEGMENT_HEADER_BYTES;
+use crate::wal::{
+    Durability, LogManager, LogOptions, LogPosition, LogRecovery, LogStart, recover, remove_segments_before,
+};
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serac_sync::thread::JoinHandle;
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -75,8 +77,12 @@ pub struct StorageOptions {
     pub compaction: CompactionGroups,
     /// Threads that compact a table at the most. All but one are started when there are many groups, and end with them.
     pub compaction_threads: usize,
-    /// Bytes of a log segment.
+    /// Bytes of a log segment, unless one record is longer.
     pub log_segment_bytes: u64,
+    /// Bytes that the file of a small log segment has; a longer one has a power of two times as many.
+    pub log_allocation_bytes: u64,
+    /// Bytes of a running transaction's changes from which on they go to the log before its commit.
+    pub log_spill_bytes: usize,
     /// Bytes of log from which on the engine makes a checkpoint by itself.
     pub checkpoint_log_bytes: u64,
     /// Bytes at which a data file is complete.
@@ -110,6 +116,8 @@ impl Default for StorageOptions {
             compaction: CompactionGroups::default(),
             compaction_threads: background_threads,
             log_segment_bytes: 64 << 20,
+            log_allocation_bytes: 64 << 10,
+            log_spill_bytes: 4 << 20,
             checkpoint_log_bytes: 512 << 20,
             data_file_bytes: 32 << 20,
             salvage: false,
@@ -215,6 +223,8 @@ pub struct Storage {
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
     lock: Mutex<Option<Box<dyn FolderLock>>>,
+    /// What a checkpoint needs of the log if this process writes none.
+    unlogged_position: LogPosition,
     closed: AtomicBool,
 }
 
@@ -258,6 +268,7 @@ struct Opened {
     lock: Option<Box<dyn FolderLock>>,
     named: NamedFiles,
     checkpoint_ts: u64,
+    unlogged_position: LogPosition,
 }
 
 /// Makes the database's folders where they are missing, and takes its lock.
@@ -363,7 +374,7 @@ impl Storage {
         );
         let started = Instant::now();
         let mut aside = Aside::new(&path, files);
-        let (manifest, found) = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
+        let (mut manifest, found) = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
         let mut newest = Timestamp(manifest.checkpoint_ts);
         if let Some(state) = &manifest.state {
             report.checkpoint_ts = Some(manifest.checkpoint_ts);
@@ -378,54 +389,26 @@ impl Storage {
         report.load_time = started.elapsed();
         let started = Instant::now();
         let log_folder = path.join(LOG_FOLDER);
-        let log_files = LogFiles::read(&log_folder)?;
-        report.log_bytes = log_files.bytes();
-        let mut parts: HashMap<u64, Vec<u8>> = HashMap::new();
-        // Every segment, also one without a frame: what is not known is never dropped and would leave a gap.
-        let mut segments: BTreeMap<u64, u64> = log_files.numbers().map(|number| (number, 0)).collect();
-        let checkpoint_ts = newest;
-        let end = log_files.frames(options.salvage, |segment, frame| {
-            let newest_in_segment = segments.entry(segment).or_default();
-            *newest_in_segment = (*newest_in_segment).max(frame.commit_ts.0);
-            match frame.kind {
-                FrameKind::Open => parts.clear(),
-                FrameKind::Part => parts.entry(frame.txn_no).or_default().extend_from_slice(frame.payload),
-                FrameKind::Commit => {
-                    let before = parts.remove(&frame.txn_no);
-                    newest = newest.max(frame.commit_ts);
-                    if frame.commit_ts > checkpoint_ts || found.is_some() {
-                        report.transactions_replayed += 1;
-                        let mut replay = Replay { catalog: &mut *catalog, ts: frame.commit_ts, found: &found };
-                        match before {
-                            None => staging.replay(&mut replay, frame.payload, &mut report.lost)?,
-                            Some(mut redo) => {
-                                redo.extend_from_slice(frame.payload);
-                                staging.replay(&mut replay, &redo, &mut report.lost)?;
-                            }
-                        }
-                    }
-                }
-            }
-            Ok(())
+        let start = if found.is_some() { LogStart::Anywhere } else { LogStart::At(manifest.log) };
+        let recovery = LogRecovery { directory: &log_folder, files, start, checkpoint_ts: newest };
+        let salvage = options.salvage.then_some(&mut aside);
+        let lost = &mut report.lost;
+        let recovered = recover(&recovery, salvage, &mut |ts, redo| {
+            staging.replay(&mut Replay { catalog: &mut *catalog, ts, found: &found }, redo, lost)
         })?;
-        if let Some(torn) = end.torn {
-            if options.salvage && torn.2 > 0 {
-                for number in log_files.numbers().filter(|&number| number >= torn.0) {
-                    // One of them is cut where it is; the others are removed.
-                    aside.copy(&log_folder.join(segment_name(number)))?;
-                }
-            }
-            log_files.cut(torn, files)?;
-            segments.retain(|&number, _| number < torn.0 || (number == torn.0 && torn.1 > 0));
-            if torn.2 > 0 {
-                report.cut = Some(format!(
-                    "{} bytes of log after record {} were cut (segment {}, byte {})",
-                    torn.2, end.last_sequence, torn.0, torn.1
-                ));
-            }
+        report.lost.extend(recovered.lost);
+        report.log_bytes = recovered.bytes;
+        report.transactions_replayed = recovered.transactions;
+        report.cut = recovered.cut;
+        newest = recovered.newest;
+        if recovered.is_damaged && found.is_none() {
+            // The manifest names records that are gone, and would ask for them again.
+            aside.link(&path.join(MANIFEST))?;
+            aside.link(&path.join(MANIFEST_COPY))?;
+            manifest.log = recovered.tail.position();
+            manifest.write_new(&path, files)?;
+            Manifest::put_in_place(&path, files)?;
         }
-        log_files.sync(&log_folder, segments.keys().copied(), files)?;
-        drop(log_files);
         report.replay_time = started.elapsed();
         let named: NamedFiles = manifest.files().map(str::to_owned).collect();
         for file in unneeded_files(&path, files, &named, &[])? {
@@ -442,29 +425,27 @@ impl Storage {
         }
         report.kept_aside = aside.folder().map(Path::to_owned);
 
+        let unlogged_position = recovered.tail.position_behind();
         let (log, log_thread) = if options.durability == Durability::Off {
             (None, None)
         } else {
+            let segment_bytes = options.log_segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + 1024);
             let log_options = LogOptions {
                 directory: log_folder,
-                segment_bytes: options.log_segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + 1024),
+                segment_bytes,
+                allocation_bytes: options.log_allocation_bytes.clamp(512, segment_bytes),
+                spill_bytes: options.log_spill_bytes,
                 durability: options.durability,
                 file_system: options.file_system.clone(),
             };
-            let (log, thread) = LogManager::start(
-                log_options,
-                newest,
-                end.last_sequence,
-                end.next_segment(),
-                segments.into_iter().collect(),
-            )?;
+            let (log, thread) = LogManager::start(log_options, newest, recovered.tail)?;
             (Some(log), Some(thread))
         };
         let tables = std::mem::take(&mut *staging.tables.write());
         // Before a collector or the compactor can meet one of their blocks.
         tables.values().for_each(|table| table.recover_finish());
         let checkpoint_ts = manifest.checkpoint_ts;
-        let opened = Opened { tables, log_thread, lock: Some(lock), named, checkpoint_ts };
+        let opened = Opened { tables, log_thread, lock: Some(lock), named, checkpoint_ts, unlogged_position };
         Ok((Self::assemble(options, TransactionManager::new(newest, log), opened), report))
     }
 
@@ -513,6 +494,7 @@ impl Storage {
             checkpoints: AtomicU64::new(0),
             checkpoint_nanos: AtomicU64::new(0),
             lock: Mutex::new(opened.lock),
+            unlogged_position: opened.unlogged_position,
             closed: AtomicBool::new(false),
         })
     }
@@ -642,12 +624,12 @@ impl Storage {
         let mut named = self.checkpoint_latch.lock();
         // SeqCst: as in `close`, which takes the latch after setting it.
         if self.closed.load(Ordering::SeqCst) {
-            return Err(StorageError::LogFailed("it is closed".into()));
+            return Err(StorageError::Closed);
         }
         let began = Instant::now();
         // What an attempt that failed could not remove, or what has become unneeded since, may be the room that this one needs.
         self.remove_unneeded(path, &named)?;
-        let report = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
+        let (report, position) = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
             forget_unnamed_files(&self.all_tables(), &named);
             // The error that matters is the first one.
             let _ = self.remove_unneeded(path, &named);
@@ -656,8 +638,9 @@ impl Storage {
         self.checkpoint_ts.store(report.checkpoint_ts, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         let removed = self.remove_unneeded(path, &named);
-        if let Some(log) = self.manager.log() {
-            log.truncate_before(Timestamp(report.checkpoint_ts))?;
+        match self.manager.log() {
+            Some(log) => log.truncate_before(position)?,
+            None => remove_segments_before(&path.join(LOG_FOLDER), position.segment, &*self.options.file_system)?,
         }
         removed?;
         self.checkpoint_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -670,7 +653,10 @@ impl Storage {
         path: &Path,
         state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>),
         named: &mut NamedFiles,
-    ) -> Result<CheckpointReport> {
+    ) -> Result<(CheckpointReport, LogPosition)> {
+        if let Some(log) = self.manager.log() {
+            log.begin_checkpoint();
+        }
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
         let catalog: Arc<str> = state.as_str().into();
@@ -689,13 +675,17 @@ impl Storage {
         }
         let (files, data) = (folder.files, path.join(DATA_FOLDER));
         files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
-        let manifest = Manifest::new(txn.snapshot().start(), state, tables);
+        let position = match self.manager.log() {
+            Some(log) => log.position_for(txn.snapshot().start())?,
+            None => self.unlogged_position,
+        };
+        let manifest = Manifest::new(txn.snapshot().start(), position, state, tables);
         manifest.write_new(path, files)?;
         let new: NamedFiles = manifest.files().map(str::to_owned).collect();
         named.extend(new.iter().cloned());
         Manifest::put_in_place(path, files)?;
         *named = new;
-        Ok(report)
+        Ok((report, position))
     }
 
     fn all_tables(&self) -> Vec<Arc<DataTable>> {
@@ -818,6 +808,7 @@ impl Storage {
         }
         // One that is running needs the log. Later ones find the storage closed, so from now on nobody writes to the data folder.
         drop(self.checkpoint_latch.lock());
+        self.manager.refuse_commits();
         self.parking.stop();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
@@ -827,11 +818,11 @@ impl Storage {
         }
         let mut result = Ok(());
         if let Some(log) = self.manager.log() {
-            result = log.flush();
-            log.shut_down();
+            log.close();
             if let Some(thread) = self.log_thread.lock().take() {
                 let _ = thread.join();
             }
+            result = log.end();
         }
         // What has become unneeded since the collectors stopped; two epochs later its memory is free.
         for _ in 0..3 {

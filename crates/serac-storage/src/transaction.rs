@@ -8,7 +8,7 @@
 //! computes its watermark under the same latch, so it can never pass a transaction that is just beginning.
 //!
 //! **Commit**, in the critical section of the commit latch:
-//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve log space, and keep the log latched; this may fail (disk full, broken log), and then the transaction aborts with nothing ever visible;
+//! 1. ask whether the transaction is valid, where it wants to be asked (serializable ones); reserve log space, and keep the log latched; this may fail (disk full, broken log, closed database), and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
 //! 3. store it into the timestamp cell, which all undo records of the transaction point to: every version is stamped at once, whatever
 //!    their number (the paper loops over the records here; the effect is the same);
@@ -23,7 +23,7 @@
 //!
 //! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A read-only transaction waits only for
 //! the newest commit it actually read from a version chain: the collector never unlinks what may not be acknowledged yet, so for rows without versions
-//! there is nothing to wait for.
+//! there is nothing to wait for. What a transaction shows before it ends waits for [`Snapshot::unacknowledged_reads`].
 //!
 //! **Who waits for a commit** ([`crate::waits`]) goes on once the clock is published, not when the log is durable: its own commit comes later in the log, and is acknowledged later.
 
@@ -60,6 +60,8 @@ struct ActiveTransactions {
 struct Ended {
     commits: u64,
     aborts: u64,
+    /// The database is closed: nothing commits any more.
+    closed: bool,
 }
 
 impl ActiveTransactions {
@@ -140,7 +142,7 @@ impl TransactionManager {
         let _latch = self.commit_latch.lock();
         let ts = self.clock.load(Ordering::Relaxed) + 1;
         if let Some(log) = &self.log {
-            log.skip(None, Timestamp(ts));
+            log.skip(Timestamp(ts));
         }
         self.clock.store(ts, Ordering::Release);
         Timestamp(ts)
@@ -179,6 +181,10 @@ impl TransactionManager {
     pub fn counts(&self) -> (u64, u64) {
         let ended = self.commit_latch.lock();
         (ended.commits, ended.aborts)
+    }
+    /// From now on no transaction with changes commits: once this returns, what is committed does not change any more.
+    pub fn refuse_commits(&self) {
+        self.commit_latch.lock().closed = true;
     }
     /// Running transactions and held snapshots.
     pub fn active_count(&self) -> usize {
@@ -245,6 +251,13 @@ impl Snapshot {
     /// The promise that all that the snapshot sees is durable, for results that leave the process before their transaction ends.
     pub fn ticket(&self) -> CommitTicket {
         CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
+    }
+    /// The promise that all that was read so far is durable, for results of a statement in a transaction that goes on; none if it is kept already. Cheaper than
+    /// [`ticket`](Self::ticket): what others have committed and nobody has read is not waited for.
+    pub fn unacknowledged_reads(&self) -> Option<CommitTicket> {
+        let newest_read = Timestamp(self.0.newest_read.load(Ordering::Relaxed));
+        (newest_read > self.0.manager.acknowledged())
+            .then(|| CommitTicket { timestamp: newest_read, log: self.0.manager.log.clone() })
     }
 }
 
@@ -336,12 +349,10 @@ impl Transaction {
     }
     /// Hands long redo buffers to the log before the commit (§3.4).
     pub(crate) fn spill_redo(&mut self) -> Result<()> {
-        if self.redo.wants_spill()
-            && let Some(log) = self.snapshot.0.manager.log.clone()
-        {
-            log.append_part(self.txn_no, self.redo.take_part())?;
+        match &self.snapshot.0.manager.log {
+            Some(log) if self.redo.pending_bytes() > log.spill_bytes() => log.append_parts(self.txn_no, &mut self.redo),
+            _ => Ok(()),
         }
-        Ok(())
     }
     /// Whether the transaction has written anything.
     pub fn has_writes(&self) -> bool {
@@ -421,18 +432,25 @@ impl Transaction {
         is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
         at_commit: impl FnOnce(Timestamp),
     ) -> Result<CommitTicket, E> {
-        let manager = &*self.snapshot.0.manager;
-        let log = manager.log.clone();
+        let log = self.snapshot.0.manager.log.clone();
         if !self.has_writes() {
             self.finished = true;
             self.end_waits(false);
             let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
             return Ok(CommitTicket { timestamp: newest_read, log });
         }
+        // What has been written since the last change of a row may be long, too.
+        if let Err(error) = self.spill_redo() {
+            self.rollback();
+            return Err(error.into());
+        }
+        let manager = &*self.snapshot.0.manager;
         let mut obsolete = Vec::new();
         let timestamp = {
             let mut latch = manager.commit_latch.lock();
-            let reserved = is_valid(&self.snapshot)
+            let open = if latch.closed { Err(StorageError::Closed.into()) } else { Ok(()) };
+            let reserved = open
+                .and_then(|()| is_valid(&self.snapshot))
                 .and_then(|()| Ok(log.as_ref().map(|log| log.reserve(self.redo.pending_bytes())).transpose()?));
             let reservation = match reserved {
                 Ok(reservation) => reservation,
@@ -487,6 +505,11 @@ impl Transaction {
             return;
         }
         self.undo_since(UndoMark::default());
+        if self.redo.has_parts()
+            && let Some(log) = &self.snapshot.0.manager.log
+        {
+            log.forget_parts(self.txn_no);
+        }
         let wrote = self.undo.is_some();
         if let Some(undo) = self.undo.take() {
             let manager = &*self.snapshot.0.manager;
@@ -495,7 +518,7 @@ impl Transaction {
                 let timestamp = manager.clock.load(Ordering::Relaxed) + 1;
                 undo.stamp_aborted(Timestamp(timestamp));
                 if let Some(log) = &manager.log {
-                    log.skip(Some(self.txn_no), Timestamp(timestamp));
+                    log.skip(Timestamp(timestamp));
                 }
                 manager.clock.store(timestamp, Ordering::Release);
                 latch.aborts += 1;

@@ -6,13 +6,26 @@
 //! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a full disk fails a commit *before* it is
 //! visible, and nothing after that can run out of space. A failed write or sync is different: nobody knows what is on the disk, so the log is
 //! *poisoned*: this process acknowledges nothing any more.
+//!
+//! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under the log's latch, in its order: with a frame
+//! ([`Reservation::enqueue`]) or without (`skip`). So everything is durable up to the oldest commit that waits or is being written,
+//! exclusively, or up to the newest timestamp if none is. Frames of parts have no timestamp and hold nobody up.
+//!
+//! **The end.** Once the log is closed, it takes no frame any more; what it has taken is written, and then its thread ends. So a commit beside the
+//! close is refused, or written and acknowledged.
 
-use super::frame::{Frame, FrameKind, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame};
+use super::frame::{
+    FrameHead, FrameKind, LARGEST_PAYLOAD, Place, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame,
+};
+use super::recovery::LogTail;
+use super::segments::{LogPosition, remove_segments_before, segment_path};
 use crate::background;
 use crate::error::{Result, StorageError};
-use crate::file_system::{FileSystem, StorageFile};
+use crate::file_system::{FileSystem, StorageFile, is_disk_full};
 use crate::ids::Timestamp;
+use crate::redo::{Pending, RedoBuffer};
 use serac_sync::atomic::{AtomicU64, Ordering};
+use serac_sync::thread::JoinHandle;
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -48,32 +61,50 @@ const LARGEST_QUEUE_BYTES: usize = 64 << 20;
 pub struct LogOptions {
     /// Folder of the segments.
     pub directory: PathBuf,
-    /// Bytes of a segment.
+    /// Bytes of a segment, unless one frame is longer.
     pub segment_bytes: u64,
+    /// Bytes that the file of a small segment has; a longer one has a power of two times as many.
+    pub allocation_bytes: u64,
+    /// Redo of a running transaction that is longer goes to the log before the commit.
+    pub spill_bytes: usize,
     /// When commits are acknowledged.
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
 }
 
+/// A checkpoint begins a new segment if the present one has this many times the bytes of the smallest file.
+const LONG_SEGMENT: u64 = 4;
+/// A new segment's file has this share of the bytes that the one before had.
+const FIRST_ALLOCATION: u64 = 4;
+/// Redo of up to so many times the bytes at which it is spilled goes into one frame.
+const LARGEST_PART: usize = 4;
+
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Debug)]
 struct Segment {
     number: u64,
-    file: Arc<dyn StorageFile>,
-    capacity: u64,
+    /// Sequence number of its first frame.
+    first_sequence: u64,
+    /// Open while frames may have to be written.
+    file: Option<Arc<dyn StorageFile>>,
+    /// Bytes for which there is space.
+    allocated: u64,
+    /// Bytes given to frames.
     assigned: u64,
+    /// The newest commit that needs the segment and what comes later: one in it, or of a transaction whose first part is in it.
     newest_commit: u64,
 }
 
 struct Queued {
-    segment: usize,
-    offset: u64,
-    sequence: u64,
+    place: Place,
     kind: FrameKind,
+    part: u32,
+    sequence: u64,
     txn_no: u64,
     commit_ts: Timestamp,
+    redo_offset: u64,
     redo: Redo,
 }
 
@@ -90,6 +121,8 @@ struct Queue {
     common: Vec<u8>,
     /// Bytes of all payloads.
     bytes: usize,
+    /// The oldest commit among the frames.
+    first_commit: Option<Timestamp>,
 }
 
 impl Queue {
@@ -99,43 +132,50 @@ impl Queue {
         self.common.clear();
         self.common.shrink_to(LARGEST_SPARE_BYTES);
         self.bytes = 0;
+        self.first_commit = None;
     }
 }
 
 struct State {
-    /// Segments of this process that still hold something, and their index from the start.
+    /// The segments that are there, with consecutive numbers. Frames go to the last one. Each has a frame, the last one from the next push on.
     segments: VecDeque<Segment>,
-    first_index: usize,
-    /// Segments before this process, by number, with the newest commit in each.
-    old_segments: Vec<(u64, u64)>,
+    /// Segments before this number have no open file.
+    first_open: u64,
+    /// The number that the first segment of all gets, if there is none.
+    next_segment: u64,
     queue: Queue,
     /// The emptied queue of the last write, for the next one.
     spare: Queue,
-    writing: bool,
+    /// The oldest commit among the frames that are being written.
+    writing: Option<Timestamp>,
     next_sequence: u64,
     newest: Timestamp,
     /// First segment number in which an unfinished transaction has a part.
     open_parts: HashMap<u64, u64>,
     callbacks: BTreeMap<u64, Vec<Callback>>,
     failed: Option<String>,
-    shutdown: bool,
+    closed: bool,
 }
 
 impl State {
+    fn last_segment(&mut self) -> &mut Segment {
+        self.segments.back_mut().expect("room was made in a segment")
+    }
+
     /// Queues a frame, for which there is room in the last segment.
-    fn push(&mut self, kind: FrameKind, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
-        let segment = self.first_index + self.segments.len() - 1;
-        let last = self.segments.back_mut().expect("there is always a segment");
-        let offset = last.assigned;
+    fn push(&mut self, kind: FrameKind, txn_no: u64, commit_ts: Timestamp, pending: Pending<'_>) {
+        let Pending { bytes: redo, offset: redo_offset, part } = pending;
+        let last = self.last_segment();
+        let place = Place { segment: last.number, offset: last.assigned };
         last.assigned += frame_bytes(redo.len()) as u64;
         last.newest_commit = last.newest_commit.max(commit_ts.0);
-        if kind == FrameKind::Part {
-            self.open_parts.entry(txn_no).or_insert(last.number);
-        }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let queue = &mut self.queue;
         queue.bytes += redo.len();
+        if kind == FrameKind::Commit && queue.first_commit.is_none() {
+            queue.first_commit = Some(commit_ts);
+        }
         let redo = if redo.len() > LARGEST_COMMON_PAYLOAD {
             Redo::Own(std::mem::take(redo))
         } else {
@@ -143,34 +183,51 @@ impl State {
             queue.common.extend_from_slice(redo);
             Redo::Common(from..queue.common.len())
         };
-        queue.frames.push(Queued { segment, offset, sequence, kind, txn_no, commit_ts, redo });
+        queue.frames.push(Queued { place, kind, part, sequence, txn_no, commit_ts, redo_offset, redo });
     }
 
-    fn finish_parts(&mut self, txn_no: u64) {
-        if !self.open_parts.is_empty() {
-            self.open_parts.remove(&txn_no);
+    /// Up to where everything is durable, but for what `durable` knows already.
+    fn settled(&self) -> Timestamp {
+        match self.writing.or(self.queue.first_commit) {
+            Some(commit) => Timestamp(commit.0 - 1),
+            None => self.newest,
         }
+    }
+
+    /// A transaction with parts has committed: its first segment is needed as long as the commit is.
+    fn commit_parts(&mut self, txn_no: u64, commit_ts: Timestamp) {
+        let first = self.open_parts.remove(&txn_no).expect("a transaction with parts is known");
+        // A segment with an open part is never dropped.
+        let at = (first - self.segments[0].number) as usize;
+        self.segments[at].newest_commit = self.segments[at].newest_commit.max(commit_ts.0);
+    }
+
+    /// Closes the files of segments to which nothing will be written.
+    fn close_files(&mut self) {
+        let (Some(front), Some(last)) = (self.segments.front(), self.segments.back()) else { return };
+        let (front, last) = (front.number, last.number);
+        let first_open = self.queue.frames.first().map_or(last, |queued| queued.place.segment);
+        for number in self.first_open.max(front)..first_open {
+            self.segments[(number - front) as usize].file = None;
+        }
+        self.first_open = self.first_open.max(first_open);
     }
 }
 
 /// Space in the log for a commit. The log is latched meanwhile.
-pub struct Reservation<'a> {
+pub(crate) struct Reservation<'a> {
     log: &'a LogManager,
     state: MutexGuard<'a, State>,
 }
 
-impl std::fmt::Debug for Reservation<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reservation").finish_non_exhaustive()
-    }
-}
-
 impl Reservation<'_> {
     /// Takes the commit's redo, of no more bytes than reserved; a long one leaves an empty vector behind.
-    pub fn enqueue(mut self, txn_no: u64, commit_ts: Timestamp, redo: &mut Vec<u8>) {
+    pub(crate) fn enqueue(mut self, txn_no: u64, commit_ts: Timestamp, redo: Pending<'_>) {
         let state = &mut *self.state;
         state.newest = commit_ts;
-        state.finish_parts(txn_no);
+        if redo.part > 0 {
+            state.commit_parts(txn_no, commit_ts);
+        }
         state.push(FrameKind::Commit, txn_no, commit_ts, redo);
         drop(self.state);
         self.log.work.notify_one();
@@ -184,6 +241,7 @@ pub struct LogManager {
     work: Condvar,
     done: Condvar,
     durable: AtomicU64,
+    /// The newest frame that is durable. Stored under the state's latch, loaded under it or by the log's thread.
     synced_sequence: AtomicU64,
     // Figures, which the log's thread alone writes.
     bytes_written: AtomicU64,
@@ -211,40 +269,45 @@ impl std::fmt::Debug for LogManager {
     }
 }
 
-/// The file name of a segment.
-pub(crate) fn segment_name(number: u64) -> String {
-    format!("{number:010}.wal")
+/// The smallest `step`, doubled any number of times, that has room for `bytes`.
+fn doubled(step: u64, bytes: u64) -> u64 {
+    step * bytes.div_ceil(step).next_power_of_two()
 }
 
 impl LogManager {
-    /// A log that goes on after `newest` and frame `last_sequence`, in a new segment `next_segment`.
-    pub(crate) fn start(
-        options: LogOptions,
-        newest: Timestamp,
-        last_sequence: u64,
-        next_segment: u64,
-        old_segments: Vec<(u64, u64)>,
-    ) -> Result<(Arc<Self>, serac_sync::thread::JoinHandle<()>)> {
+    /// A log that goes on after what was recovered, and after timestamp `newest`.
+    ///
+    /// # Errors
+    /// When there is no space for its first frame, or no thread.
+    pub(crate) fn start(options: LogOptions, newest: Timestamp, tail: LogTail) -> Result<(Arc<Self>, JoinHandle<()>)> {
+        let old = |segment: super::recovery::TailSegment| Segment {
+            number: segment.number,
+            first_sequence: segment.first_sequence,
+            file: None,
+            allocated: segment.end,
+            assigned: segment.end,
+            newest_commit: segment.newest_commit,
+        };
         let log = Arc::new(Self {
             state: Mutex::new(State {
-                segments: VecDeque::new(),
-                first_index: 0,
-                old_segments,
+                segments: tail.segments.into_iter().map(old).collect(),
+                first_open: tail.next_segment - 1,
+                next_segment: tail.next_segment,
                 queue: Queue::default(),
                 spare: Queue::default(),
-                writing: false,
-                next_sequence: last_sequence + 1,
+                writing: None,
+                next_sequence: tail.next_sequence,
                 newest,
                 open_parts: HashMap::new(),
                 callbacks: BTreeMap::new(),
                 failed: None,
-                shutdown: false,
+                closed: false,
             }),
             options,
             work: Condvar::new(),
             done: Condvar::new(),
             durable: AtomicU64::new(newest.0),
-            synced_sequence: AtomicU64::new(last_sequence),
+            synced_sequence: AtomicU64::new(tail.next_sequence - 1),
             bytes_written: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             frames_written: AtomicU64::new(0),
@@ -252,39 +315,74 @@ impl LogManager {
         });
         {
             let mut state = log.state.lock();
-            log.add_segment(&mut state, next_segment, 0)?;
-            log.push(&mut state, FrameKind::Open, 0, &mut Vec::new())?;
+            if let Some(last) = state.segments.back_mut() {
+                let path = segment_path(&log.options.directory, last.number);
+                let open = log.options.file_system.open(&path);
+                last.file = Some(open.map_err(|e| StorageError::io(format!("cannot open {}", path.display()), e))?);
+            }
+            if !tail.is_open {
+                log.push_empty(&mut state, FrameKind::Open)?;
+            }
         }
         let thread = {
             let log = log.clone();
-            background::spawn("serac-log".into(), move || log.run())
+            background::spawn("serac-log".into(), move || log.run(tail.checksum))
                 .map_err(|e| StorageError::io("cannot start the log thread", e))?
         };
         Ok((log, thread))
     }
 
-    fn add_segment(&self, state: &mut State, number: u64, at_least: u64) -> Result<()> {
-        let path = self.options.directory.join(segment_name(number));
-        let capacity = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES as u64 + at_least);
-        let make = || -> std::io::Result<Arc<dyn StorageFile>> {
+    fn add_segment(&self, state: &mut State, at_least: u64) -> Result<()> {
+        let (number, before) = match state.segments.back() {
+            Some(last) => (last.number + 1, last.assigned),
+            None => (state.next_segment, 0),
+        };
+        let path = segment_path(&self.options.directory, number);
+        let need = SEGMENT_HEADER_BYTES as u64 + at_least;
+        let first_sequence = state.next_sequence;
+        let make = |allocated: u64| -> std::io::Result<Arc<dyn StorageFile>> {
             let file = self.options.file_system.create(&path)?;
-            file.allocate(capacity)?;
-            file.write_all_at(&segment_header(number), 0)?;
+            file.allocate(allocated)?;
+            file.write_all_at(&segment_header(number, first_sequence), 0)?;
             file.sync()?;
             self.options.file_system.sync_dir(&self.options.directory)?;
             Ok(file)
         };
-        let file = make().map_err(|error| {
+        let usual = self.allocation(need.max(before / FIRST_ALLOCATION), need);
+        let (file, allocated) = self.where_there_is_space(usual, need, make).map_err(|error| {
             let _ = self.options.file_system.remove(&path);
-            if error.raw_os_error() == Some(libc::ENOSPC) {
-                StorageError::DiskFull
-            } else {
-                StorageError::io(format!("cannot make log segment {}", path.display()), error)
-            }
+            self.no_room(error, "make", number)
         })?;
         let assigned = SEGMENT_HEADER_BYTES as u64;
-        state.segments.push_back(Segment { number, file, capacity, assigned, newest_commit: 0 });
+        let file = Some(file);
+        state.segments.push_back(Segment { number, first_sequence, file, allocated, assigned, newest_commit: 0 });
         Ok(())
+    }
+
+    /// How long the file of a segment becomes that has `wanted` bytes; `need` at least.
+    fn allocation(&self, wanted: u64, need: u64) -> u64 {
+        doubled(self.options.allocation_bytes, wanted).min(self.options.segment_bytes).max(need)
+    }
+
+    /// Tries with the usual number of bytes, and if the disk has not so much, with what is needed; the number that it was.
+    fn where_there_is_space<T>(
+        &self,
+        usual: u64,
+        need: u64,
+        make: impl Fn(u64) -> std::io::Result<T>,
+    ) -> std::io::Result<(T, u64)> {
+        match make(usual) {
+            Err(error) if is_disk_full(&error) && need < usual => Ok((make(need)?, need)),
+            result => Ok((result?, usual)),
+        }
+    }
+
+    fn no_room(&self, error: std::io::Error, what: &str, number: u64) -> StorageError {
+        if is_disk_full(&error) {
+            return StorageError::DiskFull;
+        }
+        let path = segment_path(&self.options.directory, number);
+        StorageError::io(format!("cannot {what} log segment {}", path.display()), error)
     }
 
     fn check(state: &State) -> Result<()> {
@@ -294,31 +392,39 @@ impl LogManager {
         }
     }
 
+    /// Makes room for a frame with `payload` bytes behind what the last segment has, or in a new one.
     fn make_room(&self, state: &mut State, payload: usize) -> Result<()> {
         Self::check(state)?;
-        if payload > u32::MAX as usize / 2 {
-            return Err(StorageError::Limit("a log record can have at most 2 GiB".into()));
+        if state.closed {
+            return Err(StorageError::Closed);
         }
-        let need = frame_bytes(payload) as u64;
-        let last = state.segments.back().expect("there is always a segment");
-        if last.capacity - last.assigned < need {
-            self.add_segment(state, last.number + 1, need)?;
+        assert!(payload <= LARGEST_PAYLOAD, "long redo is handed over in parts");
+        let bytes = frame_bytes(payload) as u64;
+        let Some(last) = state.segments.back_mut() else { return self.add_segment(state, bytes) };
+        let need = last.assigned + bytes;
+        if need <= last.allocated {
+            return Ok(());
         }
+        if need > self.options.segment_bytes {
+            return self.add_segment(state, bytes);
+        }
+        let file = last.file.as_ref().expect("the last segment is open");
+        let longer = self.where_there_is_space(self.allocation(need, need), need, |bytes| file.allocate(bytes));
+        last.allocated = longer.map_err(|error| self.no_room(error, "lengthen", last.number))?.1;
         Ok(())
     }
 
-    /// Makes room for a frame and queues it.
-    fn push(&self, state: &mut State, kind: FrameKind, txn_no: u64, redo: &mut Vec<u8>) -> Result<()> {
-        self.make_room(state, redo.len())?;
-        state.push(kind, txn_no, Timestamp::ZERO, redo);
+    fn push_empty(&self, state: &mut State, kind: FrameKind) -> Result<()> {
+        self.make_room(state, 0)?;
+        state.push(kind, 0, Timestamp::ZERO, Pending { bytes: &mut Vec::new(), offset: 0, part: 0 });
         Ok(())
     }
 
     /// Makes sure that a commit of `bytes` of redo finds its space. Called in the commit critical section.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`], or [`StorageError::LogFailed`] once the log is poisoned.
-    pub fn reserve(&self, bytes: usize) -> Result<Reservation<'_>> {
+    /// [`StorageError::DiskFull`], [`StorageError::LogFailed`] once the log is poisoned, [`StorageError::Closed`].
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation<'_>> {
         let mut state = self.state_with_room();
         self.make_room(&mut state, bytes)?;
         Ok(Reservation { log: self, state })
@@ -333,27 +439,43 @@ impl LogManager {
         state
     }
 
-    /// Takes a part of a running transaction's redo.
+    /// Bytes of a running transaction's redo from which on it is handed over.
+    pub(crate) fn spill_bytes(&self) -> usize {
+        self.options.spill_bytes
+    }
+
+    /// Takes what a running transaction has of redo. What it could not take stays in the buffer.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
-    pub fn append_part(&self, txn_no: u64, mut redo: Vec<u8>) -> Result<()> {
-        self.push(&mut self.state_with_room(), FrameKind::Part, txn_no, &mut redo)?;
-        self.work.notify_one();
-        Ok(())
+    pub(crate) fn append_parts(&self, txn_no: u64, redo: &mut RedoBuffer) -> Result<()> {
+        let largest = self.options.spill_bytes.saturating_mul(LARGEST_PART).clamp(1, LARGEST_PAYLOAD);
+        redo.hand_over(largest, |pending| {
+            let mut state = self.state_with_room();
+            self.make_room(&mut state, pending.bytes.len())?;
+            if pending.part == 0 {
+                let segment = state.last_segment().number;
+                state.open_parts.insert(txn_no, segment);
+            }
+            state.push(FrameKind::Part, txn_no, Timestamp::ZERO, pending);
+            self.work.notify_one();
+            Ok(())
+        })
     }
 
     /// A timestamp that needs no log passed (an abort, a tick of the clock).
-    pub(crate) fn skip(&self, aborted: Option<u64>, timestamp: Timestamp) {
+    pub(crate) fn skip(&self, timestamp: Timestamp) {
         let mut state = self.state.lock();
         state.newest = timestamp;
-        if let Some(txn_no) = aborted {
-            state.finish_parts(txn_no);
+        if state.failed.is_none() {
+            // Release: pairs with `durable_ts`. Never backwards: what is settled only grows, and it is known under the latch.
+            self.durable.store(state.settled().0, Ordering::Release);
         }
-        if state.queue.frames.is_empty() && !state.writing && state.failed.is_none() {
-            // Release: pairs with `durable_ts`.
-            self.durable.store(timestamp.0, Ordering::Release);
-        }
+    }
+
+    /// A transaction with parts in the log has been rolled back.
+    pub(crate) fn forget_parts(&self, txn_no: u64) {
+        self.state.lock().open_parts.remove(&txn_no);
     }
 
     /// When commits are acknowledged.
@@ -362,7 +484,7 @@ impl LogManager {
     }
     /// The newest timestamp up to which everything is durable.
     pub fn durable_ts(&self) -> Timestamp {
-        // Acquire: pairs with the log thread's Release.
+        // Acquire: pairs with the Release of the log thread and of `skip`.
         Timestamp(self.durable.load(Ordering::Acquire))
     }
 
@@ -416,16 +538,6 @@ impl LogManager {
         callback(answer);
     }
 
-    /// Writes and syncs everything that was committed before the call.
-    ///
-    /// # Errors
-    /// [`StorageError::LogFailed`].
-    pub fn flush(&self) -> Result<()> {
-        let newest = self.state.lock().newest;
-        self.work.notify_one();
-        self.wait_durable(newest)
-    }
-
     /// What the log has done in this process.
     pub fn figures(&self) -> LogFigures {
         // Relaxed: figures.
@@ -442,93 +554,135 @@ impl LogManager {
         self.state.lock().failed.is_some()
     }
 
-    /// Drops segments that hold nothing newer than `checkpoint`.
-    pub(crate) fn truncate_before(&self, checkpoint: Timestamp) -> Result<()> {
+    /// Waits until everything is durable that the log has taken before the call.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub fn flush(&self) -> Result<()> {
+        self.flushed().map(|_| ())
+    }
+    fn flushed(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
+        let taken = state.next_sequence - 1;
+        // Relaxed: under the latch under which it is stored.
+        while self.synced_sequence.load(Ordering::Relaxed) < taken {
+            Self::check(&state)?;
+            self.done.wait(&mut state);
+        }
+        Ok(state)
+    }
+
+    /// A checkpoint begins, and takes its snapshot afterwards: what comes from now on stands in another segment than what it will make unneeded,
+    /// unless that is little.
+    pub(crate) fn begin_checkpoint(&self) {
+        let mut state = self.state.lock();
+        let Some(last) = state.segments.back() else { return };
+        let is_long = last.assigned > LONG_SEGMENT * self.options.allocation_bytes;
+        // A disk that is full is no reason not to make a checkpoint, which gives space back; of other errors the next commit tells.
+        if is_long
+            && Self::check(&state).is_ok()
+            && !state.closed
+            && self.add_segment(&mut state, frame_bytes(0) as u64).is_ok()
+        {
+            let _ = self.push_empty(&mut state, FrameKind::Mark);
+            self.work.notify_one();
+        }
+    }
+
+    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the position's segment has a durable frame.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub(crate) fn position_for(&self, checkpoint: Timestamp) -> Result<LogPosition> {
+        let state = self.flushed()?;
+        // Relaxed: under the latch under which it is stored.
+        let durable = self.synced_sequence.load(Ordering::Relaxed);
         let oldest_part = state.open_parts.values().copied().min().unwrap_or(u64::MAX);
-        // From the oldest on: a segment that is kept keeps all after it, so that no gap arises.
-        let unneeded = state.old_segments.iter().take_while(|(_, newest)| *newest <= checkpoint.0).count();
-        let mut dropped: Vec<u64> = state.old_segments.drain(..unneeded).map(|(number, _)| number).collect();
-        if state.old_segments.is_empty() {
-            let oldest_queued = state.queue.frames.first().map_or(usize::MAX, |q| q.segment);
-            while state.segments.len() > 1 && !state.writing && state.first_index < oldest_queued {
-                let front = state.segments.front().expect("there are two");
-                if front.newest_commit > checkpoint.0 || front.number >= oldest_part {
-                    break;
-                }
-                dropped.push(front.number);
+        let is_needed = |segment: &&Segment| segment.newest_commit > checkpoint.0 || segment.number >= oldest_part;
+        let needed = state.segments.iter().find(is_needed).or(state.segments.back());
+        let segment = needed.expect("a log that has written has a segment");
+        Ok(LogPosition { segment: segment.number, sequence: segment.first_sequence, durable })
+    }
+
+    /// Drops the segments before `position`, which the manifest names.
+    ///
+    /// # Errors
+    /// When files cannot be removed.
+    pub(crate) fn truncate_before(&self, position: LogPosition) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            while state.segments.front().is_some_and(|front| front.number < position.segment) {
                 state.segments.pop_front();
-                state.first_index += 1;
             }
         }
-        drop(state);
-        for number in dropped {
-            let path = self.options.directory.join(segment_name(number));
-            self.options
-                .file_system
-                .remove(&path)
-                .map_err(|e| StorageError::io(format!("cannot remove log segment {}", path.display()), e))?;
-        }
-        Ok(())
+        remove_segments_before(&self.options.directory, position.segment, &*self.options.file_system)
     }
 
     /// The newest commit that stands in the log.
     pub(crate) fn newest_commit(&self) -> Timestamp {
         let state = self.state.lock();
-        let old = state.old_segments.iter().map(|(_, newest)| *newest);
-        Timestamp(old.chain(state.segments.iter().map(|segment| segment.newest_commit)).max().unwrap_or(0))
+        Timestamp(state.segments.iter().map(|segment| segment.newest_commit).max().unwrap_or(0))
     }
-    /// Bytes of log that a restart would have to read, roughly.
+    /// Bytes of log that a restart would have to read.
     pub fn live_bytes(&self) -> u64 {
-        let state = self.state.lock();
-        state.segments.iter().map(|s| s.assigned).sum::<u64>()
-            + state.old_segments.len() as u64 * self.options.segment_bytes
+        self.state.lock().segments.iter().map(|segment| segment.assigned).sum()
     }
 
-    pub(crate) fn shut_down(&self) {
-        self.state.lock().shutdown = true;
+    /// Takes no frame any more. The log's thread ends when it has written those that were taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
         self.work.notify_all();
     }
+    /// How the log has ended, once its thread has: whether all that it has taken is durable.
+    ///
+    /// # Errors
+    /// [`StorageError::LogFailed`].
+    pub(crate) fn end(&self) -> Result<()> {
+        Self::check(&self.state.lock())
+    }
 
-    fn run(&self) {
-        let mut bytes = Vec::new();
+    /// The log's thread. `checksum` is that of the frame before the first one it writes.
+    fn run(&self, mut checksum: u32) {
+        let _guard = PanicGuard(self);
+        let (mut bytes, mut files) = (Vec::new(), Vec::new());
         loop {
-            let (mut batch, newest, files) = {
+            let mut batch = {
                 let mut state = self.state.lock();
-                while state.queue.frames.is_empty() && !state.shutdown {
+                while state.queue.frames.is_empty() && !state.closed {
                     self.work.wait(&mut state);
                 }
-                if self.options.durability == Durability::Relaxed && !state.shutdown {
+                if self.options.durability == Durability::Relaxed && !state.closed {
                     drop(state);
                     serac_sync::thread::sleep(RELAXED_INTERVAL / 2);
                     state = self.state.lock();
                 }
                 if state.queue.frames.is_empty() {
-                    return; // shut down, and nothing left
+                    return; // closed, and nothing left
                 }
-                state.writing = true;
                 let spare = std::mem::take(&mut state.spare);
                 let batch = std::mem::replace(&mut state.queue, spare);
-                let files: Vec<(usize, Arc<dyn StorageFile>)> =
-                    state.segments.iter().enumerate().map(|(i, s)| (state.first_index + i, s.file.clone())).collect();
-                (batch, state.newest, files)
+                state.writing = batch.first_commit;
+                let open = state.segments.iter().rev().map_while(|s| Some((s.number, s.file.clone()?)));
+                files.extend(open);
+                batch
             };
-            let newest_commit = batch.frames.iter().map(|q| q.commit_ts).max().unwrap_or(Timestamp::ZERO);
             let newest_sequence = batch.frames.last().expect("not empty").sequence;
             let began = Instant::now();
-            let result = self.write(&batch, &files, &mut bytes);
+            let result = self.write(&batch, &files, &mut bytes, &mut checksum);
+            files.clear();
             self.frames_written.fetch_add(batch.frames.len() as u64, Ordering::Relaxed);
             self.flushing_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
             let mut state = self.state.lock();
-            state.writing = false;
+            state.writing = None;
             batch.clear();
             state.spare = batch;
             match result {
                 Ok(()) => {
+                    // Relaxed: under the latch.
                     self.synced_sequence.store(newest_sequence, Ordering::Relaxed);
-                    let durable = if state.queue.frames.is_empty() { state.newest.max(newest) } else { newest_commit };
-                    // Release: pairs with `durable_ts`. Never backwards: a batch of parts alone has no commit.
-                    self.durable.fetch_max(durable.0, Ordering::Release);
+                    state.close_files();
+                    // Release: pairs with `durable_ts`. Never backwards, as in `skip`.
+                    self.durable.store(state.settled().0, Ordering::Release);
                 }
                 Err(error) => {
                     state.failed = Some(error.to_string());
@@ -558,40 +712,62 @@ impl LogManager {
     fn write(
         &self,
         batch: &Queue,
-        files: &[(usize, Arc<dyn StorageFile>)],
+        files: &[(u64, Arc<dyn StorageFile>)],
         bytes: &mut Vec<u8>,
+        checksum: &mut u32,
     ) -> std::io::Result<()> {
+        // Relaxed: this thread alone stores it.
         let synced = self.synced_sequence.load(Ordering::Relaxed);
         let frames = &batch.frames;
         let mut at = 0;
         while at < frames.len() {
-            let index = frames[at].segment;
-            let run = frames[at..].iter().take_while(|q| q.segment == index).count();
+            let Place { segment, offset } = frames[at].place;
+            let run = frames[at..].iter().take_while(|queued| queued.place.segment == segment).count();
             bytes.clear();
             bytes.shrink_to(LARGEST_SPARE_BYTES);
             for queued in &frames[at..at + run] {
-                write_frame(
-                    bytes,
-                    &Frame {
-                        sequence: queued.sequence,
-                        synced,
-                        kind: queued.kind,
-                        txn_no: queued.txn_no,
-                        commit_ts: queued.commit_ts,
-                        payload: match &queued.redo {
-                            Redo::Own(redo) => redo,
-                            Redo::Common(range) => &batch.common[range.clone()],
-                        },
-                    },
-                );
+                let head = FrameHead {
+                    sequence: queued.sequence,
+                    synced,
+                    kind: queued.kind,
+                    txn_no: queued.txn_no,
+                    commit_ts: queued.commit_ts,
+                    redo_offset: queued.redo_offset,
+                    part: queued.part,
+                    previous: *checksum,
+                };
+                let payload = match &queued.redo {
+                    Redo::Own(redo) => redo,
+                    Redo::Common(range) => &batch.common[range.clone()],
+                };
+                *checksum = write_frame(bytes, queued.place, &head, payload);
             }
-            let (_, file) = files.iter().find(|(i, _)| *i == index).expect("the frame's segment");
-            file.write_all_at(bytes, frames[at].offset)?;
+            let (_, file) = files.iter().find(|(number, _)| *number == segment).expect("the frame's segment is open");
+            file.write_all_at(bytes, offset)?;
             file.sync()?;
             self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             self.syncs.fetch_add(1, Ordering::Relaxed);
             at += run;
         }
         Ok(())
+    }
+}
+
+/// If a callback panics, the log has no thread any more: nobody must wait for it.
+struct PanicGuard<'a>(&'a LogManager);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let callbacks = {
+            let mut state = self.0.state.lock();
+            state.failed.get_or_insert_with(|| "its thread has panicked".into());
+            state.queue.clear();
+            std::mem::take(&mut state.callbacks)
+        };
+        self.0.done.notify_all();
+        drop(callbacks);
     }
 }

@@ -1,172 +1,250 @@
-//! Reads the log back and judges its end.
+//! Reads the log back and finds its end.
 //!
-//! Frames are read in order until one is missing or invalid. What follows decides what that means. If a later frame is valid and says
-//! that the missing one had been synced when it was written, something durable was lost: the log is *corrupt* and the database does not
-//! open (unless told to salvage what lies before). Otherwise the missing frame was on its way to the disk when the process or the machine
-//! died, nobody was told that it was durable, and the *torn tail* is cut.
+//! Frames are read in order until the next one of the chain is not there. What was found then is a [`Gap`]. It has a *proof* if something says
+//! that the missing frame was durable, and then the log is damaged. Otherwise the frame was on its way to the disk when the process or the machine
+//! died, and nobody was told that it was durable: it is the log's unfinished end. The module above lists the proofs.
 
-use super::frame::{Frame, SEGMENT_HEADER_BYTES, is_segment_header, read_frame};
+use super::frame::{
+    Frame, FrameKind, Place, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes, read_frame, read_head,
+    read_segment_header, version,
+};
+use super::segments::{LogPosition, first_place, segment_numbers, segment_path};
 use crate::error::{Result, StorageError};
-use std::path::{Path, PathBuf};
+use crate::file_system::FileSystem;
+use std::path::Path;
 
-/// The segments of a log, in memory.
-pub struct LogFiles {
-    segments: Vec<(u64, PathBuf, Vec<u8>)>,
+/// The segments that are read.
+pub(super) struct LogReader<'a> {
+    directory: &'a Path,
+    files: &'a dyn FileSystem,
+    /// Their numbers, ascending.
+    numbers: Vec<u64>,
 }
 
-impl LogEnd {
-    /// The number that the next segment gets, once a torn tail is cut.
-    pub fn next_segment(&self) -> u64 {
-        match self.torn {
-            Some((number, 0, _)) => number.max(1),
-            Some((number, ..)) => number + 1,
-            None => self.last_segment + 1,
-        }
-    }
+/// A segment that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadSegment {
+    pub(super) number: u64,
+    /// Where its last good frame ends.
+    pub(super) end: u64,
 }
 
-/// Where a log ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogEnd {
-    /// Sequence number of the last good frame.
-    pub last_sequence: u64,
-    /// Number of the newest segment (zero: none).
-    pub last_segment: u64,
-    /// Where to cut: segment number and offset (zero: the whole segment goes), and how many bytes of unfinished frames lie there.
-    pub torn: Option<(u64, u64, u64)>,
+/// Where reading ended.
+#[derive(Debug)]
+pub(super) struct LogEnd {
+    /// The segments that have good frames, or might have; the last one is where the log ends.
+    pub(super) segments: Vec<ReadSegment>,
+    /// Sequence number that the next frame gets.
+    pub(super) next_sequence: u64,
+    /// Checksum of the last good frame; zero if there is none.
+    pub(super) checksum: u32,
+    /// What the last good frame is.
+    pub(super) last_kind: Option<FrameKind>,
+    /// Bytes read.
+    pub(super) bytes: u64,
+    /// What lies behind, if it is not nothing.
+    pub(super) gap: Option<Gap>,
 }
 
-impl LogFiles {
-    /// Reads the segments in `directory`.
+/// Where the chain breaks.
+#[derive(Debug)]
+pub(super) struct Gap {
+    /// The place of the missing frame. At offset zero, the whole segment is missing or has no header.
+    pub(super) place: Place,
+    /// Bytes that are not zero from there to the end of the log.
+    pub(super) bytes: u64,
+    /// What says that the missing frame was durable.
+    pub(super) proof: Option<String>,
+}
+
+/// What the reader of frames wants.
+pub(super) enum Next {
+    /// The next one.
+    Frame,
+    /// None: this one cannot be used, for the reason given.
+    Stop(String),
+}
+
+impl<'a> LogReader<'a> {
+    /// Looks for the segments in `directory`, from number `first` on.
     ///
     /// # Errors
-    /// When a file cannot be read.
-    pub fn read(directory: &Path) -> Result<Self> {
-        let listing = std::fs::read_dir(directory)
-            .map_err(|e| StorageError::io(format!("cannot read {}", directory.display()), e))?;
-        let mut segments = Vec::new();
-        for entry in listing {
-            let path = entry.map_err(|e| StorageError::io(format!("cannot read {}", directory.display()), e))?.path();
-            let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".wal"));
-            if let Some(number) = number.and_then(|n| n.parse().ok()) {
-                let bytes =
-                    std::fs::read(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
-                segments.push((number, path, bytes));
-            }
-        }
-        segments.sort_by_key(|s| s.0);
-        Ok(Self { segments })
+    /// When the folder cannot be read.
+    pub(super) fn new(directory: &'a Path, files: &'a dyn FileSystem, first: u64) -> Result<Self> {
+        let mut numbers = segment_numbers(directory, files)?;
+        numbers.retain(|&number| number >= first);
+        Ok(Self { directory, files, numbers })
     }
 
     /// The segments' numbers, ascending.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.segments.iter().map(|s| s.0)
+    pub(super) fn numbers(&self) -> &[u64] {
+        &self.numbers
     }
 
-    /// Bytes of all segments.
-    pub fn bytes(&self) -> u64 {
-        self.segments.iter().map(|s| s.2.len() as u64).sum()
-    }
-
-    /// Hands the good frames to `each`, with their segment's number, and judges the end.
+    /// Where a log begins of which nothing else is known: with its first segment.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when something durable is damaged and `salvage` is off; whatever `each` returns.
-    pub fn frames<'a>(&'a self, salvage: bool, mut each: impl FnMut(u64, Frame<'a>) -> Result<()>) -> Result<LogEnd> {
-        let mut end = LogEnd { last_sequence: 0, last_segment: self.segments.last().map_or(0, |s| s.0), torn: None };
-        let mut expected: Option<u64> = None;
-        for (i, (number, path, bytes)) in self.segments.iter().enumerate() {
-            let follows = i == 0 || self.segments[i - 1].0 + 1 == *number;
-            let mut at = SEGMENT_HEADER_BYTES;
-            let broken = !follows || !is_segment_header(bytes, *number);
-            while let Some((frame, length)) = (!broken).then(|| bytes.get(at..).and_then(read_frame)).flatten() {
-                if expected.is_some_and(|e| frame.sequence != e) {
-                    break;
+    /// When that cannot be read, or has another version.
+    pub(super) fn first_position(&self) -> Result<LogPosition> {
+        let Some(&number) = self.numbers.first() else { return Ok(LogPosition::BEGINNING) };
+        let sequence = match self.header(&self.read(number)?, number)? {
+            SegmentHeader::Begins(sequence) => sequence,
+            _ => 1,
+        };
+        Ok(LogPosition { segment: number, sequence, durable: sequence - 1 })
+    }
+
+    pub(super) fn read(&self, number: u64) -> Result<Vec<u8>> {
+        let path = segment_path(self.directory, number);
+        self.files.read(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))
+    }
+
+    fn header(&self, bytes: &[u8], number: u64) -> Result<SegmentHeader> {
+        match read_segment_header(bytes, number) {
+            SegmentHeader::OtherVersion(found) => {
+                let file = segment_path(self.directory, number);
+                Err(StorageError::OtherVersion { file, found, ours: version() })
+            }
+            header => Ok(header),
+        }
+    }
+
+    /// Hands the good frames from `start` on to `each`, with their places, and finds the end.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has another version; whatever `each` returns.
+    pub(super) fn frames(
+        &self,
+        start: LogPosition,
+        mut each: impl FnMut(Place, &Frame<'_>) -> Result<Next>,
+    ) -> Result<LogEnd> {
+        let (segments, next_sequence) = (Vec::new(), start.sequence);
+        let mut end = LogEnd { segments, next_sequence, checksum: 0, last_kind: None, bytes: 0, gap: None };
+        for (at, number) in (start.segment..).zip(&self.numbers) {
+            if at != *number {
+                // A segment's name is durable before the next one is made.
+                let place = Place { segment: at, offset: 0 };
+                let proof = format!("it is missing, but segment {number} is there");
+                end.gap = Some(Gap { place, bytes: self.bytes_behind(place, &[])?, proof: Some(proof) });
+                return Ok(end);
+            }
+            let bytes = self.read(at)?;
+            end.bytes += bytes.len() as u64;
+            let place = match self.header(&bytes, at)? {
+                SegmentHeader::Begins(sequence) if sequence == end.next_sequence => {
+                    end.segments.push(ReadSegment { number: at, end: SEGMENT_HEADER_BYTES as u64 });
+                    let mut place = first_place(at);
+                    let stop = read_segment(&bytes, &mut place, &mut end, &mut each)?;
+                    end.segments.last_mut().expect("just added").end = place.offset;
+                    if let Some(reason) = stop {
+                        end.gap = Some(Gap { place, bytes: self.bytes_behind(place, &bytes)?, proof: Some(reason) });
+                        return Ok(end);
+                    }
+                    if bytes[place.offset as usize..].iter().all(|&byte| byte == 0) {
+                        continue; // the unused rest
+                    }
+                    place
                 }
-                expected = Some(frame.sequence + 1);
-                end.last_sequence = frame.sequence;
-                each(*number, frame)?;
-                at += length;
-            }
-            if !broken && bytes[at.min(bytes.len())..].iter().all(|&b| b == 0) {
-                continue; // the unused rest of a segment
-            }
-            let missing = expected.unwrap_or(1);
-            if let Some(detail) = self.later_witness(i, at, missing)
-                && !salvage
-            {
-                return Err(StorageError::Corrupt { file: path.clone(), offset: at as u64, detail });
-            }
-            let lost = bytes[at.min(bytes.len())..].iter().filter(|&&b| b != 0).count() as u64
-                + self.segments[i + 1..]
-                    .iter()
-                    .map(|s| s.2[SEGMENT_HEADER_BYTES.min(s.2.len())..].iter().filter(|&&b| b != 0).count() as u64)
-                    .sum::<u64>();
-            end.torn = Some((*number, if broken { 0 } else { at as u64 }, lost));
+                // The frames before are missing, not this segment.
+                SegmentHeader::Begins(_) if !end.segments.is_empty() => end.place(start),
+                _ => Place { segment: at, offset: 0 },
+            };
+            let rest: &[u8] = if place.segment == at { &bytes } else { &[] };
+            let proof = self.proof(place, rest, end.next_sequence, start.durable)?;
+            end.gap = Some(Gap { place, bytes: self.bytes_behind(place, rest)?, proof });
             return Ok(end);
+        }
+        if start.durable >= end.next_sequence {
+            let place = end.place(start);
+            let proof = (place.offset == 0).then(|| "it is missing, but the newest checkpoint needs it".into());
+            let proof = proof.or_else(|| Some(known_to_checkpoint(end.next_sequence)));
+            end.gap = Some(Gap { place, bytes: 0, proof });
         }
         Ok(end)
     }
 
-    /// Whether a valid frame from segment index `from` and offset `at` on says that frame `missing` was durable.
-    fn later_witness(&self, from: usize, at: usize, missing: u64) -> Option<String> {
-        for (i, (number, _, bytes)) in self.segments.iter().enumerate().skip(from) {
-            let mut at = if i == from { at } else { SEGMENT_HEADER_BYTES };
-            while at + 8 < bytes.len() {
-                if let Some((frame, length)) = read_frame(&bytes[at..]) {
-                    if frame.sequence > missing && frame.synced >= missing {
-                        return Some(format!(
-                            "record {missing} is missing or damaged, but record {} in segment {number} was written after it was durable",
-                            frame.sequence
-                        ));
-                    }
-                    at += length;
-                } else {
-                    at += 8;
-                }
+    /// What says that frame `missing`, of `place` or later, was durable. `bytes` are those of the place's segment.
+    fn proof(&self, place: Place, bytes: &[u8], missing: u64, durable: u64) -> Result<Option<String>> {
+        if durable >= missing {
+            return Ok(Some(known_to_checkpoint(missing)));
+        }
+        let from = place.offset.max(SEGMENT_HEADER_BYTES as u64);
+        if let Some(witness) = witness(bytes, Place { offset: from, ..place }, missing) {
+            return Ok(Some(witness));
+        }
+        for &number in self.numbers.iter().filter(|&&number| number > place.segment) {
+            if let Some(witness) = witness(&self.read(number)?, first_place(number), missing) {
+                return Ok(Some(witness));
             }
         }
-        None
+        Ok(None)
     }
 
-    /// Cuts a torn tail off the files.
-    ///
-    /// # Errors
-    /// When a file cannot be changed.
-    pub fn cut(&self, torn: (u64, u64, u64), files: &dyn crate::file_system::FileSystem) -> Result<()> {
-        for (number, path, _) in &self.segments {
-            let cut = |result: std::io::Result<()>| {
-                result.map_err(|e| StorageError::io(format!("cannot cut the torn tail off {}", path.display()), e))
-            };
-            if *number > torn.0 || (*number == torn.0 && torn.1 == 0) {
-                cut(files.remove(path))?;
-            } else if *number == torn.0 {
-                cut(files.open(path).and_then(|file| {
-                    file.set_len(torn.1)?;
-                    file.sync()
-                }))?;
-            }
+    /// Bytes that are not zero from `place` on, in its segment, whose bytes are given, and in later ones, but for their headers.
+    fn bytes_behind(&self, place: Place, bytes: &[u8]) -> Result<u64> {
+        let used = |bytes: &[u8], from: usize| {
+            bytes.get(from..).map_or(0, |rest| rest.iter().filter(|&&byte| byte != 0).count() as u64)
+        };
+        let mut sum = used(bytes, place.offset as usize);
+        for &number in self.numbers.iter().filter(|&&number| number > place.segment) {
+            sum += used(&self.read(number)?, SEGMENT_HEADER_BYTES);
         }
-        Ok(())
+        Ok(sum)
     }
+}
 
-    /// Makes the kept segments durable: the next records say that everything before them is.
-    ///
-    /// # Errors
-    /// When a file cannot be synced.
-    pub fn sync(
-        &self,
-        directory: &Path,
-        kept: impl Iterator<Item = u64>,
-        files: &dyn crate::file_system::FileSystem,
-    ) -> Result<()> {
-        let kept: Vec<u64> = kept.collect();
-        for (_, path, _) in self.segments.iter().filter(|(number, ..)| kept.contains(number)) {
-            files
-                .open(path)
-                .and_then(|file| file.sync())
-                .map_err(|e| StorageError::io(format!("cannot sync {}", path.display()), e))?;
+impl LogEnd {
+    /// Where the next frame would stand, in a log that is read from `start` on.
+    fn place(&self, start: LogPosition) -> Place {
+        match self.segments.last() {
+            Some(last) => Place { segment: last.number, offset: last.end },
+            None => Place { segment: start.segment, offset: 0 },
         }
-        files.sync_dir(directory).map_err(|e| StorageError::io(format!("cannot sync {}", directory.display()), e))
     }
+}
+
+/// Reads frames from `place` on, which goes on with them; the reason if `each` stops.
+fn read_segment(
+    bytes: &[u8],
+    place: &mut Place,
+    end: &mut LogEnd,
+    each: &mut impl FnMut(Place, &Frame<'_>) -> Result<Next>,
+) -> Result<Option<String>> {
+    while let Some((frame, length)) = read_frame(&bytes[place.offset as usize..], *place) {
+        // Behind what is not needed, the first frame is the chain's beginning.
+        let follows = end.last_kind.is_none() || frame.head.previous == end.checksum;
+        if frame.head.sequence != end.next_sequence || !follows {
+            break;
+        }
+        if let Next::Stop(reason) = each(*place, &frame)? {
+            return Ok(Some(reason));
+        }
+        end.next_sequence += 1;
+        end.checksum = frame.checksum;
+        end.last_kind = Some(frame.head.kind);
+        place.offset = bytes.len().min(place.offset as usize + length) as u64;
+    }
+    Ok(None)
+}
+
+fn known_to_checkpoint(missing: u64) -> String {
+    format!("record {missing} is missing or damaged, but was durable when the newest checkpoint was written")
+}
+
+/// A head in `bytes`, from `place` on, that says that frame `missing` was durable. A head is enough: it was written when its writer knew.
+fn witness(bytes: &[u8], mut place: Place, missing: u64) -> Option<String> {
+    while let Some(rest) = bytes.get(place.offset as usize..).filter(|rest| !rest.is_empty()) {
+        let Some((head, length)) = read_head(rest, place) else {
+            place.offset += 8;
+            continue;
+        };
+        if head.sequence > missing && head.synced >= missing {
+            return Some(format!(
+                "record {missing} is missing or damaged, but record {} in segment {} was written after it was durable",
+                head.sequence, place.segment
+            ));
+        }
+        place.offset += frame_bytes(length) as u64;
+    }
+    None
 }
