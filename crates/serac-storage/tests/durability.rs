@@ -36,7 +36,13 @@ fn open(options: StorageOptions) -> Result<(Arc<Storage>, Arc<DataTable>, Recove
 }
 
 fn options(path: &Path) -> StorageOptions {
-    StorageOptions { path: Some(path.to_owned()), log_segment_bytes: 1 << 16, ..Default::default() }
+    StorageOptions {
+        path: Some(path.to_owned()),
+        log_segment_bytes: 1 << 16,
+        log_allocation_bytes: 1 << 12,
+        log_spill_bytes: 1 << 12,
+        ..Default::default()
+    }
 }
 
 /// A transaction of two rows: both must be there, or neither.

@@ -251,6 +251,125 @@ fn a_log_folder_that_was_emptied_is_missed() {
     assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
 }
 
+/// With spills of a few rows, a bulk load of which the log takes a part before the disk is full.
+#[test]
+fn a_spill_that_fails_in_its_middle_goes_on_where_it_stopped() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+    let folder = tempfile::tempdir().unwrap();
+    let files = FaultFileSystem::default();
+    let with_faults = StorageOptions {
+        file_system: Arc::new(files.clone()),
+        log_allocation_bytes: 1 << 12,
+        log_spill_bytes: 1 << 10,
+        ..options(folder.path())
+    };
+    let rows = |ids: std::ops::Range<i64>| {
+        let texts =
+            StringViewArray::from_iter_values(ids.clone().map(|id| format!("the text of {id}, of some length")));
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(ids)), Arc::new(texts)];
+        RecordBatch::try_new(schema().arrow(), columns).unwrap()
+    };
+    let (storage, table, _) = open(with_faults.clone()).unwrap();
+    let mut expected = BTreeSet::new();
+    for round in 0..5 {
+        let from = round * 100_000;
+        let mut txn = storage.begin();
+        table.append(&mut txn, &rows(from..from + 500)).unwrap();
+        let savepoint = txn.savepoint();
+        let room = 30_000 + 7_000 * round as u64;
+        files.faults().capacity.store(files.bytes_in_use() + room, Ordering::SeqCst);
+        let error = table.append(&mut txn, &rows(from + 10_000..from + 13_000)).unwrap_err();
+        assert!(error.is_disk_full(), "{error}");
+        files.faults().capacity.store(0, Ordering::SeqCst);
+        // The rest of what was cut in its middle follows, or is taken back.
+        if round % 2 == 0 {
+            txn.rollback_to(&savepoint);
+        } else {
+            expected.extend(from + 10_000..from + 13_000);
+        }
+        table.append(&mut txn, &rows(from + 20_000..from + 20_500)).unwrap();
+        txn.commit().unwrap().wait().unwrap();
+        expected.extend((from..from + 500).chain(from + 20_000..from + 20_500));
+    }
+    assert_eq!(ids(&storage, &table), expected);
+    storage.close().unwrap();
+    drop((storage, table));
+    let (storage, table, _) = open(with_faults).unwrap();
+    assert_eq!(ids(&storage, &table), expected);
+}
+
+/// A record of the engine's is long by itself, and its transaction has changed no row.
+#[test]
+fn parts_of_a_transaction_without_rows_keep_no_log_once_it_is_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storage, table, _) = open(StorageOptions { log_spill_bytes: 1 << 10, ..options(folder.path()) }).unwrap();
+    let mut txn = storage.begin();
+    txn.log_meta(&[7; 100_000]);
+    let refused = txn.commit_if(|_| Err(StorageError::Deadlock), |_| {});
+    assert!(matches!(refused, Err(StorageError::Deadlock)));
+    for round in 0..20 {
+        commit(&storage, &table, round * 100..round * 100 + 100);
+    }
+    assert!(log_segments(folder.path()).len() > 4);
+    checkpoint(&storage).unwrap();
+    assert_eq!(log_segments(folder.path()).len(), 1);
+}
+
+#[test]
+fn removed_segments_stay_removed_when_the_power_goes() {
+    for seed in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FaultFileSystem::with_disk();
+        files.faults().unordered_removals.store(true, Ordering::SeqCst);
+        let with_faults = StorageOptions { file_system: Arc::new(files.clone()), ..options(folder.path()) };
+        let (storage, table, _) = open(with_faults.clone()).unwrap();
+        for round in 0..10 {
+            commit(&storage, &table, round * 100..round * 100 + 100);
+        }
+        assert!(log_segments(folder.path()).len() > 2);
+        checkpoint(&storage).unwrap();
+        let left = log_segments(folder.path());
+        killed(storage, table, &files);
+        files.power_returns(seed).unwrap();
+        assert_eq!(log_segments(folder.path()), left, "seed {seed}");
+        let (storage, table, _) = open(with_faults).unwrap();
+        assert_eq!(ids(&storage, &table).len(), 1_000);
+    }
+}
+
+#[test]
+fn what_lies_before_a_missing_segment_is_salvaged_and_the_rest_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (storage, table, _) = open(options(folder.path())).unwrap();
+    for round in 0..40 {
+        commit(&storage, &table, round * 100..round * 100 + 100);
+        if round == 10 {
+            checkpoint(&storage).unwrap();
+        }
+    }
+    storage.close().unwrap();
+    drop((storage, table));
+    let segments = log_segments(folder.path());
+    let missing = segments.len() / 2;
+    std::fs::remove_file(&segments[missing]).unwrap();
+    let behind: Vec<Vec<u8>> = segments[missing + 1..].iter().map(|s| std::fs::read(s).unwrap()).collect();
+    let (storage, table, report) = open(StorageOptions { salvage: true, ..options(folder.path()) }).unwrap();
+    let found = ids(&storage, &table);
+    let whole = found.len() as i64;
+    assert!(whole % 100 == 0 && (1_100..4_000).contains(&whole), "{whole}");
+    assert_eq!(found, (0..whole).collect());
+    let aside = report.kept_aside.expect("segments are kept").join("log");
+    let kept: Vec<Vec<u8>> =
+        segments[missing + 1..].iter().map(|s| std::fs::read(aside.join(s.file_name().unwrap())).unwrap()).collect();
+    assert!(kept == behind);
+    commit(&storage, &table, 10_000..10_100);
+    let expected = ids(&storage, &table);
+    storage.close().unwrap();
+    drop((storage, table));
+    let (storage, table, _) = open(options(folder.path())).unwrap();
+    assert_eq!(ids(&storage, &table), expected);
+}
+
 #[test]
 fn a_database_of_a_few_rows_stays_small_however_often_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,6 +41,9 @@ fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataT
         path: Some(path.to_owned()),
         file_system: Arc::new(files.clone()),
         log_segment_bytes: 1 << 14,
+        log_allocation_bytes: 1 << 10,
+        // Larger transactions go to the log in parts.
+        log_spill_bytes: 300,
         ..Default::default()
     };
     open_table(options, schema())
@@ -179,6 +182,7 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
         }
         let path = folder.path().join("db");
         let files = FaultFileSystem::with_disk();
+        files.faults().unordered_removals.store(rng.random(), Ordering::SeqCst);
         let operations = if rng.random_bool(0.3) { 20 } else { 400 };
         files.faults().halt_in.store(rng.random_range(1..operations), Ordering::SeqCst);
         let _ = work(&path, &files, &mut acknowledged);
@@ -207,6 +211,7 @@ fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let files = FaultFileSystem::with_disk();
+        files.faults().unordered_removals.store(rng.random(), Ordering::SeqCst);
         let mut acknowledged = vec![None; THREADS as usize];
         for _ in 0..2 {
             files.faults().halt_in.store(rng.random_range(20..200), Ordering::SeqCst);

@@ -30,6 +30,7 @@ use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -643,7 +644,6 @@ impl LogManager {
 
     /// The log's thread. `checksum` is that of the frame before the first one it writes.
     fn run(&self, mut checksum: u32) {
-        let _guard = PanicGuard(self);
         let (mut bytes, mut files) = (Vec::new(), Vec::new());
         loop {
             let mut batch = {
@@ -700,7 +700,9 @@ impl LogManager {
             drop(state);
             self.done.notify_all();
             for callback in ready.into_values().flatten() {
-                callback(answer.clone().map_or(Ok(()), |reason| Err(StorageError::LogFailed(reason))));
+                let answer = answer.clone().map_or(Ok(()), |reason| Err(StorageError::LogFailed(reason)));
+                // One that panics has said so. The log goes on: others wait for it.
+                let _ = catch_unwind(AssertUnwindSafe(|| callback(answer)));
             }
             if failed {
                 return;
@@ -750,24 +752,5 @@ impl LogManager {
             at += run;
         }
         Ok(())
-    }
-}
-
-/// If a callback panics, the log has no thread any more: nobody must wait for it.
-struct PanicGuard<'a>(&'a LogManager);
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            return;
-        }
-        let callbacks = {
-            let mut state = self.0.state.lock();
-            state.failed.get_or_insert_with(|| "its thread has panicked".into());
-            state.queue.clear();
-            std::mem::take(&mut state.callbacks)
-        };
-        self.0.done.notify_all();
-        drop(callbacks);
     }
 }

@@ -1,5 +1,5 @@
 //! The log against a model of what must be in it: any order of parts, commits, aborts, rollbacks to savepoints, checkpoints in all their steps,
-//! restarts and kills, through the real code.
+//! restarts, kills and losses of power, through the real code.
 //!
 //! `SERAC_SEED=n` replays a seed; `SERAC_STRESS=1` makes it many more.
 
@@ -53,6 +53,16 @@ struct Running {
     savepoints: Vec<(RedoMark, usize)>,
 }
 
+/// How a process ends.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    Clean,
+    /// What was written so far is there.
+    Killed,
+    /// What was synced so far is there, and pieces of the rest, as this seed chooses.
+    PowerLost(u64),
+}
+
 /// A checkpoint between its steps.
 enum Step {
     Begun,
@@ -84,7 +94,7 @@ impl Model {
     fn new(directory: &Path) -> Self {
         let mut model = Self {
             directory: directory.to_owned(),
-            files: FaultFileSystem::default(),
+            files: FaultFileSystem::with_disk(),
             log: None,
             clock: 0,
             next_txn: 0,
@@ -188,8 +198,9 @@ impl Model {
         };
     }
 
-    /// Ends the process, cleanly or after what was written so far, and starts the next one.
-    fn restart(&mut self, clean: bool) {
+    /// Ends the process, and starts the next one.
+    fn restart(&mut self, ending: Ending) {
+        let clean = ending == Ending::Clean;
         for running in std::mem::take(&mut self.running) {
             if clean && running.redo.has_parts() {
                 self.log().forget_parts(running.txn_no);
@@ -206,7 +217,10 @@ impl Model {
         thread.join().unwrap();
         assert_eq!(log.end().is_ok(), !self.files.halted());
         drop(log);
-        self.files.process_restarts();
+        match ending {
+            Ending::PowerLost(seed) => self.files.power_returns(seed).unwrap(),
+            _ => self.files.process_restarts(),
+        }
         self.checkpoint = None;
         self.restarts += 1;
         self.open();
@@ -222,8 +236,8 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
     let first = seed();
     let seeds = match (std::env::var("SERAC_SEED"), std::env::var("SERAC_STRESS")) {
         (Ok(_), _) => 1,
-        (_, Ok(_)) => 2_000,
-        _ => 40,
+        (_, Ok(_)) => 5_000,
+        _ => 100,
     };
     let (mut dropped, mut restarts, mut refused) = (0, 0, 0);
     for seed in first..first + seeds {
@@ -231,6 +245,7 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
         let mut rng = StdRng::seed_from_u64(seed);
         let folder = tempfile::tempdir().unwrap();
         let mut model = Model::new(folder.path());
+        model.files.faults().unordered_removals.store(rng.random(), std::sync::atomic::Ordering::SeqCst);
         for _ in 0..rng.random_range(20..400) {
             let some = (!model.running.is_empty()).then(|| rng.random_range(0..model.running.len()));
             match (rng.random_range(0..100), some) {
@@ -254,11 +269,12 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
                     }
                 }
                 (88..98, _) => model.checkpoint(),
-                (98, _) => model.restart(true),
-                _ => model.restart(false),
+                (98, _) => model.restart(Ending::Clean),
+                _ if rng.random() => model.restart(Ending::Killed),
+                _ => model.restart(Ending::PowerLost(rng.random())),
             }
         }
-        model.restart(true);
+        model.restart(Ending::Clean);
         dropped += model.dropped;
         restarts += model.restarts;
         refused += u64::from(is_missed(&mut model, &mut rng));
@@ -467,6 +483,73 @@ fn a_timestamp_behind_a_commit_that_waits_is_not_durable() {
     log.wait_durable(Timestamp(5)).unwrap();
     log.close();
     thread.join().unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_ends_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = GatedFiles::default();
+    let gate = files.gate.clone();
+    let (log, thread) = start(folder.path(), Arc::new(files));
+    log.flush().unwrap();
+    gate.close();
+    commit(&log, 1, b"one");
+    log.on_acknowledged(Timestamp(1), Box::new(|_| panic!("on purpose")));
+    gate.open();
+    log.wait_durable(Timestamp(1)).unwrap();
+    commit(&log, 2, b"two");
+    log.wait_durable(Timestamp(2)).unwrap();
+    log.close();
+    thread.join().unwrap();
+}
+
+/// The only table is number 1.
+struct NoCatalog;
+
+impl crate::storage::RecoveryCatalog for NoCatalog {
+    fn restore(&mut self, _: &crate::storage::Storage, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn apply_meta(&mut self, _: &crate::storage::Storage, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_read_is_waited_for_until_it_is_durable_and_nothing_else_is() {
+    use crate::storage::{Storage, StorageOptions};
+    use crate::{ColumnId, ColumnSchema, ColumnType, RowBuffer, TableId, TableSchema, Value};
+    let folder = tempfile::tempdir().unwrap();
+    let files = GatedFiles::default();
+    let gate = files.gate.clone();
+    let path = Some(folder.path().to_owned());
+    let options = StorageOptions { path, file_system: Arc::new(files), gc_threads: 0, ..Default::default() };
+    let (storage, _) = Storage::open(options, &mut NoCatalog).unwrap();
+    let columns = vec![ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: false }];
+    let table = storage.create_table(TableId(1), "t", TableSchema { columns }).unwrap();
+    let insert = |value: i64| {
+        let mut txn = storage.begin();
+        let row = table.insert(&mut txn, &[Value::Int64(value)]).unwrap();
+        (row, txn.commit().unwrap())
+    };
+    let (old, ticket) = insert(1);
+    ticket.wait().unwrap();
+    storage.manager().log().unwrap().flush().unwrap();
+    gate.close();
+    let (new, _) = insert(2);
+    let (txn, mut buffer) = (storage.begin(), RowBuffer::default());
+    let mut read = |row| assert!(table.read(txn.snapshot(), row, &[ColumnId(0)], &mut buffer).unwrap());
+    assert!(txn.snapshot().unacknowledged_reads().is_none(), "nothing was read");
+    read(old);
+    assert!(txn.snapshot().unacknowledged_reads().is_none(), "what was read is durable");
+    read(new);
+    let ticket = txn.snapshot().unacknowledged_reads().expect("it is not durable yet");
+    assert!(!ticket.is_acknowledged());
+    gate.open();
+    ticket.wait().unwrap();
+    assert!(txn.snapshot().unacknowledged_reads().is_none());
+    drop(txn);
+    storage.close().unwrap();
 }
 
 #[test]
