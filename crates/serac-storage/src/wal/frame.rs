@@ -185,7 +185,8 @@ pub fn read_head(bytes: &[u8], place: Place) -> Option<(FrameHead, usize)> {
 /// The frame at the start of `bytes`, which stand at `place`, and how long it is; none if there is no whole and valid one.
 pub fn read_frame(bytes: &[u8], place: Place) -> Option<(Frame<'_>, usize)> {
     let (head, length) = read_head(bytes, place)?;
-    let payload = bytes.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + length)?;
+    // With the zeros behind it: the next frame begins where they end.
+    let payload = &bytes.get(FRAME_HEAD_BYTES..frame_bytes(length))?[..length];
     if crc32fast::hash(payload) != u32_at(bytes, 56) {
         return None;
     }

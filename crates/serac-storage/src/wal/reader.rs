@@ -222,7 +222,7 @@ fn read_segment(
         end.next_sequence += 1;
         end.checksum = frame.checksum;
         end.last_kind = Some(frame.head.kind);
-        place.offset = bytes.len().min(place.offset as usize + length) as u64;
+        place.offset += length as u64;
     }
     Ok(None)
 }

@@ -579,6 +579,33 @@ fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     assert!(found.is_empty() && recovered.cut.is_some());
 }
 
+/// Wherever the file ends, the next process goes on behind whole frames, and the one after it finds what both have written.
+#[test]
+fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = {
+        let (log, thread) = start(folder.path(), Arc::new(RealFileSystem));
+        for ts in 1..4 {
+            commit(&log, ts, &[7; 13]);
+        }
+        log.close();
+        thread.join().unwrap();
+        std::fs::read(segment_path(folder.path(), 1)).unwrap()
+    };
+    let end = whole.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    for length in 0..end.next_multiple_of(8) + 1 {
+        std::fs::write(segment_path(folder.path(), 1), &whole[..length]).unwrap();
+        let (log, thread) = start(folder.path(), Arc::new(RealFileSystem));
+        let found = log.durable_ts().0;
+        assert_eq!(found == 3, length >= end.next_multiple_of(8), "{length}");
+        commit(&log, found + 1, b"another");
+        log.close();
+        thread.join().unwrap();
+        let (transactions, _) = read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO).unwrap();
+        assert_eq!(transactions.len() as u64, found + 1, "{length}");
+    }
+}
+
 #[test]
 fn a_log_of_another_version_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
