@@ -13,8 +13,8 @@
 //! After step 4 nobody else changes these things until the transaction's end, so what others commit meanwhile and what the private copy has of its own add
 //! up, in the order of the commits. What is about several things at once has a key that all of them share: who changes something in a schema shares the
 //! schema's key, which excludes dropping it; who names roles, as owners or in grants, shares [`CatalogKey::Roles`], which excludes dropping one. What
-//! foreign keys and rows rest on is kept by the locks of tables ([`crate::lock`]). Views name what they read in texts that the engine does not
-//! understand: a view and a change of something whose name is in its text are a conflict of whoever commits last.
+//! foreign keys and rows rest on is kept by the locks of tables ([`crate::lock`]). Views, defaults and checks name what they rest on in texts that the engine does
+//! not understand; what they name may go under them, as it may in one transaction after the other.
 //!
 //! A transaction whose snapshot is renewed puts its changes on top of the catalog of the new snapshot, in the same way.
 
@@ -227,56 +227,6 @@ impl CatalogChanges {
         }
         merged.security = security;
         merged
-    }
-
-    /// The names of a view that is new in `own` and of something in its text that others have changed between `base` and `newest`, or the other way round.
-    pub(crate) fn broken_view(&self, base: &Catalog, own: &Catalog, newest: &Catalog) -> Option<(String, String)> {
-        if std::ptr::eq(base, newest) {
-            return None;
-        }
-        let others = Self::between(base, newest);
-        let broken = |views: &Self, in_catalog: &Catalog, changes: &Self, after: &Catalog| {
-            let views: Vec<(&String, String)> = views.relations().filter_map(|(s, n)| view(in_catalog, s, n)).collect();
-            let mut changed = changes.relations().filter(|(s, n)| is_less(base, after, s, n));
-            changed.find_map(|(_, name)| {
-                let wanted = name.to_lowercase();
-                let found = views.iter().find(|(_, text)| text.contains(&wanted))?;
-                Some((found.0.clone(), name.clone()))
-            })
-        };
-        broken(self, own, &others, newest).or_else(|| broken(&others, newest, self, own))
-    }
-    fn relations(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.keys.iter().filter_map(|key| match key {
-            CatalogKey::Relation(schema, name) => Some((schema, name)),
-            _ => None,
-        })
-    }
-}
-
-/// A view, materialized or not: its name and its text, in lower case.
-fn view<'c>(catalog: &'c Catalog, schema: &str, name: &str) -> Option<(&'c String, String)> {
-    let schema = catalog.schemas.get(schema)?;
-    let of_view = schema.views.get(name).map(|view| (&view.name, view.query.to_lowercase()));
-    of_view.or_else(|| {
-        let definition = &schema.tables.get(name)?.definition;
-        Some((&definition.name, definition.materialized.as_ref()?.query.to_lowercase()))
-    })
-}
-
-/// Whether `after` lacks something of a relation that `before` had.
-fn is_less(before: &Catalog, after: &Catalog, schema: &str, name: &str) -> bool {
-    let (before, after) = (before.schemas.get(schema), after.schemas.get(schema));
-    if relation_names(before).all(|known| known != name) {
-        return false;
-    }
-    let table = |schema: Option<&Schema>| schema.and_then(|schema| schema.tables.get(name).cloned());
-    match (table(before), table(after)) {
-        (Some(before), Some(after)) => before.definition.visible_columns().iter().any(|column| {
-            let same = after.definition.visible_columns().iter().find(|same| same.name == column.name);
-            same.is_none_or(|same| same.sql_type != column.sql_type)
-        }),
-        _ => !is_same_relation(before, after, name),
     }
 }
 

@@ -215,7 +215,7 @@ impl Transaction {
         // Until the next version of the catalog is published: no other is made from the same one.
         let latch = db.as_ref().map(|db| db.catalog_commits.lock());
         if let Some(own) = self.own_catalog.clone() {
-            self.put_catalog(&own)?;
+            self.put_catalog(&own);
         }
         let mut txn = self.txn.take().expect("the transaction is running");
         let loaded = self.bitmaps.publish(&mut txn);
@@ -244,13 +244,9 @@ impl Transaction {
     }
     /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has it published at the commit. Under the latch of catalog
     /// commits.
-    fn put_catalog(&mut self, own: &OwnCatalog) -> Result<()> {
+    fn put_catalog(&mut self, own: &OwnCatalog) {
         let newest = self.db.newest_catalog();
         debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
-        if let Some((view, relation)) = own.changes.broken_view(&own.base, &self.catalog, &newest) {
-            let message = format!("a concurrent transaction has to do with \"{relation}\" and view \"{view}\"");
-            return Err(EngineError::Conflict(message));
-        }
         if !Arc::ptr_eq(&newest, &own.base) {
             self.catalog = Arc::new(own.changes.on_top_of(&newest, &self.catalog));
         }
@@ -259,7 +255,6 @@ impl Transaction {
         self.log_reservations_of_new_sequences(&newest);
         let (db, catalog) = (self.db.clone(), self.catalog.clone());
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
-        Ok(())
     }
     /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
