@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// An update of certain columns of a table, and what has to follow it: made once and used for many rows.
 #[derive(Clone, Debug)]
 pub struct ColumnUpdate {
-    catalog: Arc<Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) table: Arc<Table>,
     pub(crate) columns: Vec<usize>,
     pub(crate) ids: Vec<ColumnId>,
@@ -28,7 +28,7 @@ pub struct ColumnUpdate {
     pub(crate) touched_bitmaps: Vec<(Arc<BitmapIndex>, usize)>,
     /// Whether a changed column is part of a foreign key.
     pub(crate) references: bool,
-    /// Whether other rows may reference the table's.
+    /// Whether other rows may reference the table's, in the plan's catalog.
     pub(crate) referenced: bool,
 }
 

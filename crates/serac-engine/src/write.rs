@@ -225,6 +225,8 @@ impl Transaction {
     ) -> Result<bool> {
         let _pinned = pin();
         let table = &plan.table;
+        // Children that have come since do not change the parent's table.
+        let referenced = plan.referenced || !Arc::ptr_eq(&plan.catalog, &self.catalog) && self.is_referenced(table);
         let watched = !plan.touched.is_empty() || plan.references;
         if watched {
             table.data.read(self.snapshot(), row, &table.key_columns, old)?;
@@ -262,7 +264,7 @@ impl Transaction {
         if plan.references {
             self.note_new_child(table, &after);
         }
-        if plan.referenced {
+        if referenced {
             self.note_gone_parent(table, row, &before, Some(&after))?;
         }
         Ok(check)

@@ -218,6 +218,24 @@ fn a_rewrite_of_the_parents_table_sees_all_children_or_fails() {
     assert!(orphans(&db.begin()).is_empty());
 }
 
+#[test]
+fn an_update_made_before_the_children_asks_for_them() {
+    let db = open();
+    create(&db, [keyed("p")]);
+    let mut txn = db.begin();
+    insert(&mut txn, "p", [Some(1), None, None]).unwrap();
+    let plan = ColumnUpdate::new(txn.catalog(), &table(&txn, "p"), &[0]);
+    txn.commit().unwrap();
+    let mut child = keyed("c");
+    child.foreign_keys.push(references("p", ReferentialAction::NoAction));
+    create(&db, [child]);
+    let mut txn = db.begin();
+    insert(&mut txn, "c", [Some(10), Some(1), None]).unwrap();
+    let row = find(&txn, "p", 1).unwrap();
+    assert_eq!(txn.update(&plan, row, &[Value::Int64(2)]).unwrap_err().sqlstate(), "23503");
+    assert!(orphans(&txn).is_empty());
+}
+
 // ---- unique keys
 
 /// The rows with a key of `t`, by the index, as a lookup of a whole key finds them and as a range finds them.
