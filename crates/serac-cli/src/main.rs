@@ -89,7 +89,7 @@ struct OpenArguments {
     /// Threads of a query.
     #[arg(long)]
     threads: Option<usize>,
-    /// Opens a database whose log is damaged, with everything before the damage.
+    /// Opens a database of which something is damaged or missing, with what is whole; keeps the rest in a folder of its own.
     #[arg(long)]
     salvage: bool,
 }
@@ -147,6 +147,9 @@ impl OpenArguments {
         }
         if let Some(cut) = &report.cut {
             eprintln!("the log had an unfinished end, never acknowledged: {cut}");
+        }
+        if let Some(folder) = &report.kept_aside {
+            eprintln!("what was left out is kept in {}", folder.display());
         }
         let options = SqlOptions { memory_limit: self.memory_limit, threads: self.threads, ..SqlOptions::default() };
         SqlDatabase::new(database, &options).map_err(|e| e.to_string())

@@ -224,6 +224,9 @@ fn open(plan: &Plan) -> Result<SqlDatabase, String> {
     if let Some(cut) = &report.cut {
         warn!(what = %cut, "the log had an unfinished end, never acknowledged");
     }
+    if let Some(folder) = &report.kept_aside {
+        warn!(folder = %folder.display(), "what was left out is kept");
+    }
     let name = plan.storage.path.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     info!(
         database = name,

@@ -142,7 +142,12 @@ const KNOWN: [Known; 34] = [
         "Threads of the garbage collector; 0 for one for every two processors, up to 4",
     ),
     known("log_segment", "BYTES", Some("64MB"), "Size of a file of the write-ahead log"),
-    known("salvage", "BOOL", Some("false"), "Opens a database whose log is damaged, with everything before the damage"),
+    known(
+        "salvage",
+        "BOOL",
+        Some("false"),
+        "Opens a damaged database with what is whole, and keeps the rest in a folder of its own",
+    ),
     known(
         "shutdown_timeout",
         "DURATION",

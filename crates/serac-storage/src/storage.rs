@@ -273,22 +273,25 @@ struct Opened {
 
 /// Makes the database's folders where they are missing, and takes its lock.
 fn take_folder(path: &Path, files: &dyn FileSystem) -> Result<Box<dyn FolderLock>> {
-    let make = |folder: &Path| {
-        create_folders(files, folder).map_err(|e| StorageError::io(format!("cannot make {}", folder.display()), e))
-    };
-    make(path)?;
+    let cannot = |what: &str, path: &Path, e| StorageError::io(format!("cannot {what} {}", path.display()), e);
+    create_folders(files, path).map_err(|e| cannot("make", path, e))?;
     let lock = files
         .lock(&path.join("LOCK"), &std::process::id().to_string())
-        .map_err(|e| StorageError::io(format!("cannot lock {}", path.display()), e))?
+        .map_err(|e| cannot("lock", path, e))?
         .map_err(|other| {
             let holder = other.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
             StorageError::Locked { path: path.to_owned(), holder }
         })?;
-    make(&path.join(DATA_FOLDER))?;
-    make(&path.join(LOG_FOLDER))?;
-    // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
     let data = path.join(DATA_FOLDER);
-    files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
+    for folder in [&data, &path.join(LOG_FOLDER)] {
+        if !files.exists(folder).map_err(|e| cannot("look for", folder, e))? {
+            files.create_folder(folder).map_err(|e| cannot("make", folder, e))?;
+        }
+    }
+    // A process that was killed may have left its last steps in the operating system's cache alone. What is built upon must be on the disk.
+    for folder in [path, &data] {
+        files.sync_dir(folder).map_err(|e| cannot("sync", folder, e))?;
+    }
     Ok(lock)
 }
 
@@ -329,7 +332,7 @@ fn find_manifest(
     let copy = path.join(MANIFEST_COPY);
     match Manifest::read(&copy, files) {
         Ok(Some(manifest)) => {
-            report.lost.push(format!("nothing, thanks to {MANIFEST_COPY}: {problem}"));
+            report.lost.push(format!("{MANIFEST}, for which {MANIFEST_COPY} stood in: {problem}"));
             manifest.write_new(path, files)?;
             Manifest::put_in_place(path, files)?;
             Ok((manifest, None))
@@ -338,9 +341,7 @@ fn find_manifest(
         Ok(None) | Err(_) => {
             aside.link(&copy)?;
             let mut found = FoundFiles::find(path, files)?;
-            report
-                .lost
-                .push(format!("the list of data files, which were taken for what they say themselves: {problem}"));
+            report.lost.push(format!("{MANIFEST}, for which the data files themselves stood in: {problem}"));
             for (name, error) in std::mem::take(&mut found.lost) {
                 report.lost.push(format!("a data file: {error}"));
                 aside.link(&path.join(DATA_FOLDER).join(name))?;
