@@ -109,7 +109,7 @@ impl Table {
     /// `DataTable::cool`, and `TransactionManager::freeze`.
     fn cool(&self, round: u64) {
         let entry = self.entry.load(Acquire);
-        if entry % 2 == 0 && entry / 2 < FREEZES && self.hot[entry / 2].temperature.cool(round) {
+        if entry.is_multiple_of(2) && entry / 2 < FREEZES && self.hot[entry / 2].temperature.cool(round) {
             let ts = self.tick();
             self.cooling.lock().unwrap().insert(ts, round);
         }
@@ -134,7 +134,7 @@ impl Table {
         let entry = self.entry.load(Acquire);
         let hot = &self.hot[entry / 2];
         let _gathering = self.gathering.lock().unwrap();
-        if entry % 2 == 0 && hot.temperature.freeze(round) {
+        if entry.is_multiple_of(2) && hot.temperature.freeze(round) {
             let value = hot.value.load(Relaxed);
             hot.lent.store(value, Relaxed);
             self.hot[entry / 2 + 1].value.store(value, Relaxed);
