@@ -66,16 +66,17 @@ fn check_decimals(precision: u8, array: &ArrayRef) -> Result<()> {
     let limit = 10u128.pow(u32::from(precision));
     // What a NULL slot holds does not matter.
     let is_too_long = |(i, value): (usize, i128)| value.unsigned_abs() >= limit && array.is_valid(i);
-    if decimals(array).enumerate().any(is_too_long) {
+    let any_is = match array.as_primitive_opt::<Decimal128Type>() {
+        Some(values) => values.values().iter().copied().enumerate().any(is_too_long),
+        None => decimals64(array).enumerate().any(is_too_long),
+    };
+    if any_is {
         return Err(StorageError::InvalidInput(format!("a decimal has more than {precision} digits")));
     }
     Ok(())
 }
-fn decimals(array: &ArrayRef) -> Box<dyn Iterator<Item = i128> + '_> {
-    match array.as_primitive_opt::<Decimal128Type>() {
-        Some(values) => Box::new(values.values().iter().copied()),
-        None => Box::new(array.as_primitive::<Decimal64Type>().values().iter().map(|&value| value.into())),
-    }
+fn decimals64(array: &ArrayRef) -> impl Iterator<Item = i128> {
+    array.as_primitive::<Decimal64Type>().values().iter().map(|&value| value.into())
 }
 
 /// The length of the longest text or binary value in an array, or more if NULL slots have bytes.
@@ -191,8 +192,11 @@ impl ValueDataRange for arrow_array::FixedSizeBinaryArray {
 }
 
 fn fill_decimals(target: &mut [u8], width: usize, array: &ArrayRef) {
-    for (target, value) in target.chunks_exact_mut(width).zip(decimals(array)) {
-        target.copy_from_slice(&value.to_le_bytes()[..width]);
+    let put = |(target, value): (&mut [u8], i128)| target.copy_from_slice(&value.to_le_bytes()[..width]);
+    let targets = target.chunks_exact_mut(width);
+    match array.as_primitive_opt::<Decimal128Type>() {
+        Some(values) => targets.zip(values.values().iter().copied()).for_each(put),
+        None => targets.zip(decimals64(array)).for_each(put),
     }
 }
 
@@ -213,9 +217,11 @@ fn fill_views<T: AsRef<[u8]>>(
 
 #[cfg(test)]
 mod tests {
+    use crate::block::HotBlock;
+    use crate::layout::BlockLayout;
     use crate::transaction::TransactionManager;
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
-    use crate::{ColumnId, DataTable, RowBuffer, RowId, Slot, StorageError, TableId, Timestamp, Value};
+    use crate::{BlockNo, ColumnId, DataTable, RowBuffer, RowId, Slot, StorageError, TableId, Timestamp, Value};
     use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, RecordBatch};
     use std::sync::Arc;
 
@@ -231,7 +237,7 @@ mod tests {
     #[test]
     fn recovery_leaves_nothing_of_the_rows_that_a_slot_held_before() {
         let (table, manager) = (table(ColumnType::Boolean), TransactionManager::new(Timestamp(0), None));
-        let row = |slot: u32| RowId::new(crate::BlockNo(0), Slot(slot));
+        let row = |slot: u32| RowId::new(BlockNo(0), Slot(slot));
         // Appended at places that begin and end within words, and within the arrays' bytes.
         let append = |from: u32, values: Vec<Option<bool>>| {
             let array = BooleanArray::from([vec![None; 3], values].concat());
@@ -270,5 +276,28 @@ mod tests {
         table.append(&mut txn, &values(1 - 10i128.pow(38))).unwrap();
         txn.commit().unwrap();
         table.verify();
+    }
+
+    /// For Miri: the words with the bits of slots that are filled have bits that others read.
+    #[test]
+    fn neighbours_are_read_while_slots_are_filled() {
+        let schema = table(ColumnType::Boolean).schema().clone();
+        let block = HotBlock::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
+        let rows = |count: usize| batch(BooleanArray::from([vec![Some(true); count], vec![None]].concat()));
+        // SAFETY: nobody else has the block.
+        unsafe { super::fill(&block, &schema, 0, &rows(2)) };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let cells = [0, 1, 2].map(|slot| block.read_cell(ColumnId(0), Slot(slot)));
+                    assert!(cells.map(|cell| (cell.null, cell.bits)).starts_with(&[(false, 1), (false, 1)]));
+                    assert!(cells[2].null && block.is_present(Slot(2)));
+                    std::thread::yield_now();
+                }
+            });
+            // SAFETY: the other thread looks at other slots.
+            (0..5).for_each(|i| unsafe { super::fill(&block, &schema, 3 + 10 * i, &rows(9)) });
+        });
+        assert!((0..53).all(|slot| block.is_present(Slot(slot))) && !block.is_present(Slot(53)));
     }
 }

@@ -61,6 +61,7 @@ enum RegionKind {
     /// One block, from the allocator.
     Single,
     /// A pair of blocks, mapped by ourselves.
+    #[cfg_attr(miri, allow(dead_code, reason = "Miri has no huge pages"))]
     HugePage,
 }
 
@@ -89,7 +90,7 @@ impl Region {
         let ready = READY.lock().pop();
         ready.or_else(Self::map_huge_page)
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
         // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at once. That the advice may be refused does not
@@ -112,7 +113,7 @@ impl Region {
             Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage, returned: AtomicUsize::new(0) })
         }
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     fn map_huge_page() -> Option<Self> {
         None
     }
@@ -126,7 +127,7 @@ impl Region {
     ///
     /// # Safety
     /// The pages lie in the region, and nobody relies on what they hold.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a region that we have mapped.
         let taken = unsafe {
@@ -141,7 +142,7 @@ impl Region {
         }
         taken
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     unsafe fn give_back(&self, _: NonNull<u8>, _: usize) -> bool {
         false
     }
@@ -155,11 +156,11 @@ impl Drop for Region {
         unsafe {
             match self.kind {
                 RegionKind::Single => alloc::dealloc(self.memory.as_ptr(), single_layout()),
-                #[cfg(target_os = "linux")]
+                #[cfg(all(target_os = "linux", not(miri)))]
                 RegionKind::HugePage => {
                     libc::munmap(self.memory.as_ptr().cast(), HUGE_PAGE_BYTES);
                 }
-                #[cfg(not(target_os = "linux"))]
+                #[cfg(not(all(target_os = "linux", not(miri))))]
                 RegionKind::HugePage => unreachable!("there are no huge pages here"),
             }
         }

@@ -3,7 +3,7 @@
 //! A hot block is updated in place while scans copy it. The copy may hold torn values; the reader finds out afterwards, from the
 //! version column, which rows to patch (see [`crate::data_table`]). What must not happen is that the compiler reasons from "nobody
 //! writes here". So the copy is one `asm!` block that stands for a loop of relaxed atomic byte loads, which is exactly what the
-//! instruction does on the machine; on other machines it is that loop, by words.
+//! instruction does on the machine; on other machines, and for Miri, it is that loop, by words.
 
 /// Copies `len` bytes from `src` to `dst` as if by relaxed atomic loads.
 ///
@@ -12,7 +12,7 @@
 /// writes to `src` must be atomic stores.
 #[inline]
 pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // SAFETY: the caller vouches for both ranges; the direction flag is clear by the ABI.
         unsafe {
@@ -25,7 +25,7 @@ pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
             );
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         use serac_sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
         let words = if src as usize % 8 == 0 { len / 8 } else { 0 };
@@ -45,12 +45,12 @@ pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
 /// Asks for the cache line at `address`, ahead of its use. Touches nothing: any address will do.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect that a program could see.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
 

@@ -604,4 +604,35 @@ mod tests {
         assert_eq!(undone(&mut undo, UndoMark::default()), [newest_first(1210..1212), newest_first(0..1000)].concat());
         assert!(undone(&mut undo, UndoMark::default()).is_empty());
     }
+
+    /// For Miri: what readers look at is never claimed by the owner.
+    #[test]
+    fn readers_follow_a_record_while_the_owner_goes_on() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let table = DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+        let pool = UndoPool::default();
+        let mut undo = OwnedContext::new(&pool, 1);
+        let push = |undo: &mut OwnedContext| {
+            let row = RowId::new(BlockNo(0), Slot(0));
+            undo.push(&pool, &table, row, UndoKind::Delete, ptr::null_mut(), std::iter::empty())
+        };
+        let head = AtomicPtr::new(push(&mut undo));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                // SAFETY: the context lives until the scope has ended.
+                let record = unsafe { &*head.load(Ordering::Acquire) };
+                while !record.timestamp().is_committed() {
+                    std::thread::yield_now();
+                }
+                record.timestamp()
+            });
+            for _ in 0..20 {
+                push(&mut undo);
+                std::thread::yield_now();
+            }
+            undo.undo_since(UndoMark::default(), |_| {});
+            undo.stamp(Timestamp(5));
+            assert_eq!(reader.join().unwrap(), Timestamp(5));
+        });
+    }
 }
