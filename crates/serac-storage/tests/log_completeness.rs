@@ -370,6 +370,41 @@ fn what_lies_before_a_missing_segment_is_salvaged_and_the_rest_is_kept() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
+/// Without a log, what is committed is there once a checkpoint has it; the log of before and after stays whole.
+#[test]
+fn a_database_goes_on_with_and_without_a_log() {
+    for (with_checkpoint, killed_without_log) in [(false, false), (true, false), (true, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FaultFileSystem::default();
+        let options =
+            |durability| StorageOptions { durability, file_system: Arc::new(files.clone()), ..options(folder.path()) };
+        let mut expected = BTreeSet::new();
+        for round in 0..6 {
+            let logged = round % 2 == 0;
+            let durability = if logged { Durability::Full } else { Durability::Off };
+            let (storage, table, _) = open(options(durability)).unwrap();
+            assert_eq!(ids(&storage, &table), expected, "opening {round}");
+            for part in 0..10 {
+                let from = round * 10_000 + part * 100;
+                commit(&storage, &table, from..from + 100);
+                if logged {
+                    expected.extend(from..from + 100);
+                }
+            }
+            if !logged && with_checkpoint {
+                checkpoint(&storage).unwrap();
+                expected = ids(&storage, &table);
+                assert!(log_segments(folder.path()).is_empty(), "it holds nothing newer");
+            }
+            if !logged && killed_without_log {
+                killed(storage, table, &files);
+            } else {
+                storage.close().unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn a_database_of_a_few_rows_stays_small_however_often_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();
