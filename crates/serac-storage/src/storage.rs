@@ -305,7 +305,12 @@ fn find_manifest(
 ) -> Result<(Manifest, Option<FoundFiles>)> {
     let place = path.join(MANIFEST);
     let problem = match Manifest::read(&place, files) {
-        Ok(Some(manifest)) => return Ok((manifest, None)),
+        Ok(Some(manifest)) => {
+            if !salvage {
+                renew_copy(&manifest, path, files)?;
+            }
+            return Ok((manifest, None));
+        }
         Err(error) => error,
         Ok(None) => {
             let is_empty = |folder: &str| {
@@ -348,6 +353,19 @@ fn find_manifest(
             }
             Ok((Manifest::of_found_files(&found), Some(found)))
         }
+    }
+}
+
+/// Makes the manifest's copy say the same again, if a process has ended between replacing the one and the other: opening is about to remove what the
+/// older one names. On a full disk it stays as it is.
+fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Result<()> {
+    let read = |name| files.read(&path.join(name)).ok();
+    if read(MANIFEST) == read(MANIFEST_COPY) {
+        return Ok(());
+    }
+    match manifest.write_new(path, files).and_then(|()| Manifest::put_in_place(path, files)) {
+        Err(error) if error.is_disk_full() => Ok(()),
+        result => result,
     }
 }
 

@@ -323,6 +323,30 @@ fn a_new_database_opens_again_wherever_its_first_opening_ended() {
     panic!("an opening has fewer operations");
 }
 
+/// The power went between the renames of the two copies: the next opening removes what the older one names.
+#[test]
+fn a_copy_that_was_left_behind_is_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    database(path);
+    let older = std::fs::read(path.join(MANIFEST_COPY)).unwrap();
+    let (storage, table, _) = open(path, false).unwrap();
+    for round in 1..20 {
+        insert(&storage, &table, round * 1_000..round * 1_000 + 100).unwrap();
+    }
+    checkpoint(&storage);
+    let expected = ids(&storage, &table);
+    storage.close().unwrap();
+    drop((storage, table));
+    std::fs::write(path.join(MANIFEST_COPY), older).unwrap();
+    let (storage, ..) = open(path, false).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    std::fs::write(path.join(MANIFEST), "damaged").unwrap();
+    let (storage, table, _) = open(path, true).unwrap();
+    assert_eq!(ids(&storage, &table), expected);
+}
+
 #[test]
 fn folders_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
