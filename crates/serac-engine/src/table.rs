@@ -51,11 +51,17 @@ impl TableIndex {
     }
     /// The key of values of the index's columns, and whether one of them is NULL.
     pub(crate) fn encode_key<'v>(&self, values: impl Iterator<Item = Value<'v>>) -> (Vec<u8>, bool) {
-        let (mut key, mut has_null) = (Vec::new(), false);
-        for (value, &encoding) in values.zip(&self.encodings) {
-            has_null |= !key::push(&mut key, &value, encoding);
-        }
+        let mut key = Vec::new();
+        let has_null = self.push_key(values, &mut key);
         (key, has_null)
+    }
+    /// Appends the key of values of the index's columns; true if one of them is NULL.
+    fn push_key<'v>(&self, values: impl Iterator<Item = Value<'v>>, key: &mut Vec<u8>) -> bool {
+        let mut has_null = false;
+        for (value, &encoding) in values.zip(&self.encodings) {
+            has_null |= !key::push(key, &value, encoding);
+        }
+        has_null
     }
     /// The key of a row whose columns of the index are in the buffer.
     pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
@@ -302,16 +308,22 @@ impl Table {
     /// # Errors
     /// When a row lies in a damaged file.
     pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot) -> Result<()> {
-        let (columns, mut buffer) = (index.column_ids(), RowBuffer::default());
+        let (columns, mut buffer, mut key) = (index.column_ids(), RowBuffer::default(), Vec::new());
+        let mut entries = index.entries.entries(self.data.metrics().rows as usize);
         for no in 0..self.data.block_count() {
             let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
+            // Once for the block, and not for each of its rows.
+            let pin = serac_storage::pin();
             for &row in reader.row_ids(reader.visible()).values() {
                 let row = RowId::from_u64(row);
-                if self.data.read(snapshot, row, &columns, &mut buffer)? {
-                    index.entries.insert(&index.key_in(&buffer), row);
+                if self.data.read_pinned(snapshot, row, &columns, &mut buffer, &pin)? {
+                    key.clear();
+                    index.push_key((0..buffer.len()).map(|i| buffer.value(i)), &mut key);
+                    entries.push(&key, row);
                 }
             }
         }
+        index.entries.fill(entries);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use serac_storage::RowId;
 use serac_sync::Mutex;
 use serac_sync::epoch::{self, Guard};
 use std::ops::ControlFlow;
-pub use tree::{EntryKey, Neighbours};
+pub use tree::{Entries, EntryKey, Neighbours};
 use tree::{Probe, Tree};
 
 const ROW_LATCHES: usize = 64;
@@ -72,6 +72,14 @@ impl OrderedIndex {
     pub fn insert(&self, key: &[u8], row: RowId) -> Neighbours {
         let _latch = self.row_latch(row).lock();
         self.entries.insert(key, row)
+    }
+    /// An empty list of entries for [`fill`](Self::fill), with room for so many.
+    pub fn entries(&self, capacity: usize) -> Entries {
+        self.entries.entries(capacity)
+    }
+    /// Adds many entries of versions that are written already; fast where the index is empty. Nobody removes entries of the same rows meanwhile.
+    pub fn fill(&self, entries: Entries) {
+        self.entries.fill(entries);
     }
     /// Removes an entry if it is there.
     pub fn remove(&self, key: &[u8], row: RowId) {

@@ -31,6 +31,61 @@ fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     parts.iter().flat_map(part).chain([0, 0]).collect()
 }
 
+/// However many entries there are, in whatever order, some of them twice: an index that is filled is one into which they were inserted, also for later
+/// inserts and removals, and also if it had entries before.
+#[test]
+fn filling_is_inserting_all_at_once() {
+    let mut rng = StdRng::seed_from_u64(11);
+    for long in [false, true] {
+        for count in [0, 1, 2, 41, 42, 43, 84, 85, 1_000, 1_849, 20_000] {
+            for before in [0, 1, 500] {
+                let index = OrderedIndex::new((!long).then_some(24));
+                let mut expected = BTreeSet::new();
+                let mut random = || {
+                    let parts: Vec<u8> = (0..rng.random_range(1..4)).map(|_| rng.random()).collect();
+                    (key_of(&parts, long), RowId::from_u64(rng.random_range(0..9)))
+                };
+                for _ in 0..before {
+                    let (key, row) = random();
+                    index.insert(&key, row);
+                    expected.insert((key, row.as_u64()));
+                }
+                let mut entries = index.entries(count / 2);
+                for _ in 0..count {
+                    let (key, row) = random();
+                    entries.push(&key, row);
+                    if row.as_u64() % 4 == 0 {
+                        entries.push(&key, row);
+                    }
+                    expected.insert((key, row.as_u64()));
+                }
+                index.fill(entries);
+                assert_eq!(index.verify(), expected.len(), "{count} entries, {before} before");
+                for _ in 0..300 {
+                    let (key, row) = random();
+                    index.insert(&key, row);
+                    expected.insert((key, row.as_u64()));
+                }
+                let gone: Vec<Entry> = expected.iter().filter(|(_, row)| *row < 5).cloned().collect();
+                for (key, row) in gone {
+                    index.remove(&key, RowId::from_u64(row));
+                    expected.remove(&(key, row));
+                }
+                assert_eq!(index.verify(), expected.len());
+                let keys: BTreeSet<&Vec<u8>> = expected.iter().map(|(key, _)| key).collect();
+                for key in keys {
+                    let rows: Vec<u64> = index.rows(key).into_iter().map(|row| row.as_u64()).collect();
+                    let of_key = (key.clone(), 0)..=(key.clone(), u64::MAX);
+                    assert_eq!(rows, expected.range(of_key).map(|(_, row)| *row).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+    // A list that no index gets.
+    let index = OrderedIndex::new(None);
+    index.entries(1).push(&[7; 100], RowId::from_u64(1));
+}
+
 #[test]
 fn nearly_all_keys_are_found_ahead() {
     for long in [false, true] {

@@ -28,9 +28,12 @@
 //!
 //! Atomics, pinning and the size of nodes come from [`super::sync`], so that the models (`serac-models/tests/tree.rs`) run this code with nodes of two entries.
 //!
+//! **An empty tree** is filled with many entries at once by a tree that is built beside it ([`bulk`]).
+//!
 //! **Scans** copy a leaf, check its version, and go on from the separator that bounded it: leaves need no links.
 
 mod ahead;
+mod bulk;
 mod entry;
 mod node;
 mod remove;
@@ -39,6 +42,7 @@ mod verify;
 
 use super::RowId;
 use super::sync::{self, CAPACITY, Ordering, STRIDE, spin};
+pub use bulk::Entries;
 pub use entry::{EntryKey, Probe};
 use entry::{SHORT_BYTES, Tail, Words};
 use node::{Attempt, NodePtr, Restart};

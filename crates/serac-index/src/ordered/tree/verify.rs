@@ -39,9 +39,11 @@ impl Tree {
             let children: Vec<NodePtr> = children.map(|i| node.child(i)).collect();
             node.check(version)?;
             seen.push((node, version));
-            let ascend = |pair: &[Words]| self.order_of(pair[0], pair[1]) == Order::Less;
+            // SAFETY: both are in the tree at a version that has been checked, and the walk is pinned.
+            let order_of = |words, other| unsafe { self.order_of(words, other) };
+            let ascend = |pair: &[Words]| order_of(pair[0], pair[1]) == Order::Less;
             let around: Vec<Words> = fences.low.into_iter().chain(words.iter().copied()).collect();
-            let is_above = |(high, last): (Words, Words)| self.order_of(last, high) == Order::Greater;
+            let is_above = |(high, last): (Words, Words)| order_of(last, high) == Order::Greater;
             let faults = [
                 (!around.windows(2).all(ascend), "entries do not ascend"),
                 (fences.high.zip(words.last().copied()).is_some_and(is_above), "an entry is above the fence"),
@@ -63,10 +65,12 @@ impl Tree {
         Ok(entries)
     }
 
-    fn order_of(&self, words: Words, other: Words) -> Order {
+    /// # Safety
+    /// Tails of both have not been freed.
+    pub(super) unsafe fn order_of(&self, words: Words, other: Words) -> Order {
         let order = words[..2].cmp(&other[..2]);
         let third = if self.long {
-            // SAFETY: both were in the tree at a version that has been checked, and the walk is pinned.
+            // SAFETY: as the caller promises.
             unsafe { Tail::bytes(words[2]).cmp(Tail::bytes(other[2])) }
         } else {
             words[2].cmp(&other[2])
