@@ -374,7 +374,10 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
             }
             Ok(())
         };
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("filling an index does not panic"))
+        // This thread is one of them: a small database needs no other.
+        let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = threads.into_iter().map(|thread| thread.join().expect("filling an index does not panic"));
+        std::iter::once(own).chain(others).collect()
     })
 }

@@ -549,9 +549,12 @@ impl Storage {
                 }
                 Ok(mapped)
             };
-            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_fold(mapped, |mut all, thread| {
-                let part = thread.join().expect("mapping does not panic")?;
+            // This thread is one of them: a small database needs no other.
+            let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let others = threads.into_iter().map(|thread| thread.join().expect("mapping does not panic"));
+            std::iter::once(own).chain(others).try_fold(mapped, |mut all, part| {
+                let part = part?;
                 all.rows += part.rows;
                 all.lost.extend(part.lost);
                 all.damaged.extend(part.damaged);
