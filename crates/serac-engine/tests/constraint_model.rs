@@ -19,8 +19,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ids are below this at the most, so that transactions meet.
+/// Ids of parents are below this at the most, so that transactions meet; those of other tables in some runs, too.
 const MOST_IDS: i64 = 6;
+const MOST_CHILD_IDS: i64 = 60;
 const SLOTS: usize = 4;
 const STEPS: u32 = 400;
 const ACTIONS: [ReferentialAction; 5] = [
@@ -133,7 +134,7 @@ fn check_keys(txn: &Transaction, name: &str) {
     }
     let index = table.indexes.iter().find(|index| index.definition.name == format!("{name}_id")).unwrap();
     let access = IndexAccess::new(txn.catalog(), &table, index, &[]);
-    for id in 0..MOST_IDS {
+    for id in (0..MOST_IDS).chain(rows.iter().filter_map(|(_, row)| row["id"])) {
         let expected: Vec<RowId> = rows.iter().filter(|(_, row)| row["id"] == Some(id)).map(|(id, _)| *id).collect();
         let mut found = txn.lookup(&table, index, &[Value::Int64(id)]).unwrap();
         found.sort();
@@ -166,6 +167,8 @@ enum Level {
     Serializable,
 }
 
+const LEVELS: [Level; 3] = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+
 struct Open {
     txn: Transaction,
     level: Level,
@@ -174,14 +177,27 @@ struct Open {
 
 /// Kinds of statements.
 const KINDS: usize = 10;
+const DELETE: usize = 6;
+const LOCK: usize = 8;
+const DDL: usize = 9;
 
 struct World {
     db: Database,
     tables: Vec<&'static str>,
+    /// How many of the statements, at the least, are about the parent.
+    parents: f64,
     ids: i64,
+    child_ids: i64,
     weights: [u32; KINDS],
+    /// How many transactions are open at the most.
+    slots: usize,
+    levels: Vec<Level>,
     /// Of 100 steps.
     collections: u32,
+    /// Of 100 steps: begin a reader, or end it.
+    readers: u32,
+    /// Of 100 steps: a transaction of one statement.
+    short: u32,
     /// Of 100 steps of a transaction.
     commits: u32,
     random: StdRng,
@@ -191,19 +207,23 @@ struct World {
 }
 
 impl World {
-    fn value(&mut self) -> Option<i64> {
-        self.random.random_bool(0.9).then(|| self.random.random_range(0..self.ids))
+    /// An id of the parent's, or one of another table's.
+    fn value(&mut self, table: &str) -> Option<i64> {
+        let ids = if table == "p" { self.ids } else { self.child_ids };
+        self.random.random_bool(0.95).then(|| self.random.random_range(0..ids))
     }
 
     /// One statement; the caller undoes one that fails. What it is goes into `told`.
     fn statement(&mut self, txn: &mut Transaction, told: &mut String) -> Result<(), EngineError> {
         let name = *self.tables.choose(&mut self.random).unwrap();
-        let name = if self.random.random_bool(0.3) { "p" } else { name };
+        let name = if self.random.random_bool(self.parents) { "p" } else { name };
         let table = table(txn, name);
         let rows = rows(txn, &table);
         let at = |name: &str| table.definition.column(name).unwrap();
-        let ids = self.ids;
-        let (id, parent, a, b) = (self.value(), self.value(), self.value(), self.value());
+        let ids = if name == "p" { self.ids } else { self.child_ids };
+        let (id, a, b) = (self.value(name), self.value(name), self.value(name));
+        let parent = table.definition.foreign_keys.first().map_or("p", |key| &key.parent_table);
+        let parent = self.value(parent);
         let row = |id: Option<i64>| -> Vec<Value<'static>> {
             let of = |column: &ColumnDefinition| match column.name.as_str() {
                 "id" => id,
@@ -214,7 +234,10 @@ impl World {
             };
             table.definition.columns.iter().map(|column| of(column).map_or(Value::Null, Value::Int64)).collect()
         };
-        let victim = rows.choose(&mut self.random).map(|(row, values)| (*row, values["id"]));
+        // Rows without an id are nobody's parents.
+        let with_id: Vec<_> = rows.iter().filter(|(_, values)| values["id"].is_some()).collect();
+        let victim = if self.random.random_bool(0.9) { with_id.choose(&mut self.random).copied() } else { None };
+        let victim = victim.or_else(|| rows.choose(&mut self.random)).map(|(row, values)| (*row, values["id"]));
         let kinds: Vec<usize> = (0..KINDS).collect();
         let kind = *kinds.choose_weighted(&mut self.random, |kind| self.weights[*kind]).unwrap();
         *told = format!("{name} {kind}: id {id:?} parent {parent:?} pair {a:?} {b:?} victim {victim:?}");
@@ -258,14 +281,14 @@ impl World {
                 txn.update_batch(&table, &rows, &[at("id")], &batch)?;
                 txn.check_statement_end()
             }
-            (6, Some((row, _))) => txn.delete(&table, row),
+            (DELETE, Some((row, _))) => txn.delete(&table, row),
             (7, Some(_)) => {
                 let some: Vec<RowId> = rows.iter().map(|(row, _)| *row).filter(|_| self.random.random()).collect();
                 txn.delete_batch(&table, &some)?;
                 txn.check_statement_end()
             }
-            (8, Some((row, _))) => txn.lock_row(&table, row),
-            (9, _) => {
+            (LOCK, Some((row, _))) => txn.lock_row(&table, row),
+            (DDL, _) => {
                 let nulls =
                     |rows: &RecordBatch| Ok(Arc::new(Int64Array::from(vec![None; rows.num_rows()])) as ArrayRef);
                 match table.definition.column("extra") {
@@ -276,6 +299,14 @@ impl World {
             }
             _ => Ok(()),
         }
+    }
+
+    fn commit(&self, txn: Transaction) {
+        let result = txn.commit().map(|ticket| ticket.commit_ts());
+        self.tell(|| format!("commit {result:?}"));
+        let expected = result.as_ref().err().is_none_or(|error| error.sqlstate() == "40001");
+        assert!(expected, "commit: {result:?}");
+        check_committed(&self.db.begin(), &self.tables);
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {
@@ -290,29 +321,36 @@ impl World {
             self.tell(|| format!("collect: {stats:?}"));
             return;
         }
-        match self.random.random_range(0..100) {
-            0..2 => {
-                let name = *self.tables.choose(&mut self.random).unwrap();
-                let data = table(&self.db.begin(), name).data.clone();
-                let report = self.db.storage().compact_table(&data).unwrap();
-                self.tell(|| format!("compact {name}: {report:?}"));
-                return;
+        if self.random.random_range(0..100) < self.readers {
+            self.tell(|| "reader".into());
+            match self.reader.take() {
+                Some(reader) => check_committed(&reader, &self.tables),
+                None => self.reader = Some(self.db.begin()),
             }
-            2..6 => {
-                self.tell(|| "reader".into());
-                if let Some(reader) = self.reader.take() {
-                    check_committed(&reader, &self.tables);
-                } else {
-                    self.reader = Some(self.db.begin());
-                }
-                return;
-            }
-            _ => {}
+            return;
         }
-        let slot = self.random.random_range(0..SLOTS);
+        if self.random.random_bool(0.02) {
+            let name = *self.tables.choose(&mut self.random).unwrap();
+            let data = table(&self.db.begin(), name).data.clone();
+            let report = self.db.storage().compact_table(&data).unwrap();
+            self.tell(|| format!("compact {name}: {report:?}"));
+            return;
+        }
+        if self.random.random_range(0..100) < self.short {
+            let mut txn = self.db.begin();
+            txn.set_lock_timeout(Duration::ZERO);
+            txn.set_serializable(self.random.random());
+            let mut told = String::new();
+            let result = self.statement(&mut txn, &mut told);
+            self.tell(|| format!("short: {told} -> {result:?}"));
+            if result.is_ok() {
+                self.commit(txn);
+            }
+            return;
+        }
+        let slot = self.random.random_range(0..self.slots);
         let Some(mut open) = self.open[slot].take() else {
-            let levels = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
-            let level = *levels.choose(&mut self.random).unwrap();
+            let level = *self.levels.choose(&mut self.random).unwrap();
             let mut txn = self.db.begin();
             txn.set_lock_timeout(Duration::ZERO);
             txn.set_serializable(level == Level::Serializable);
@@ -321,11 +359,7 @@ impl World {
             return;
         };
         if self.random.random_range(0..100) < self.commits {
-            let result = open.txn.commit().map(|ticket| ticket.commit_ts());
-            self.tell(|| format!("{slot}: commit {result:?}"));
-            let expected = result.as_ref().err().is_none_or(|error| error.sqlstate() == "40001");
-            assert!(expected, "commit: {result:?}");
-            check_committed(&self.db.begin(), &self.tables);
+            self.commit(open.txn);
             return;
         }
         match self.random.random_range(0..86) {
@@ -380,20 +414,45 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         tables.retain(|name| *name != "g");
     }
     let mut weights = [0; KINDS].map(|_: u32| *[0, 1, 3, 10, 30].choose(&mut random).unwrap());
+    // Every other run is about one parent or two, children that come and go, and snapshots that are a little old.
+    let family = random.random();
+    if family {
+        let child = *["c2", "c3", "c4"].choose(&mut random).unwrap();
+        tables = vec!["p", child];
+        weights = [0; KINDS];
+        (weights[0], weights[DELETE]) = (20, 20);
+    }
+    let levels = random.random_range(1..=LEVELS.len());
     // Without rows, nothing happens.
     weights[0] += 5;
+    if !family {
+        weights[LOCK] = *[0, 1].choose(&mut random).unwrap();
+    }
+    // Pins, old snapshots and open transactions end with it.
+    weights[DDL] = *[0, 0, 1, 3].choose(&mut random).unwrap();
     let mut world = World {
         db: open(&tables),
         tables,
+        parents: random.random_range(0.1..0.6),
         ids: random.random_range(1..=MOST_IDS),
+        child_ids: *[MOST_IDS, MOST_CHILD_IDS].choose(&mut random).unwrap(),
         weights,
-        collections: random.random_range(2..30),
+        slots: random.random_range(2..=SLOTS),
+        levels: LEVELS.choose_multiple(&mut random, levels).copied().collect(),
+        collections: *[3, 15, 40].choose(&mut random).unwrap(),
+        readers: *[0, 4].choose(&mut random).unwrap(),
+        short: *[0, 20, 60].choose(&mut random).unwrap(),
         commits: random.random_range(5..30),
         random,
         open: [const { None }; SLOTS],
         reader: None,
         tells,
     };
+    if family {
+        (world.parents, world.ids, world.child_ids) = (0.4, 2, MOST_CHILD_IDS);
+        (world.levels, world.commits) = (vec![Level::RepeatableRead], 30);
+        (world.collections, world.readers, world.short) = (15, 0, 60);
+    }
     let mut step = 0;
     let played = catch_unwind(AssertUnwindSafe(|| {
         while step < STEPS {
