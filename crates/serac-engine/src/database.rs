@@ -167,7 +167,7 @@ impl Database {
     /// Begins a transaction: its snapshot, and the catalog as of that snapshot.
     pub fn begin(&self) -> Transaction {
         let txn = self.0.storage.begin();
-        let catalog = self.0.catalog_at(txn.snapshot().start());
+        let catalog = self.0.catalog_of(txn.snapshot());
         // Relaxed: numbers need only differ.
         let owner = self.0.next_owner.fetch_add(1, Ordering::Relaxed);
         Transaction::new(self.0.clone(), txn, catalog, owner)
@@ -312,9 +312,18 @@ impl DatabaseInner {
         Ok(self.storage.close()?)
     }
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
+        self.version_at(start).1
+    }
+    /// The catalog in a snapshot, which counts as read: what it says (that a table is there, or has been emptied) must not be shown before it is durable.
+    pub(crate) fn catalog_of(&self, snapshot: &Snapshot) -> Arc<Catalog> {
+        let (timestamp, catalog) = self.version_at(snapshot.start());
+        snapshot.note_read(Timestamp(timestamp));
+        catalog
+    }
+    fn version_at(&self, start: Timestamp) -> (u64, Arc<Catalog>) {
         let catalogs = self.catalogs.lock();
         let at = catalogs.partition_point(|(ts, _)| *ts <= start.0);
-        catalogs[at.max(1) - 1].1.clone()
+        catalogs[at.max(1) - 1].clone()
     }
     /// The newest version of the catalog.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {

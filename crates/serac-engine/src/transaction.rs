@@ -146,7 +146,7 @@ impl Transaction {
     /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ COMMITTED transaction begins with.
     pub fn refresh(&mut self) {
         self.storage().refresh_snapshot();
-        let now = self.db.catalog_at(self.snapshot().start());
+        let now = self.db.catalog_of(self.snapshot());
         match &mut self.own_catalog {
             None => self.catalog = now,
             Some(own) if Arc::ptr_eq(&own.base, &now) => {}
@@ -288,7 +288,7 @@ impl Transaction {
             }
             None => self.db.storage.begin(),
         };
-        self.catalog = self.db.catalog_at(txn.snapshot().start());
+        self.catalog = self.db.catalog_of(txn.snapshot());
         self.own_catalog = None;
         self.txn = Some(txn);
     }
