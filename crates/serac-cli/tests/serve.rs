@@ -188,27 +188,39 @@ fn send(address: &str, sql: &str) -> TcpStream {
     let mut message = 196_608i32.to_be_bytes().to_vec();
     message.extend_from_slice(b"user\0ada\0\0");
     message.splice(0..0, (message.len() as i32 + 4).to_be_bytes());
-    message.push(b'Q');
+    socket.write_all(&message).unwrap();
+    say(&mut socket, sql);
+    socket
+}
+
+/// Sends a statement.
+fn say(socket: &mut TcpStream, sql: &str) {
+    let mut message = vec![b'Q'];
     message.extend_from_slice(&(sql.len() as i32 + 5).to_be_bytes());
     message.extend_from_slice(sql.as_bytes());
     message.push(0);
     socket.write_all(&message).unwrap();
-    socket
 }
 
 /// The same, and reads the answer; the connection stays open.
 fn ask(address: &str, sql: &str) -> (TcpStream, String) {
     let mut socket = send(address, sql);
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // Ready after the login, and after the statement.
+    let answer = read_ready(&mut socket, 2);
+    (socket, answer)
+}
+
+/// What the server says, up to the `readies`-th time that it is ready.
+fn read_ready(socket: &mut TcpStream, readies: usize) -> String {
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
-    // Ready after the login, and after the statement.
-    while answer.windows(6).filter(|bytes| bytes.starts_with(b"Z\0\0\0\x05")).count() < 2 {
+    while answer.windows(6).filter(|bytes| bytes.starts_with(b"Z\0\0\0\x05")).count() < readies {
         let count = socket.read(&mut piece).unwrap();
         assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&piece[..count]);
     }
-    (socket, String::from_utf8_lossy(&answer).into_owned())
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[test]
@@ -331,4 +343,69 @@ fn the_configuration_is_shown_with_its_sources_and_its_faults_with_their_lines()
     assert!(!success && err.contains("line 2: statement_timeout: \"soon\" is no time"), "{err}");
     let (success, _, err) = run(&["--statement-timeout", "1s"], Some("many"));
     assert!(!success && err.contains("SERAC_MAX_CONNECTIONS: \"many\""), "{err}");
+}
+
+/// A server on a database, with segments of the log so small that a transaction has many.
+fn serve_small_segments(path: &std::path::Path) -> Served {
+    let mut command = serac();
+    command.arg("serve").arg(path).args(["--pg", "127.0.0.1:0", "--log-segment", "64KB"]);
+    Served::new(&mut command, &["postgresql://"])
+}
+
+/// What a query gives after the server was killed, in CSV.
+fn rows_after_kill(served: Served, path: &std::path::Path, sql: &str) -> String {
+    served.signal("-KILL");
+    served.end();
+    let rows = serac().arg(path).args(["--mode", "csv", "-c", sql]).output().unwrap();
+    assert!(rows.status.success(), "{rows:?}");
+    String::from_utf8(rows.stdout).unwrap()
+}
+
+#[test]
+fn what_commits_during_a_checkpoint_is_there_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    for delay in [10, 30, 60, 100] {
+        let path = folder.path().join(format!("db{delay}"));
+        let served = serve_small_segments(&path);
+        let address = &served.addresses[0];
+        // The checkpoint has something to write. The transaction hands parts of itself to the log before it commits.
+        let made = "CREATE TABLE other (a INTEGER, b TEXT); CREATE TABLE t (a INTEGER, b TEXT); \
+                    INSERT INTO other SELECT x, repeat('o', 100) FROM generate_series(1, 100000) AS g (x)";
+        assert!(ask(address, made).1.contains("INSERT 0 100000"));
+        let insert = "BEGIN; INSERT INTO t SELECT x, repeat('t', 150) FROM generate_series(1, 60000) AS g (x)";
+        let (mut open, answer) = ask(address, insert);
+        assert!(answer.contains("INSERT 0 60000"), "{answer}");
+        let mut checkpoint = send(address, "CHECKPOINT");
+        std::thread::sleep(Duration::from_millis(delay));
+        say(&mut open, "COMMIT");
+        assert!(read_ready(&mut open, 1).contains("COMMIT"));
+        let answer = read_ready(&mut checkpoint, 2);
+        assert!(answer.contains("CHECKPOINT"), "{answer}");
+        let sql = "SELECT count(*) AS n, sum(a) AS s FROM t";
+        assert_eq!(rows_after_kill(served, &path, sql), "n,s\n60000,1800030000\n", "{delay} ms");
+    }
+}
+
+#[test]
+fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, file) = (folder.path().join("db"), folder.path().join("rows.csv"));
+    let served = serve_small_segments(&path);
+    let address = &served.addresses[0];
+    ask(address, "CREATE TABLE t (a INTEGER, b BOOLEAN)");
+    for value in ["true", "false"] {
+        let rows: String = (0..20_100).map(|a| format!("{a},{value}\n")).collect();
+        std::fs::write(&file, rows).unwrap();
+        let (_, answer) = ask(address, &format!("COPY t FROM '{}'", file.display()));
+        assert!(answer.contains("COPY 20100"), "{answer}");
+        if value == "true" {
+            // The block is given up, and its number is free for the next.
+            let (_, answer) = ask(address, "DELETE FROM t");
+            assert!(answer.contains("DELETE 20100"), "{answer}");
+            let (_, answer) = ask(address, "FREEZE TABLE t");
+            assert!(answer.contains("FREEZE TABLE"), "{answer}");
+        }
+    }
+    let sql = "SELECT count(*) AS n, count(*) FILTER (WHERE b) AS t FROM t";
+    assert_eq!(rows_after_kill(served, &path, sql), "n,t\n20100,0\n");
 }
