@@ -169,7 +169,7 @@ impl Shell {
 
     async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
         let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
-        for (i, statement) in serac_sql::parse(sql)?.into_iter().enumerate() {
+        for (i, statement) in self.session.parse(sql)?.into_iter().enumerate() {
             let started = Instant::now();
             let cancel = self.session.cancel_handle();
             let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));

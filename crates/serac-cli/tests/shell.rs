@@ -239,3 +239,11 @@ fn files_are_loaded_into_a_table_that_is_made_of_their_columns() {
     assert!(!done && error.contains("58P01"), "{error}");
     assert_eq!(rows("SELECT count(*) AS n FROM information_schema.tables WHERE table_name = 'v'"), "n\n0\n");
 }
+
+#[test]
+fn an_error_of_syntax_fails_the_transaction() {
+    let script =
+        "CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1); SELEC 1; COMMIT; SELECT count(*) AS n FROM t;";
+    let output = serac(&["--mode", "csv", "--continue-on-error"], script);
+    assert_eq!(text(&output.stdout), "n\n0\n", "{}", text(&output.stderr));
+}

@@ -2,6 +2,7 @@
 
 mod flight_sql;
 mod pg_clients;
+mod pg_transactions;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -31,7 +32,9 @@ impl Served {
         Self::with(options, &SqlOptions::default()).await
     }
     async fn with(options: PgOptions, sql: &SqlOptions) -> Self {
-        let db = SqlDatabase::new(Database::in_memory().unwrap(), sql).unwrap();
+        Self::of(SqlDatabase::new(Database::in_memory().unwrap(), sql).unwrap(), options).await
+    }
+    async fn of(db: SqlDatabase, options: PgOptions) -> Self {
         let kept = db.clone();
         let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
         let address = server.local_address().unwrap();

@@ -263,6 +263,13 @@ impl Activity {
     pub fn settled(&self, kind: StatementKind, status: TransactionStatus, error: Option<&'static str>) {
         self.noted.lock().settle(kind, status, error);
     }
+    /// Notes how the transaction is after an error, which may have been in no statement.
+    pub fn failed(&self, status: TransactionStatus, error: &'static str) {
+        let mut noted = self.noted.lock();
+        if noted.status != status {
+            noted.settle(StatementKind::Other, status, Some(error));
+        }
+    }
     /// Notes that the client may go on.
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
@@ -374,6 +381,9 @@ impl Noted {
                 None if kind == StatementKind::Rollback => self.figures.abort("rollback"),
                 None => self.figures.committed += 1,
             },
+            // COMMIT AND CHAIN.
+            (Open, Open) if kind == StatementKind::Commit => self.figures.committed += 1,
+            (Failed, Open) if kind == StatementKind::Commit => self.figures.abort(self.failure),
             (_, Open) => {}
         }
     }
@@ -501,6 +511,7 @@ mod tests {
         note(StatementKind::Begin, Open, None);
         note(StatementKind::Update, Failed, Some("40001"));
         note(StatementKind::Rollback, Open, None);
+        note(StatementKind::Commit, Open, None);
         note(StatementKind::Commit, Idle, None);
         note(StatementKind::Begin, Open, None);
         note(StatementKind::Update, Failed, Some("40001"));
@@ -510,15 +521,20 @@ mod tests {
         note(StatementKind::Rollback, Idle, None);
         note(StatementKind::Rollback, Idle, None);
         note(StatementKind::Begin, Open, None);
+        connection.failed(Failed, "42601");
+        connection.failed(Failed, "42601");
+        note(StatementKind::Commit, Idle, None);
+        connection.failed(Idle, "42601");
+        note(StatementKind::Begin, Open, None);
         let other = list.enter(Client::default(), CancelHandle::default());
         assert_ne!(other.process(), connection.process());
         let before = list.figures();
-        assert_eq!((before.committed, before.connections), (2, 2));
+        assert_eq!((before.committed, before.connections), (3, 2));
         drop(connection);
         let figures = list.figures();
-        assert_eq!((figures.committed, figures.connections), (2, 2));
-        assert_eq!(figures.aborted, [("23", 1), ("40", 1), ("disconnect", 1), ("rollback", 1)].into());
-        assert_eq!(figures.statements[&StatementKind::Begin].counts.iter().sum::<u64>(), 4);
+        assert_eq!((figures.committed, figures.connections), (3, 2));
+        assert_eq!(figures.aborted, [("23", 1), ("40", 1), ("42", 1), ("disconnect", 1), ("rollback", 1)].into());
+        assert_eq!(figures.statements[&StatementKind::Begin].counts.iter().sum::<u64>(), 5);
         assert_eq!(list.rows().len(), 1);
     }
 

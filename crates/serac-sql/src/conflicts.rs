@@ -89,7 +89,7 @@ impl Session {
             *conflicts = Conflicts::default();
         }
         let running = self.running.as_mut().expect("it runs");
-        if read_committed || !running.explicit {
+        if read_committed || !running.is_block() {
             running.refresh();
         }
         self.refresh_view();

@@ -253,7 +253,7 @@ impl Session {
         }
         let (name, holds) = (fold(name), hold == Some(true));
         let running = self.running.as_ref().expect("a statement runs in a transaction");
-        if !holds && !running.explicit {
+        if !holds && !running.is_block() {
             return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
         }
         if self.shared.cursors.lock().get(&name).is_ok() {

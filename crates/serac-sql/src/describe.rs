@@ -2,7 +2,7 @@
 
 use crate::ddl::parse_expression;
 use crate::dml::{target_of_delete, target_of_insert, visible_schema};
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::generated;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
@@ -156,6 +156,9 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Description> {
+        if crate::transactions::controls_transaction(prepared.statement()) {
+            return Ok(Description::default());
+        }
         if let Some(types) = prepared.parameter_types() {
             let parameters = types.iter().copied().map(Some).collect();
             return Ok(Description { parameters, oids: Vec::new(), schema: prepared.schema().cloned() });
@@ -194,12 +197,10 @@ impl Session {
 
     /// Looks at the catalog as the next statement would see it, and changes nothing.
     async fn looking<T>(&mut self, look: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.check_not_failed()?;
         let idle = self.running.is_none();
         if idle {
             self.begin_statement();
-        } else if self.running.as_ref().is_some_and(|running| running.failed) {
-            let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new("25P02", message));
         }
         self.refresh_view();
         let result = look(self).await;
@@ -207,7 +208,7 @@ impl Session {
         if idle {
             self.end();
         }
-        result
+        self.failing(result)
     }
 
     async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {

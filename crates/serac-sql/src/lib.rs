@@ -56,6 +56,7 @@ pub use error::{Result, SqlError};
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
 pub use limits::{CancelHandle, Limits, SessionDefaults};
+pub use maintenance::runs_outside_of_blocks;
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
@@ -65,3 +66,4 @@ pub use row_stream::{RowStream, StatementStream};
 pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,
 };
+pub use transactions::{controls_transaction, ends_transaction};

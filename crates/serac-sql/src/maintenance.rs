@@ -8,7 +8,7 @@ use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, r
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{
-    CopyTarget, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement,
+    CopyTarget, DiscardObject, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -58,6 +58,13 @@ pub(crate) fn arguments_of_call(statement: &Statement, function: &str) -> Option
 /// Whether a CALL stands for a statement that the parser does not know.
 pub(crate) fn is_ours(function: &Function) -> bool {
     function.name.0.first().and_then(|part| part.as_ident()).is_some_and(|ident| ident.value.starts_with("serac "))
+}
+
+/// Whether a statement cannot run in a transaction block.
+pub fn runs_outside_of_blocks(statement: &Statement) -> bool {
+    let is_all = |statement: &_| matches!(statement, Statement::Discard { object_type: DiscardObject::ALL });
+    is_all(statement)
+        || [FREEZE, CHECKPOINT, VACUUM].into_iter().any(|name| arguments_of_call(statement, name).is_some())
 }
 
 /// One statement, ours included.
@@ -165,6 +172,9 @@ impl Session {
         let ours = [FREEZE, CHECKPOINT, VACUUM, ANALYZE, CONSTRAINTS].into_iter();
         let (name, argument) =
             ours.filter_map(|name| Some((name, arguments_of_call(statement, name)?.pop()?))).next()?;
+        if self.transaction_status() == TransactionStatus::Failed {
+            return None;
+        }
         if name == CONSTRAINTS {
             // Which are all checked at the end of each statement.
             return Some(match argument.as_str() {

@@ -81,7 +81,15 @@ impl<'s> RowStream<'s> {
         let next = match &mut self.rest {
             Rest::Nothing => return Ok(None),
             Rest::Batches(batches) => return Ok(batches.next()),
-            Rest::Query { stream, limits, .. } => limits.keep(async { Ok(stream.next().await.transpose()?) }).await,
+            Rest::Query { stream, limits, .. } => {
+                let session = &*self.session;
+                let next = async {
+                    let batch = stream.next().await.transpose()?;
+                    session.reads_are_durable().await?;
+                    Ok(batch)
+                };
+                limits.keep(next).await
+            }
         };
         if let Ok(Some(batch)) = next {
             return Ok(Some(batch));

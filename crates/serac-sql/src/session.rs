@@ -52,6 +52,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
 use serac_engine::roles::Login;
 use serac_engine::{DEFAULT_SCHEMA, Database, DecimalForm, Expressions};
+use serac_storage::CommitTicket;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -192,6 +193,8 @@ pub struct Session {
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
     pub(crate) running: Option<Running>,
+    /// What must be durable before the error of the last statement is shown.
+    pub(crate) error_ticket: Option<CommitTicket>,
     prepared: HashMap<String, Prepared>,
     pub(crate) point: PointState,
     /// What evaluates defaults and checks for the engine.
@@ -432,6 +435,7 @@ impl Session {
             query_runtime: db.query_runtime.clone(),
             copy_streams: CopyStreams::default(),
             running: None,
+            error_ticket: None,
             prepared: HashMap::new(),
             point: PointState::default(),
             default_modes: Modes::default(),
@@ -476,7 +480,7 @@ impl Session {
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.running {
             Some(running) if running.failed => TransactionStatus::Failed,
-            Some(running) if running.explicit => TransactionStatus::Open,
+            Some(running) if running.is_block() => TransactionStatus::Open,
             _ => TransactionStatus::Idle,
         }
     }
@@ -485,13 +489,22 @@ impl Session {
         self.cancel.clone()
     }
 
-    /// Runs a script, statement by statement, up to the first error.
+    /// Parses a script for this session: an error of syntax is one of the open transaction.
+    ///
+    /// # Errors
+    /// As for [`parse`].
+    pub fn parse(&mut self, sql: &str) -> Result<Vec<Statement>> {
+        let statements = parse(sql);
+        self.failing(statements)
+    }
+
+    /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
     ///
     /// # Errors
     /// What is wrong with the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         if let Some(outcome) = self.execute_text(sql).await? {
-            return Ok(vec![outcome.acknowledged().await?]);
+            return Ok(vec![self.acknowledged(outcome).await?]);
         }
         if let Some(statement) = transaction_word(sql)
             && let Some(result) = self.start_control(statement)
@@ -504,7 +517,7 @@ impl Session {
     }
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
-        for (i, statement) in parse(sql)?.into_iter().enumerate() {
+        for (i, statement) in self.parse(sql)?.into_iter().enumerate() {
             results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
         }
         Ok(results)
@@ -519,7 +532,7 @@ impl Session {
             return result;
         }
         if let Some(outcome) = self.execute_named(&statement).await? {
-            return outcome.acknowledged().await;
+            return self.acknowledged(outcome).await;
         }
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
         Box::pin(self.execute_other(statement)).await
@@ -565,7 +578,7 @@ impl Session {
             return result.map(|result| StatementStream::done(self, result));
         }
         if let Some(outcome) = self.execute_named(&statement).await? {
-            let result = outcome.acknowledged().await?;
+            let result = self.acknowledged(outcome).await?;
             return Ok(StatementStream::done(self, result));
         }
         if matches!(statement, Statement::Query(_)) && !is_only_a_query(&statement) {
@@ -611,9 +624,18 @@ impl Session {
     /// Ends a statement: commits its own transaction and waits until that is durable, or undoes what a failed one has done.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         self.shared.lent.write().clear();
-        let result = result.map_err(|error| self.close_failed_statement(error))?;
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => {
+                let error = self.close_failed_statement(error);
+                return Err(self.shown(error).await);
+            }
+        };
         match self.close_statement()? {
-            Some(ticket) => Self::durable(ticket).await.map(|()| result),
+            Some(ticket) => {
+                let durable = Self::durable(ticket).await;
+                self.failing(durable).map(|()| result)
+            }
             None => Ok(result),
         }
     }
@@ -626,17 +648,16 @@ impl Session {
     }
 
     /// Waits until everything that the transaction may see is durable.
-    async fn snapshot_is_durable(&self) -> Result<()> {
-        let Some(log) = self.database().storage().manager().log() else { return Ok(()) };
-        let view = self.shared.view().expect("a statement is running");
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let answer = move |result| {
-            let _ = sender.send(result);
-        };
-        log.on_acknowledged(view.snapshot.start(), Box::new(answer));
-        match receiver.await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(SqlError::new("58030", "the log ended before what the query sees was durable")),
+    pub(crate) async fn snapshot_is_durable(&self) -> Result<()> {
+        let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
+        Self::durable(ticket).await
+    }
+    /// Waits until everything that the transaction has read so far is durable: rows that a query gives after [that](Self::snapshot_is_durable) may
+    /// show what is newer than its snapshot, such as a sequence's next value.
+    pub(crate) async fn reads_are_durable(&self) -> Result<()> {
+        match self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads()) {
+            Some(ticket) => Self::durable(ticket).await,
+            None => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
-use crate::transactions::{Isolation, Modes};
+use crate::transactions::{Isolation, Modes, Running};
 use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -356,7 +356,7 @@ impl Session {
 
     /// SET, which a rollback takes back, or SET LOCAL, for which a commit does, too.
     fn set_in_transaction(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
-        if !self.running.as_ref().is_some_and(|running| running.explicit) {
+        if !self.running.as_ref().is_some_and(Running::is_block) {
             if local {
                 self.say(Severity::Warning, "25P01", "SET LOCAL can only be used in transaction blocks");
                 return Ok(());

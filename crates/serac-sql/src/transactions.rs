@@ -3,6 +3,25 @@
 //! Temporary tables live in a small database of the session's own, with a transaction of its own beside the one on the database. Both begin, roll
 //! back and commit together; as nobody else sees temporary tables, their commit cannot fail once the other has succeeded.
 //!
+//! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or to BEGIN ([`Scope`]):
+//!
+//! ```text
+//! statement of its own       begins and commits its transaction
+//! statements sent together   begin_implicit ──▶ Implicit ──end_implicit──▶ committed
+//!                                                  │  COMMIT, ROLLBACK: ended, with a warning; the next statement begins a new block
+//!                                                  │  an error: rolled back
+//!                                                  ▼ BEGIN
+//!                            BEGIN ───────────▶ Explicit ──COMMIT, ROLLBACK──▶ ended
+//!                                                  │  an error
+//!                                                  ▼
+//!                                                failed: only what ends it, or leads back to a savepoint, is accepted
+//! ```
+//! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
+//!
+//! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
+//! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
+//! rows that leave before the statement ends wait for the whole snapshot.
+//!
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each statement ([`Isolation::ReadCommitted`]), or one and validation at the
 //! commit ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a conflict is in [`crate::conflicts`].
 
@@ -23,8 +42,6 @@ use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-const NO_TRANSACTION: &str = "there is no transaction in progress";
 
 /// A place to roll back to, in both transactions.
 #[derive(Clone, Debug)]
@@ -107,6 +124,17 @@ impl Drop for Shown {
     }
 }
 
+/// Whose a transaction is: see the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// One statement's.
+    Statement,
+    /// Of statements that were sent together.
+    Implicit,
+    /// BEGIN's.
+    Explicit,
+}
+
 /// The running transaction.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -115,7 +143,7 @@ pub(crate) struct Running {
     shown: Shown,
     /// The transaction on the session's temporary tables, if it has had some.
     pub(crate) temporary: Option<Transaction>,
-    pub(crate) explicit: bool,
+    pub(crate) scope: Scope,
     pub(crate) failed: bool,
     pub(crate) modes: Modes,
     /// Whether a statement has begun in it: its modes stay what they are then.
@@ -127,7 +155,7 @@ pub(crate) struct Running {
     /// Whether SET LOCAL ROLE has, for this transaction alone.
     pub(crate) local_role: bool,
     savepoints: Vec<(String, Mark)>,
-    /// Where the statement that runs has begun, in a transaction that BEGIN opened.
+    /// Where the statement that runs has begun, in a block.
     begun: Option<Mark>,
     letters: Arc<Letters>,
     /// Whether cursors go with it.
@@ -135,6 +163,24 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Whether it goes on after the statement.
+    pub(crate) fn is_block(&self) -> bool {
+        self.scope != Scope::Statement
+    }
+    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the transaction is accepted from now on, or
+    /// leads back to a savepoint.
+    fn fail(&mut self) {
+        match self.savepoints.last() {
+            Some((_, mark)) => {
+                let mark = mark.clone();
+                self.rollback_to(&mark);
+            }
+            None => self.restart(),
+        }
+        self.begun = None;
+        self.txn.pass_on();
+        self.failed = true;
+    }
     pub(crate) fn mark(&mut self) -> Mark {
         let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
         Mark { main: self.txn.savepoint(), letters: self.letters.len(), temporary }
@@ -184,18 +230,18 @@ impl Running {
 }
 
 impl Session {
-    pub(crate) fn begin(&mut self, explicit: bool, modes: Modes) {
+    pub(crate) fn begin(&mut self, scope: Scope, modes: Modes) {
         let mut txn = self.begin_in(&self.shared.database);
         txn.set_serializable(modes.isolation == Isolation::Serializable);
         let temporary = self.shared.temporary_database.get().map(|database| self.begin_in(database));
         let (failed, started, savepoints) = (false, false, Vec::new());
         let roles_before = self.shared.roles.read().clone();
         txn.set_role(roles_before.current);
-        if explicit {
-            self.shared.start_time();
-        } else {
+        if scope == Scope::Statement {
             // Relaxed: see `Shared::time`.
             self.shared.time.store(0, Ordering::Relaxed);
+        } else {
+            self.shared.start_time();
         }
         self.shared.statement_time.store(0, Ordering::Relaxed);
         let (roles_set, local_role) = (None, false);
@@ -206,7 +252,7 @@ impl Session {
             txn,
             shown,
             temporary,
-            explicit,
+            scope,
             failed,
             modes,
             started,
@@ -224,9 +270,9 @@ impl Session {
         txn.set_expressions(self.expressions.clone());
         txn
     }
-    /// Begins the statement's own transaction again, with a new snapshot; false in a transaction that BEGIN opened.
+    /// Begins the statement's own transaction again, with a new snapshot; false in a block.
     pub(crate) fn restart(&mut self) -> bool {
-        let Some(running) = self.running.as_mut().filter(|running| !running.explicit) else { return false };
+        let Some(running) = self.running.as_mut().filter(|running| !running.is_block()) else { return false };
         running.restart();
         self.shared.lent.write().clear();
         self.refresh_view();
@@ -266,10 +312,7 @@ impl Session {
     }
     /// Begins a statement, in a transaction of its own if none is open.
     pub(crate) fn open_statement(&mut self) -> Result<()> {
-        if self.transaction_status() == TransactionStatus::Failed {
-            let message = "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new("25P02", message));
-        }
+        self.check_not_failed()?;
         match &mut self.running {
             Some(running) => {
                 if running.modes.isolation == Isolation::ReadCommitted {
@@ -278,7 +321,7 @@ impl Session {
                 running.started = true;
                 // Relaxed: as in `begin`.
                 self.shared.statement_time.store(NOT_ASKED, Ordering::Relaxed);
-                if running.explicit {
+                if running.is_block() {
                     running.begun = Some(running.mark());
                 }
             }
@@ -288,14 +331,26 @@ impl Session {
     }
     /// Begins a statement's own transaction.
     pub(crate) fn begin_statement(&mut self) {
-        self.begin(false, self.default_modes);
+        self.begin(Scope::Statement, self.default_modes);
     }
-    /// Ends a statement: commits its own transaction, whose promise it returns.
+    /// Refuses, in a transaction that has failed, what does not end it.
+    ///
+    /// # Errors
+    /// SQLSTATE 25P02.
+    pub fn check_not_failed(&self) -> Result<()> {
+        if self.transaction_status() == TransactionStatus::Failed {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(SqlError::new("25P02", message));
+        }
+        Ok(())
+    }
+    /// Ends a statement: commits its own transaction. What it gives must not be shown before the promise is kept; none if it may be at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
-        match self.running.as_mut().filter(|running| running.explicit) {
+        match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
+                running.begun = None;
                 running.txn.pass_on();
-                Ok(None)
+                Ok(running.txn.snapshot().unacknowledged_reads())
             }
             None => self.commit_now(),
         }
@@ -303,20 +358,64 @@ impl Session {
     /// Ends a statement that has failed: undoes what it has done. What is shown of the error.
     pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
         let error = self.without_secrets(error);
-        match self.running.as_mut().filter(|running| running.explicit) {
-            Some(running) => {
-                if running.savepoints.is_empty() {
-                    // Nothing leads back into the transaction: nobody need wait for what it has done.
-                    running.restart();
-                } else {
-                    running.undo_statement();
-                }
-                running.txn.pass_on();
-                running.failed = true;
-            }
+        self.error_ticket = self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads());
+        self.fail_transaction();
+        error
+    }
+    /// Waits until what the last error of a statement tells of others' rows is durable: a client must not learn before of a key that is there.
+    /// Done already for errors of what is `async` here.
+    ///
+    /// # Errors
+    /// When the log has failed.
+    pub async fn error_is_durable(&mut self) -> Result<()> {
+        match self.error_ticket.take() {
+            Some(ticket) => Self::durable(ticket).await,
+            None => Ok(()),
+        }
+    }
+    /// The error, once it may be shown; that of the log if it has failed meanwhile.
+    pub(crate) async fn shown(&mut self, error: SqlError) -> SqlError {
+        match self.error_is_durable().await {
+            Ok(()) => error,
+            Err(log) => log,
+        }
+    }
+    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that BEGIN opened has failed then. Errors of
+    /// statements come here by themselves; who finds others (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
+    pub fn fail_transaction(&mut self) {
+        match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
+            Some(running) if running.failed => {}
+            Some(running) => running.fail(),
             None => drop(self.end()),
         }
-        error
+    }
+    /// An error ends the transaction, or has it fail.
+    pub(crate) fn failing<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.fail_transaction();
+        }
+        result
+    }
+
+    /// Begins an implicit block for statements that the client has sent together, if no transaction is open.
+    pub fn begin_implicit(&mut self) {
+        if self.running.is_none() {
+            self.begin(Scope::Implicit, self.default_modes);
+        }
+    }
+    /// Whether an implicit block is open.
+    pub fn is_implicit(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
+    }
+    /// Commits the implicit block, if one is open; none if not. That the statements have ended must not be shown before it is [durable](Started::durable).
+    ///
+    /// # Errors
+    /// Why it cannot commit; it has been rolled back then.
+    pub fn end_implicit(&mut self) -> Result<Option<Started>> {
+        if !self.is_implicit() {
+            return Ok(None);
+        }
+        Ok(Some(Started { affected: 0, ticket: self.commit_now()? }))
     }
 
     /// Commits what is running; its promise.
@@ -353,6 +452,9 @@ impl Session {
     }
     /// Waits until a commit is durable.
     pub(crate) async fn durable(ticket: CommitTicket) -> Result<()> {
+        if ticket.is_acknowledged() {
+            return Ok(());
+        }
         let (sender, receiver) = tokio::sync::oneshot::channel();
         ticket.on_durable(Box::new(move |result| {
             let _ = sender.send(result);
@@ -430,7 +532,7 @@ impl Session {
 
     /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
     pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
-        let Some(running) = self.running.as_mut().filter(|running| running.explicit) else { return Ok(()) };
+        let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else { return Ok(()) };
         let weaker = running.modes.read_only && !modes.read_only;
         if running.started && (running.modes.isolation != modes.isolation || weaker) {
             return Err(SqlError::new("25001", "the modes of a transaction must be set before its first statement"));
@@ -445,10 +547,10 @@ impl Session {
     /// Statements that run outside of any statement's own transaction.
     pub(crate) async fn control(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
         if let Some(result) = self.maintain(statement).await {
-            return Some(result);
+            return Some(self.failing(result));
         }
         if let Some(result) = self.set_roles(statement) {
-            return Some(result);
+            return Some(self.failing(result));
         }
         Some(match self.start_control(statement)? {
             Ok((result, started)) => started.durable().await.map(|()| result),
@@ -462,35 +564,75 @@ impl Session {
     /// # Errors
     /// What is wrong with it.
     pub fn start_control(&mut self, statement: &Statement) -> Option<Result<(StatementResult, Started)>> {
-        if let Statement::Commit { .. } = statement
-            && self.running.as_ref().is_some_and(|running| !running.failed)
-        {
-            let committed = self.commit_now();
-            return Some(committed.map(|ticket| (StatementResult::command("COMMIT"), Started { affected: 0, ticket })));
+        if self.transaction_status() == TransactionStatus::Failed && !ends_transaction(statement) {
+            return None;
         }
-        let result = self.control_now(statement)?;
-        Some(result.map(|result| (result, Started { affected: 0, ticket: None })))
+        let result = match statement {
+            Statement::Commit { chain, .. } => self.end_block(true, *chain),
+            Statement::Rollback { chain, savepoint: None } => self.end_block(false, *chain),
+            _ => {
+                let done = |result| (result, Started { affected: 0, ticket: None });
+                self.control_now(statement)?.map(done)
+            }
+        };
+        Some(self.failing(result))
+    }
+    /// COMMIT and ROLLBACK; `chain`: the next transaction begins at once, with the same modes.
+    fn end_block(&mut self, commits: bool, chain: bool) -> Result<(StatementResult, Started)> {
+        let word = if commits { "COMMIT" } else { "ROLLBACK" };
+        let modes = match &self.running {
+            Some(running) if running.scope == Scope::Explicit => running.modes,
+            _ if chain => {
+                let message = format!("{word} AND CHAIN can only be used in transaction blocks");
+                return Err(SqlError::new("25P01", message));
+            }
+            _ => {
+                self.say(Severity::Warning, "25P01", "there is no transaction in progress");
+                self.default_modes
+            }
+        };
+        // What has failed is rolled back in any case.
+        let commits = commits && self.transaction_status() != TransactionStatus::Failed;
+        let ticket = if commits {
+            self.commit_now()?
+        } else {
+            self.end();
+            None
+        };
+        if chain {
+            self.begin(Scope::Explicit, modes);
+        }
+        let tag = if commits { "COMMIT" } else { "ROLLBACK" };
+        Ok((StatementResult::command(tag), Started { affected: 0, ticket }))
     }
     /// What of that needs no log.
     fn control_now(&mut self, statement: &Statement) -> Option<Result<StatementResult>> {
-        let no_transaction = || SqlError::new("25P01", NO_TRANSACTION);
         let done = |tag: &str| Ok(StatementResult::command(tag));
+        // Savepoints are for what BEGIN has opened.
+        let block = self.running.as_mut().filter(|running| running.scope == Scope::Explicit);
+        let no_block =
+            |what: &str| Some(Err(SqlError::new("25P01", format!("{what} can only be used in transaction blocks"))));
+        let no_savepoint = |name: &str| Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist")));
         Some(match statement {
-            Statement::StartTransaction { modes, .. } => {
-                if let Some(running) = &self.running {
-                    if running.failed {
-                        return None;
-                    }
+            Statement::StartTransaction { modes, .. } => match &mut self.running {
+                Some(running) => {
                     let mut wanted = running.modes;
                     wanted.set(modes);
-                    self.say(Severity::Warning, "25001", "there is already a transaction in progress");
-                    return Some(self.set_modes(wanted).map(|()| StatementResult::command("BEGIN")));
+                    if running.scope == Scope::Explicit {
+                        self.say(Severity::Warning, "25001", "there is already a transaction in progress");
+                    }
+                    self.set_modes(wanted).map(|()| {
+                        self.running.as_mut().expect("it is open").scope = Scope::Explicit;
+                        StatementResult::command("BEGIN")
+                    })
                 }
-                let mut wanted = self.default_modes;
-                wanted.set(modes);
-                self.begin(true, wanted);
-                done("BEGIN")
-            }
+                None => {
+                    let mut wanted = self.default_modes;
+                    wanted.set(modes);
+                    self.begin(Scope::Explicit, wanted);
+                    done("BEGIN")
+                }
+            },
             Statement::Set(Set::SetTransaction { modes, snapshot: None, session: true }) => {
                 self.default_modes.set(modes);
                 done("SET")
@@ -500,28 +642,11 @@ impl Session {
                 wanted.set(modes);
                 self.set_modes(wanted).map(|()| StatementResult::command("SET"))
             }
-            Statement::Commit { .. } => match &self.running {
-                None => {
-                    self.say(Severity::Warning, "25P01", NO_TRANSACTION);
-                    done("COMMIT")
-                }
-                Some(_) => {
-                    self.end();
-                    done("ROLLBACK")
-                }
-            },
-            Statement::Rollback { savepoint: None, .. } => {
-                if self.running.is_none() {
-                    self.say(Severity::Warning, "25P01", NO_TRANSACTION);
-                }
-                self.end();
-                done("ROLLBACK")
-            }
             Statement::Rollback { savepoint: Some(name), .. } => {
-                let Some(running) = &mut self.running else { return Some(Err(no_transaction())) };
+                let Some(running) = block else { return no_block("ROLLBACK TO SAVEPOINT") };
                 let name = fold(name);
                 let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
-                    return Some(Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))));
+                    return Some(no_savepoint(&name));
                 };
                 let (_, mark) = running.savepoints[at].clone();
                 running.rollback_to(&mark);
@@ -530,31 +655,37 @@ impl Session {
                 self.shared.cursors.lock().roll_back(at);
                 done("ROLLBACK")
             }
-            Statement::Savepoint { name } => match &mut self.running {
-                Some(running) if running.failed => return None,
-                Some(running) => {
-                    let savepoint = running.mark();
-                    running.savepoints.push((fold(name), savepoint));
-                    done("SAVEPOINT")
-                }
-                None => Err(SqlError::new("25P01", "SAVEPOINT can only be used in transaction blocks")),
-            },
-            Statement::ReleaseSavepoint { name } => match &mut self.running {
-                Some(running) if running.failed => return None,
-                Some(running) => {
-                    let name = fold(name);
-                    match running.savepoints.iter().rposition(|(n, _)| *n == name) {
-                        Some(at) => {
-                            running.savepoints.truncate(at);
-                            self.shared.cursors.lock().release(at);
-                            done("RELEASE")
-                        }
-                        None => Err(SqlError::new("3B001", format!("savepoint \"{name}\" does not exist"))),
-                    }
-                }
-                None => Err(no_transaction()),
-            },
+            Statement::Savepoint { name } => {
+                let Some(running) = block else { return no_block("SAVEPOINT") };
+                let savepoint = running.mark();
+                running.savepoints.push((fold(name), savepoint));
+                done("SAVEPOINT")
+            }
+            Statement::ReleaseSavepoint { name } => {
+                let Some(running) = block else { return no_block("RELEASE SAVEPOINT") };
+                let name = fold(name);
+                let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
+                    return Some(no_savepoint(&name));
+                };
+                running.savepoints.truncate(at);
+                self.shared.cursors.lock().release(at);
+                done("RELEASE")
+            }
             _ => return None,
         })
     }
+}
+
+/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has failed.
+pub fn ends_transaction(statement: &Statement) -> bool {
+    matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
+}
+
+/// Whether a statement is about transactions alone: it takes nothing and gives nothing.
+pub fn controls_transaction(statement: &Statement) -> bool {
+    ends_transaction(statement)
+        || matches!(
+            statement,
+            Statement::StartTransaction { .. } | Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. }
+        )
 }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use serac_engine::DecimalForm;
 use serac_export::flight::{Batches, Caller};
-use serac_sql::{Description, Prepared, SqlError, StatementResult, number_parameters, parse};
+use serac_sql::{Description, Prepared, Session, SqlError, StatementResult, number_parameters};
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use tonic::Status;
@@ -96,12 +96,23 @@ fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
     Ok(())
 }
 
-fn single(sql: &str) -> Result<Statement, Status> {
-    let mut statements = parse(sql).map_err(|error| status_of(&error))?;
+/// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.
+fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
+    let mut statements = session.parse(sql).map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
-        _ => Err(error("42601", "one statement is wanted, neither none nor several")),
+        _ => {
+            session.fail_transaction();
+            Err(error("42601", "one statement is wanted, neither none nor several"))
+        }
     }
+}
+
+/// As [`single`], for a statement that is to run.
+fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Statement, Status> {
+    let statement = single(session, sql)?;
+    check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
+    Ok(statement)
 }
 
 /// A schema as bytes that stand for themselves.
@@ -210,33 +221,23 @@ impl PreparedStatement {
         let mut session = self.seat.take().await?;
         let mut prepared = self.prepared.clone();
         let work = async move {
-            let is_block = rows.len() > 1 && session.transaction_status() == serac_sql::TransactionStatus::Idle;
-            if is_block {
-                session.execute("BEGIN").await?;
+            if rows.len() > 1 {
+                session.begin_implicit();
             }
             let (mut changed, mut batches, mut last) = (0, Vec::new(), None);
             for parameters in &rows {
-                match session.execute_prepared(&mut prepared, parameters).await {
-                    Ok(result) => {
-                        changed += count(&result);
-                        last = Some(match result {
-                            StatementResult::Rows { tag, schema, batches: more } => {
-                                batches.extend(more);
-                                StatementResult::Rows { tag, schema, batches: Vec::new() }
-                            }
-                            command => command,
-                        });
+                let result = session.execute_prepared(&mut prepared, parameters).await?;
+                changed += count(&result);
+                last = Some(match result {
+                    StatementResult::Rows { tag, schema, batches: more } => {
+                        batches.extend(more);
+                        StatementResult::Rows { tag, schema, batches: Vec::new() }
                     }
-                    Err(error) => {
-                        if is_block {
-                            session.rollback();
-                        }
-                        return Err(error);
-                    }
-                }
+                    command => command,
+                });
             }
-            if is_block {
-                session.execute("COMMIT").await?;
+            if let Some(committed) = session.end_implicit()? {
+                committed.durable().await?;
             }
             let result = match last {
                 Some(StatementResult::Rows { tag, schema, .. }) => StatementResult::Rows { tag, schema, batches },
@@ -252,9 +253,8 @@ impl PreparedStatement {
 impl FlightSql {
     /// Plans a query, or runs anything else.
     async fn plan(&self, seat: &Arc<Seat>, sql: &str) -> Result<Flight, Status> {
-        let statement = single(sql)?;
-        check(seat, &statement)?;
         let mut session = seat.take().await?;
+        let statement = runnable(&mut session, seat, sql)?;
         if is_query(&statement) {
             let describe = async move { session.describe_statement(statement, &[]).await };
             return Ok(Flight::Planned(seat.attend(describe).await?.schema));
@@ -298,8 +298,8 @@ impl FlightSql {
         query: &CommandStatementQuery,
     ) -> Result<SchemaRef, Status> {
         let seat = self.seat(caller, query.transaction_id.as_deref())?;
-        let statement = single(&query.query)?;
         let mut session = seat.take().await?;
+        let statement = single(&mut session, &query.query)?;
         let description = seat.attend(async move { session.describe_statement(statement, &[]).await }).await?;
         Ok(description.schema.unwrap_or_else(|| Schema::empty().into()))
     }
@@ -316,11 +316,10 @@ impl FlightSql {
         let command = Any::decode(command).map_err(|_| unknown())?;
         if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
             let seat = self.seat(caller, query.transaction_id.as_deref())?;
-            let statement = single(&query.query)?;
-            // A ticket is what a client has sent: it may say anything.
-            check(&seat, &statement)?;
             let cancellable = Cancellable::new(&self.running, mark);
-            let session = seat.take().await?;
+            let mut session = seat.take().await?;
+            // A ticket is what a client has sent: it may say anything.
+            let statement = runnable(&mut session, &seat, &query.query)?;
             let work = Work::Statement(Box::new(statement));
             let decimals = form::decimals(caller);
             return stream::rows(seat, session, work, decimals, self.options.stall, Some(cancellable)).await;
@@ -333,9 +332,8 @@ impl FlightSql {
 
     pub(super) async fn update(&self, caller: &Caller, sql: &str, transaction: Option<&[u8]>) -> Result<Bytes, Status> {
         let seat = self.seat(caller, transaction)?;
-        let statement = single(sql)?;
-        check(&seat, &statement)?;
         let mut session = seat.take().await?;
+        let statement = runnable(&mut session, &seat, sql)?;
         if is_query(&statement) {
             let work = Work::Statement(Box::new(statement));
             let rows = stream::rows(seat, session, work, DecimalForm::default(), self.options.stall, None).await?;
@@ -351,9 +349,10 @@ impl FlightSql {
         request: ActionCreatePreparedStatementRequest,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let seat = self.seat(caller, request.transaction_id.as_deref())?;
-        let sql = number_parameters(&request.query).map_err(|error| status_of(&error))?.into_owned();
-        check(&seat, &single(&sql)?)?;
         let mut session = seat.take().await?;
+        let numbered = number_parameters(&request.query).inspect_err(|_| session.fail_transaction());
+        let sql = numbered.map_err(|error| status_of(&error))?.into_owned();
+        runnable(&mut session, &seat, &sql)?;
         let prepare = async move {
             let mut prepared = session.prepare(&sql)?;
             let description = session.describe(&mut prepared, &[]).await?;

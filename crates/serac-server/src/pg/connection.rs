@@ -45,8 +45,6 @@ pub(super) struct Connection<S> {
     pub(super) rows: Rows,
     /// After an error in the extended protocol, up to the next Sync.
     skipping: bool,
-    /// The open transaction was not begun by the client: it has sent statements without a Sync between them.
-    pub(super) implicit: bool,
     /// What other sessions tell this one.
     notifications: Notifications,
     /// How others see it.
@@ -128,7 +126,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             portals: Names::default(),
             rows: Rows::default(),
             skipping: false,
-            implicit: false,
             activity,
             row_count: 0,
             turn: 0,
@@ -268,14 +265,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Work::Script(body, began) => {
                 let sql = Body(&body).string()?;
                 let result = self.simple(sql, began).await;
-                self.answer(result, sql)?;
+                self.answer(result, sql).await?;
                 return self.ready().await;
             }
             Work::Description(described) => self.describe_anew(described).await,
             Work::Execution(execution) => self.finish(execution, true).await.map(|_| ()),
         };
         self.skipping |= result.is_err();
-        self.answer(result, "")
+        self.answer(result, "").await
     }
 
     /// Takes a turn in the loop; whether many others have had one since the last.
@@ -309,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Ok(Some(began)) => return Ok(Next::Takes(Work::Script(body.clone(), began))),
                     Err(error) => Err(error),
                 };
-                self.answer(known, sql)?;
+                self.answer(known, sql).await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'P' if body.len() > SHORT_MESSAGE => return Ok(Next::Takes(Work::Text(body.clone()))),
@@ -331,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'S' => {
                 self.skipping = false;
                 let result = self.sync().await;
-                self.answer(result, "")?;
+                self.answer(result, "").await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'X' => return Ok(Next::Ends),
@@ -343,16 +340,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         self.skipping |= result.is_err();
-        self.answer(result, "")?;
+        self.answer(result, "").await?;
         Ok(Next::Goes)
     }
 
-    /// Tells the client of an error; an error again if that ends the connection.
-    fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
+    /// Tells the client of an error, which ends or fails its transaction; an error again if that ends the connection.
+    async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
-            Err(error @ WireError::Sql { fatal: false, .. }) => {
+            Err(WireError::Sql { mut error, fatal: false }) => {
+                // The session knows of its own errors already, but not of those of the protocol.
+                self.session.fail_transaction();
+                self.activity.failed(self.session.transaction_status(), error.sqlstate);
+                if let Err(log) = self.session.error_is_durable().await {
+                    error = log;
+                }
                 self.wire.put_notices();
-                put_error(&mut self.wire.out, &error, sql);
+                put_error(&mut self.wire.out, &error.into(), sql);
                 Ok(())
             }
             other => other,

@@ -71,8 +71,8 @@ fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a COPY whose data the client has, or wants.
-    pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<(), WireError> {
+    /// Runs a COPY whose data the client has, or wants; the tag of its end.
+    pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<String, WireError> {
         let columns = self.session.copied_columns(&statement).await?;
         let result = if copy.is_input {
             begin(&mut self.wire.out, b'G', copy.is_binary, columns);
@@ -81,10 +81,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.copy_out(statement, copy, columns).await
         };
-        if let StatementResult::Command { tag, .. } = result? {
-            self.wire.complete(&tag);
+        match result? {
+            StatementResult::Command { tag, .. } => Ok(tag),
+            StatementResult::Rows { .. } => unreachable!("a COPY gives no rows as its result"),
         }
-        Ok(())
     }
 
     async fn copy_in(&mut self, statement: Statement) -> Result<StatementResult, WireError> {

@@ -4,8 +4,9 @@
 //! rows are written to the answer. Only what has to wait, for a commit that is not yet durable or for another transaction, and every other statement, becomes a
 //! future, which is in a box: a future as large as all that may happen would be moved for every message.
 //!
-//! **Transactions.** What comes between two Syncs is one transaction, as in PostgreSQL, unless the client has begun one itself. A statement with its Sync right behind
-//! it is a transaction anyway; so one is begun only where more is to come.
+//! **Transactions.** What comes between two Syncs is an implicit block, as in PostgreSQL, unless the client has begun a transaction itself. A statement with its Sync
+//! right behind it is a transaction anyway; so a block is begun only where more is to come. In a transaction that has failed, what does not end it is
+//! neither parsed nor bound.
 //!
 //! **Portals.** A client may ask for some rows at a time. What is left of a result is then kept until it asks again, or until the end of the transaction.
 
@@ -22,7 +23,10 @@ use parking_lot::Mutex;
 use serac_engine::values::OwnedValue;
 use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
-use serac_sql::{Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus, fold};
+use serac_sql::{
+    Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus, controls_transaction,
+    ends_transaction, fold, runs_outside_of_blocks,
+};
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -78,8 +82,6 @@ enum Begun {
     Commits(Started, End),
     /// Another transaction is in the way of it and its parameters.
     Blocked(Blocked, Vec<OwnedValue>),
-    /// It is to run in a transaction that is begun for it and what follows.
-    Implicit,
     /// It is not for the point path.
     Other,
     /// It has rows that the client has not fetched.
@@ -142,9 +144,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !name.is_empty() && self.statements.get(name).is_some() {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
-        let is_empty = serac_sql::parse(sql)?.is_empty();
-        let statement = if is_empty { None } else { Some(self.session.prepare(sql)?) };
-        let prepared = Prepared { statement, text: sql.into(), oids, description: None };
+        let statement = self.session.prepare_if_any(sql)?;
+        let parsed = statement.as_ref().map(serac_sql::Prepared::statement);
+        if !parsed.is_none_or(ends_transaction) {
+            self.session.check_not_failed()?;
+        }
+        // What is about transactions can be described in one that has failed.
+        let description = parsed.filter(|statement| controls_transaction(statement)).map(|_| Arc::default());
+        let prepared = Prepared { statement, text: sql.into(), oids, description };
         self.statements.insert(name, Arc::new(Mutex::new(prepared)));
         bare(&mut self.wire.out, b'1');
         Ok(())
@@ -155,6 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut body = Body(message);
         let (name, statement) = (body.string()?, body.string()?);
         let statement = self.statement(statement)?;
+        if !statement.lock().statement.as_ref().is_some_and(|prepared| ends_transaction(prepared.statement())) {
+            self.session.check_not_failed()?;
+        }
         let formats = formats(&mut body)?;
         let count = body.count(4)?;
         if formats.binary.len() > 1 && formats.binary.len() != count {
@@ -180,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// DEALLOCATE of statements that the client has prepared by the protocol; false if there is more to do.
+    /// DEALLOCATE of a statement that the client has prepared by the protocol; false if there is more to do.
     pub(super) fn deallocate(&mut self, statement: &Statement) -> bool {
         if self.session.transaction_status() == TransactionStatus::Failed {
             return false;
@@ -197,11 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         let Statement::Deallocate { name, .. } = statement else { return false };
-        let known = self.statements.remove(&fold(name)).is_some();
-        if known {
-            self.wire.complete("DEALLOCATE");
-        }
-        known
+        self.statements.remove(&fold(name)).is_some()
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Mutex<Prepared>>, WireError> {
@@ -257,6 +263,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let known = described.statement.lock().description.clone();
         Ok(match known {
             Some(description) => {
+                if description.schema.is_some() {
+                    self.session.check_not_failed()?;
+                }
                 self.put_description(&described, &description);
                 None
             }
@@ -303,7 +312,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sync: the end of what belongs together.
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
-        let ended = if self.implicit { Box::pin(self.end_implicit()).await } else { Ok(()) };
+        let ended = if self.session.is_implicit() { Box::pin(self.commit_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
             // The unnamed portal keeps its memory.
             self.portals.retain_unnamed();
@@ -311,6 +320,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 portal.rest = None;
             }
         }
+        ended
+    }
+
+    async fn commit_implicit(&mut self) -> Result<(), WireError> {
+        let ended = self.end_implicit().await;
+        let error = match &ended {
+            Err(WireError::Sql { error, .. }) => Some(error.sqlstate),
+            _ => None,
+        };
+        self.activity.settled(StatementKind::Commit, self.session.transaction_status(), error);
         ended
     }
 
@@ -334,7 +353,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(None);
         };
         let began = self.activity.begins(&text);
-        let begun = if goes_on { Ok(Begun::GoesOn) } else { self.begin_portal(name, kind, &prepared, limit) };
+        let begun = match goes_on {
+            true => self.session.check_not_failed().map(|()| Begun::GoesOn).map_err(WireError::from),
+            false => self.begin_portal(name, kind, &prepared, limit),
+        };
         let result = match begun {
             Ok(Begun::Done) => Ok(()),
             Err(error) => Err(error),
@@ -373,8 +395,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<Begun, WireError> {
         match kind {
             StatementKind::Begin | StatementKind::Commit | StatementKind::Rollback => {
-                // The client has begun the transaction itself, then.
-                let taken_over = kind == StatementKind::Begin && std::mem::take(&mut self.implicit);
                 if !self.portal(name)?.parameters.is_empty() {
                     return Ok(Begun::Other);
                 }
@@ -384,19 +404,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.session.start_control(statement)
                 };
                 let Some(controlled) = controlled else { return Ok(Begun::Other) };
-                if taken_over {
-                    // That there is one already is not for the client to know.
-                    self.session.notices().take();
-                }
                 let (result, started) = controlled?;
                 let StatementResult::Command { tag, rows } = result else { unreachable!("transactions give no rows") };
                 self.row_count = rows;
                 return self.settle(started, End::Tag(tag), name, prepared, limit);
             }
             _ => {
-                let alone = self.wire.input.first() == Some(&b'S');
-                if !alone && !self.implicit && self.session.transaction_status() == TransactionStatus::Idle {
-                    return Ok(Begun::Implicit);
+                let is_alone = self.wire.input.first() == Some(&b'S') || {
+                    let prepared = prepared.lock();
+                    let statement = prepared.statement.as_ref().expect("it is not empty").statement();
+                    runs_outside_of_blocks(statement)
+                };
+                if !is_alone {
+                    self.session.begin_implicit();
                 }
             }
         }
@@ -510,10 +530,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Begun::Done => return Ok(true),
                 Begun::GoesOn => return self.go_on(name, limit).await.map(|()| true),
                 Begun::Other => return Ok(false),
-                Begun::Implicit => {
-                    self.begin_implicit().await?;
-                    self.begin_point(name, prepared, limit)?
-                }
                 Begun::Blocked(blocked, values) => {
                     let Self { wire, session, cancel, rows, .. } = &mut *self;
                     // The statement is the session's while it runs.
@@ -549,9 +565,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), WireError> {
         let mut statement = prepared.lock().statement.clone().expect("it is not empty");
         if let Some(copy) = self.session.streamed_copy(statement.statement())? {
-            return self.copy(statement.statement().clone(), copy).await;
+            let tag = self.copy(statement.statement().clone(), copy).await?;
+            self.wire.complete(&tag);
+            return Ok(());
         }
         if self.deallocate(statement.statement()) {
+            self.wire.complete("DEALLOCATE");
             return Ok(());
         }
         let types = if self.portal(name)?.parameters.is_empty() {
@@ -570,7 +589,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if changes(statement.statement()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
-            return self.put_rows(result, &formats).await;
+            let tag = self.put_rows(result, &formats).await?;
+            self.wire.complete(&tag);
+            return Ok(());
         }
         let rest = match wire.attend(cancel, session.stream_prepared(&mut statement, &scalars)).await? {
             StatementStream::Command { tag, rows } => {

@@ -7,7 +7,7 @@ use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_sql::activity::StatementKind;
-use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, parse};
+use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
@@ -15,11 +15,13 @@ use tracing::{debug, error, info};
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; when it began if not.
     pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
-        self.end_implicit().await?;
         let began = self.activity.begins(sql);
         let Self { wire, session, cancel, .. } = &mut *self;
+        if session.is_implicit() {
+            return Ok(Some(began));
+        }
         let result = match wire.attend(cancel, session.execute_known(sql)).await {
-            Ok(Some(result)) => self.put_result(result).await,
+            Ok(Some(result)) => self.put_result(result).await.map(|tag| self.wire.complete(&tag)),
             Ok(None) => return Ok(Some(began)),
             Err(error) => Err(error.into()),
         };
@@ -27,9 +29,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         result.map(|()| None)
     }
 
-    /// Any other script. Several statements are one transaction, unless they say otherwise.
+    /// Any other script. Several statements run in an implicit block, which ends with them: see `serac_sql`'s transactions. The end of the last one is
+    /// told once the block has committed.
     pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
-        let statements = match parse(sql) {
+        let statements = match self.session.parse(sql) {
             Ok(statements) => statements,
             Err(error) => {
                 let result = Err(error.into());
@@ -38,71 +41,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         if statements.is_empty() {
+            self.end_implicit().await?;
             bare(&mut self.wire.out, b'I');
             return Ok(());
         }
-        let controls = |statement: &Statement| {
-            matches!(
-                statement,
-                Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
-            )
-        };
-        let block = statements.len() > 1
-            && !statements.iter().any(controls)
-            && self.session.transaction_status() == TransactionStatus::Idle;
-        if block {
-            self.begin_implicit().await?;
-        }
+        let count = statements.len();
         for (i, statement) in statements.into_iter().enumerate() {
             if i > 0 {
                 began = self.activity.begins(sql);
             }
+            if count > 1 {
+                self.session.begin_implicit();
+            }
             let kind = StatementKind::of(&statement);
-            let result = self.run(statement).await;
+            let result = self.run_to_end(statement, i + 1 == count).await;
             self.note(kind, began, sql, &result);
             match result {
                 Ok(()) => {}
                 Err(WireError::Sql { error, fatal }) => {
-                    if block {
-                        self.end_implicit().await?;
-                    }
                     return Err(WireError::Sql { error: error.located(sql, i), fatal });
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.end_implicit().await
-    }
-
-    /// Begins a transaction of which the client does not know.
-    pub(super) async fn begin_implicit(&mut self) -> Result<(), WireError> {
-        Box::pin(self.session.execute("BEGIN")).await?;
-        self.implicit = true;
         Ok(())
     }
-    /// Ends it, if there is one.
+    async fn run_to_end(&mut self, statement: Statement, is_last: bool) -> Result<(), WireError> {
+        let tag = self.run(statement).await?;
+        if is_last {
+            self.end_implicit().await?;
+        }
+        self.wire.complete(&tag);
+        Ok(())
+    }
+
+    /// Commits the implicit block, if one is open, and waits until that is durable.
     pub(super) async fn end_implicit(&mut self) -> Result<(), WireError> {
-        if std::mem::take(&mut self.implicit) {
-            let (end, kind) = match self.session.transaction_status() {
-                TransactionStatus::Idle => return Ok(()),
-                TransactionStatus::Open => ("COMMIT", StatementKind::Commit),
-                TransactionStatus::Failed => ("ROLLBACK", StatementKind::Rollback),
-            };
-            let ended = Box::pin(self.session.execute(end)).await;
-            let error = ended.as_ref().err().map(|error| error.sqlstate);
-            self.activity.settled(kind, self.session.transaction_status(), error);
-            ended?;
+        if let Some(committed) = self.session.end_implicit()? {
+            committed.durable().await?;
         }
         Ok(())
     }
 
-    /// Runs a statement and sends what it gives, as text.
-    async fn run(&mut self, statement: Statement) -> Result<(), WireError> {
+    /// Runs a statement and writes what it gives, as text; the tag of its end.
+    async fn run(&mut self, statement: Statement) -> Result<String, WireError> {
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
         if self.deallocate(&statement) {
-            return Ok(());
+            return Ok("DEALLOCATE".into());
         }
         let Self { wire, session, cancel, row_count, .. } = self;
         if changes(&statement) {
@@ -111,34 +98,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match wire.attend(cancel, session.stream_statement(statement)).await? {
             StatementStream::Command { tag, rows } => {
-                wire.complete(&tag);
                 *row_count = rows;
+                Ok(tag)
             }
             StatementStream::Rows(mut rows) => {
                 let formats = Formats::default();
                 describe(&mut wire.out, rows.schema(), &formats);
                 let count = send_rows(wire, cancel, &mut rows, &formats).await?;
-                wire.complete(&complete_tag(rows.tag(), count));
                 *row_count = count;
+                Ok(complete_tag(rows.tag(), count))
             }
         }
-        Ok(())
     }
 
-    /// Writes a whole result, as text.
-    async fn put_result(&mut self, result: StatementResult) -> Result<(), WireError> {
+    /// Writes a whole result, as text; the tag of its end.
+    async fn put_result(&mut self, result: StatementResult) -> Result<String, WireError> {
         let formats = Formats::default();
         if let StatementResult::Rows { schema, .. } = &result {
             describe(&mut self.wire.out, schema, &formats);
         }
         self.put_rows(result, &formats).await
     }
-    /// Writes the rows of a whole result, and its tag.
-    pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<(), WireError> {
+    /// Writes the rows of a whole result; the tag of its end.
+    pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<String, WireError> {
         match result {
             StatementResult::Command { tag, rows } => {
                 self.row_count = rows;
-                self.wire.complete(&tag);
+                Ok(tag)
             }
             StatementResult::Rows { tag, batches, .. } => {
                 self.row_count = 0;
@@ -150,10 +136,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     self.row_count += batch.rows() as u64;
                 }
-                self.wire.complete(&complete_tag(tag, self.row_count));
+                Ok(complete_tag(tag, self.row_count))
             }
         }
-        Ok(())
     }
 
     /// Notes the end of a statement, in the figures and, if it was slow, in the log.

@@ -255,6 +255,8 @@ impl Session {
     ) -> Result<u64> {
         let frame = self.frame_of(query).await?;
         let mut batches = self.stream(frame).await?;
+        // Rows leave before the statement ends.
+        self.snapshot_is_durable().await?;
         let schema = batches.schema();
         let output: Box<dyn Write + Send> = match file {
             Some(path) => {
@@ -267,6 +269,7 @@ impl Session {
         let progress = self.copy_progress();
         while let Some(batch) = batches.next().await {
             let batch = batch?;
+            self.reads_are_durable().await?;
             sink.write(&batch)?;
             progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
             tokio::task::yield_now().await;

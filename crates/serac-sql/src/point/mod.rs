@@ -35,7 +35,7 @@ use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parts::claims;
-use crate::session::{Session, StatementResult, TransactionStatus, parse};
+use crate::session::{Session, StatementResult, TransactionStatus};
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -177,20 +177,10 @@ pub struct Blocked(Box<SqlError>);
 
 type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + Sync + 'a;
 
-/// The result of a statement, which may be shown once its commit is durable.
+/// The result of a statement, which may be shown once what it has done or read is durable.
 pub(crate) struct Outcome {
     result: StatementResult,
     ticket: Option<CommitTicket>,
-}
-
-impl Outcome {
-    /// Waits until the commit is durable.
-    pub(crate) async fn acknowledged(self) -> Result<StatementResult> {
-        if let Some(ticket) = self.ticket.filter(|ticket| !ticket.is_acknowledged()) {
-            Session::durable(ticket).await?;
-        }
-        Ok(self.result)
-    }
 }
 
 impl Plan {
@@ -227,7 +217,7 @@ impl Started {
     /// # Errors
     /// When the log has failed.
     pub async fn durable(self) -> Result<()> {
-        match self.ticket.filter(|ticket| !ticket.is_acknowledged()) {
+        match self.ticket {
             Some(ticket) => Session::durable(ticket).await,
             None => Ok(()),
         }
@@ -240,11 +230,22 @@ impl Session {
     /// # Errors
     /// SQLSTATE 42601 for what is not one statement.
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
-        let mut statements = parse(sql)?;
-        let statement = match (statements.pop(), statements.pop()) {
-            (Some(statement), None) => statement,
-            _ => return Err(SqlError::new("42601", "cannot prepare anything but a single statement")),
-        };
+        let prepared = self.prepare_if_any(sql)?;
+        let none = || SqlError::new("42601", "cannot prepare anything but a single statement");
+        let prepared = prepared.ok_or_else(none);
+        self.failing(prepared)
+    }
+    /// As [`prepare`](Self::prepare); none for a text without a statement.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_if_any(&mut self, sql: &str) -> Result<Option<Prepared>> {
+        let mut statements = self.parse(sql)?;
+        if statements.len() > 1 {
+            self.fail_transaction();
+            return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
+        }
+        let Some(statement) = statements.pop() else { return Ok(None) };
         let mut prepared = Prepared::new(statement, Vec::new());
         let idle = self.running.is_none();
         if idle {
@@ -254,7 +255,7 @@ impl Session {
         if idle {
             self.end();
         }
-        Ok(prepared)
+        Ok(Some(prepared))
     }
 
     /// Runs a prepared statement of the point path with parameters of its types, in the calling thread. `rows` become its result. The number of rows that it
@@ -269,10 +270,20 @@ impl Session {
         parameters: &[Value<'_>],
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
-        match self.start_point(prepared, &Given::Values(parameters), rows)? {
+        let started = match self.start_point(prepared, &Given::Values(parameters), rows) {
+            Ok(started) => started,
+            Err(error) => {
+                if let Some(ticket) = self.error_ticket.take() {
+                    ticket.wait()?;
+                }
+                return Err(error);
+            }
+        };
+        match started {
             Start::Ran(ran) => {
                 if let Some(ticket) = ran.ticket {
-                    ticket.wait()?;
+                    let durable = ticket.wait().map_err(SqlError::from);
+                    self.failing(durable)?;
                 }
                 Ok(Some(ran.affected))
             }
@@ -281,7 +292,7 @@ impl Session {
                 if !self.may_wait(prepared.statement()) {
                     return Err(self.close_failed_statement(*conflict));
                 }
-                match self.running.as_mut().filter(|running| running.explicit) {
+                match self.running.as_mut().filter(|running| running.is_block()) {
                     Some(running) => running.undo_statement(),
                     None => drop(self.end()),
                 }
@@ -294,7 +305,7 @@ impl Session {
     /// [durable](Started::durable). Nor does it wait for a transaction that is in the way.
     ///
     /// # Errors
-    /// As there.
+    /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has returned.
     pub fn start_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -323,7 +334,7 @@ impl Session {
     /// What is wrong with it; it has then done nothing.
     pub async fn execute_known(&mut self, sql: &str) -> Result<Option<StatementResult>> {
         match self.execute_text(sql).await? {
-            Some(outcome) => outcome.acknowledged().await.map(Some),
+            Some(outcome) => self.acknowledged(outcome).await.map(Some),
             None => Ok(None),
         }
     }
@@ -337,7 +348,8 @@ impl Session {
         prepared: &mut Prepared,
         parameters: &[ScalarValue],
     ) -> Result<crate::StatementStream<'_>> {
-        let statement = bound(prepared, parameters)?;
+        let statement = bound(prepared, parameters);
+        let statement = self.failing(statement)?;
         Box::pin(self.stream_statement(statement)).await.map_err(SqlError::unplaced)
     }
 
@@ -355,10 +367,20 @@ impl Session {
             parameters.iter().zip(types).map(|(scalar, column_type)| of_scalar(scalar, *column_type)).collect()
         };
         if let Some(outcome) = self.try_point(prepared, &exact).await? {
-            return outcome.acknowledged().await;
+            return self.acknowledged(outcome).await;
         }
-        let statement = bound(prepared, parameters)?;
+        let statement = bound(prepared, parameters);
+        let statement = self.failing(statement)?;
         Box::pin(self.execute_statement(statement)).await.map_err(SqlError::unplaced)
+    }
+
+    /// The result of a statement, once it may be shown.
+    pub(crate) async fn acknowledged(&mut self, outcome: Outcome) -> Result<StatementResult> {
+        let durable = match outcome.ticket {
+            Some(ticket) => Self::durable(ticket).await,
+            None => Ok(()),
+        };
+        self.failing(durable).map(|()| outcome.result)
     }
 
     /// EXECUTE on the point path, if the statement and these arguments are for it.
@@ -384,7 +406,7 @@ impl Session {
                 plan.result(ran.affected, &rows).map(|result| Some(Outcome { result, ticket: ran.ticket }))
             }
             Ok(None) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(self.shown(error).await),
         };
         self.point.rows = rows;
         outcome

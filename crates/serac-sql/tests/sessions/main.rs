@@ -20,4 +20,5 @@ mod roles;
 mod subqueries;
 mod temporary;
 mod text_predicates;
+mod transactions;
 mod waits;

@@ -1,0 +1,442 @@
+//! Transaction control on the wire: implicit transaction blocks, and aborted transactions.
+//!
+//! Each example is what a client sends and what the server answers, message by message. With `SERAC_POSTGRESQL` set to the address
+//! of a PostgreSQL server (user postgres, no password), that server must give the same answers.
+
+use super::{Served, connect, message, query};
+use serac_engine::Database;
+use serac_server::PgOptions;
+use serac_sql::{SqlDatabase, SqlOptions};
+use serac_storage::StorageOptions;
+use serac_storage::file_system::FaultFileSystem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Parse and Bind of a text without parameters, unnamed.
+fn parse_and_bind(sql: &str) -> Vec<u8> {
+    let parse = message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
+    [parse, message(b'B', b"\0\0\0\0\0\0\0\0")].concat()
+}
+
+/// Parse, Bind, Describe and Execute of a text, as drivers send them; without a Sync.
+fn extended(sql: &str) -> Vec<u8> {
+    [parse_and_bind(sql), message(b'D', b"P\0"), message(b'E', b"\0\0\0\0\0")].concat()
+}
+
+fn sync() -> Vec<u8> {
+    message(b'S', b"")
+}
+
+/// A message of the server, as a word: its tag, and what the examples look at in it.
+fn word(tag: u8, body: &[u8]) -> Option<String> {
+    let field = |name: u8| {
+        let mut fields = body.split(|&byte| byte == 0).filter(|field| !field.is_empty());
+        let field = fields.find(|field| field[0] == name).map(|field| &field[1..]);
+        String::from_utf8_lossy(field.unwrap_or_default()).into_owned()
+    };
+    Some(match tag {
+        b'C' => String::from_utf8_lossy(&body[..body.len() - 1]).into_owned(),
+        b'E' => format!("error {}", field(b'C')),
+        b'N' => format!("{} {}", field(b'V').to_lowercase(), field(b'C')),
+        // The first value.
+        b'D' => String::from_utf8_lossy(&body[6..6 + i32::from_be_bytes(body[2..6].try_into().unwrap()) as usize])
+            .into_owned(),
+        b'I' => "empty".into(),
+        b'Z' => format!("{}.", body[0] as char),
+        // Parameters' states and acknowledgements.
+        b'S' | b'1' | b'2' | b'n' | b'T' | b't' => return None,
+        other => format!("<{}>", other as char),
+    })
+}
+
+/// The server's messages up to the `readies`-th that it is ready, as words.
+async fn answer(socket: &mut TcpStream, readies: usize) -> String {
+    let mut words = Vec::new();
+    let mut left = readies;
+    while left > 0 {
+        let mut head = [0; 5];
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read_exact(&mut head)).await;
+        read.unwrap_or_else(|_| panic!("only {words:?} has come")).expect("the server answers");
+        let mut body = vec![0; i32::from_be_bytes(head[1..].try_into().unwrap()) as usize - 4];
+        socket.read_exact(&mut body).await.unwrap();
+        words.extend(word(head[0], &body));
+        left -= usize::from(head[0] == b'Z');
+    }
+    words.join(", ")
+}
+
+/// Sends bytes in which the server is asked `readies` times to say that it is ready.
+async fn ask(socket: &mut TcpStream, bytes: &[u8], readies: usize) -> String {
+    socket.write_all(bytes).await.unwrap();
+    answer(socket, readies).await
+}
+
+/// The servers that are to answer alike.
+async fn servers() -> (Served, Vec<SocketAddr>) {
+    let served = Served::new(PgOptions::default()).await;
+    let peer = std::env::var("SERAC_POSTGRESQL").ok().map(|address| address.parse().unwrap());
+    let addresses = [served.address].into_iter().chain(peer).collect();
+    (served, addresses)
+}
+
+async fn connect_to(address: SocketAddr, served: &Served) -> TcpStream {
+    if address == served.address {
+        return connect(address).await;
+    }
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let mut body = 196_608i32.to_be_bytes().to_vec();
+    body.extend_from_slice(b"user\0postgres\0\0");
+    socket.write_all(&[&(body.len() as i32 + 4).to_be_bytes()[..], &body].concat()).await.unwrap();
+    super::read_until(&mut socket, "Z\0\0\0\x05I").await;
+    socket
+}
+
+/// Each example: what is sent, what the server answers, and the rows that are there then (a text of their sum by powers of two).
+async fn check(name: &str, examples: &[(&[Vec<u8>], &str, &str)]) {
+    let (served, addresses) = servers().await;
+    for address in addresses {
+        for (i, (sent, answered, rows)) in examples.iter().enumerate() {
+            let mut socket = connect_to(address, &served).await;
+            let table = format!("{name}_{i}");
+            let prepare = format!("DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (a INTEGER PRIMARY KEY)");
+            ask(&mut socket, &query(&prepare), 1).await;
+            // The examples call their table t.
+            let name_table = |bytes: &[u8]| rename(bytes, &table);
+            let readies = sent.iter().flat_map(|bytes| tags(bytes)).filter(|tag| matches!(tag, b'Q' | b'S')).count();
+            let bytes: Vec<u8> = sent.iter().flat_map(|bytes| name_table(bytes)).collect();
+            let said = ask(&mut socket, &bytes, readies).await;
+            assert_eq!(said, *answered, "example {i} at {address}");
+            let mut other = connect_to(address, &served).await;
+            let seen = ask(&mut other, &query(&format!("SELECT a FROM {table} ORDER BY a")), 1).await;
+            let seen: Vec<&str> = seen.split(", ").take_while(|word| !word.starts_with("SELECT")).collect();
+            assert_eq!(seen.join(" "), *rows, "rows after example {i} at {address}");
+            drop(socket);
+            ask(&mut other, &query(&format!("DROP TABLE {table}")), 1).await;
+        }
+    }
+    served.end().await;
+}
+
+/// The tags of messages in a row.
+fn tags(mut bytes: &[u8]) -> Vec<u8> {
+    let mut tags = Vec::new();
+    while let [tag, rest @ ..] = bytes {
+        tags.push(*tag);
+        bytes = &rest[i32::from_be_bytes(rest[..4].try_into().unwrap()) as usize..];
+    }
+    tags
+}
+
+/// Messages in which the table's name stands for "TABLE1".
+fn rename(mut bytes: &[u8], table: &str) -> Vec<u8> {
+    let mut renamed = Vec::new();
+    while let [tag, rest @ ..] = bytes {
+        let (body, after) = rest.split_at(i32::from_be_bytes(rest[..4].try_into().unwrap()) as usize);
+        let mut body = body[4..].to_vec();
+        while let Some(at) = body.windows(6).position(|word| word == b"TABLE1") {
+            body.splice(at..at + 6, table.bytes());
+        }
+        renamed.extend_from_slice(&message(*tag, &body));
+        bytes = after;
+    }
+    renamed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_one_query_are_one_implicit_block() {
+    let insert = |a: i32| format!("INSERT INTO TABLE1 VALUES ({a})");
+    let (i7, i8, i9) = (insert(7), insert(8), insert(9));
+    let q = |sql: String| vec![query(&sql)];
+    check(
+        "implicit",
+        &[
+            // An error takes back what the query has done, and its COMMIT keeps what came before it.
+            (&q(format!("{i7}; {i8}; SELECT 1 / 0")), "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
+            (
+                &q(format!("{i7}; COMMIT; {i8}; SELECT 1 / 0")),
+                "INSERT 0 1, warning 25P01, COMMIT, INSERT 0 1, error 22012, I.",
+                "7",
+            ),
+            (&q(format!("{i9}; ROLLBACK; {i8}")), "INSERT 0 1, warning 25P01, ROLLBACK, INSERT 0 1, I.", "8"),
+            (
+                &q(format!("{i9}; ROLLBACK; {i8}; SELECT 1 / 0")),
+                "INSERT 0 1, warning 25P01, ROLLBACK, INSERT 0 1, error 22012, I.",
+                "",
+            ),
+            // BEGIN makes the block a regular one, with what is in it.
+            (
+                &[query(&format!("{i7}; BEGIN; {i8}")), query("ROLLBACK")],
+                "INSERT 0 1, BEGIN, INSERT 0 1, T., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[query(&format!("{i7}; BEGIN; {i8}")), query("COMMIT")],
+                "INSERT 0 1, BEGIN, INSERT 0 1, T., COMMIT, I.",
+                "7 8",
+            ),
+            (
+                &[query(&format!("BEGIN; {i7}; COMMIT; {i8}; SELECT 1 / 0"))],
+                "BEGIN, INSERT 0 1, COMMIT, INSERT 0 1, error 22012, I.",
+                "7",
+            ),
+            (
+                &[query(&format!("BEGIN; {i7}; SELECT 1 / 0")), query(&format!("COMMIT; {i8}"))],
+                "BEGIN, INSERT 0 1, error 22012, E., ROLLBACK, INSERT 0 1, I.",
+                "8",
+            ),
+            (&q(format!("BEGIN; {i7}; BEGIN; COMMIT")), "BEGIN, INSERT 0 1, warning 25001, BEGIN, COMMIT, I.", "7"),
+            // Savepoints are for regular blocks.
+            (&q(format!("{i7}; SAVEPOINT s")), "INSERT 0 1, error 25P01, I.", ""),
+            (&q(format!("{i7}; RELEASE s")), "INSERT 0 1, error 25P01, I.", ""),
+            (&q(format!("{i7}; ROLLBACK TO s")), "INSERT 0 1, error 25P01, I.", ""),
+            (
+                &q(format!("{i7}; BEGIN; SAVEPOINT s; {i8}; ROLLBACK TO s; COMMIT")),
+                "INSERT 0 1, BEGIN, SAVEPOINT, INSERT 0 1, ROLLBACK, COMMIT, I.",
+                "7",
+            ),
+            (&q("SAVEPOINT s".into()), "error 25P01, I.", ""),
+            // What cannot run in a transaction block cannot run beside other statements.
+            (&q(format!("{i7}; VACUUM")), "INSERT 0 1, error 25001, I.", ""),
+            (&q(format!("VACUUM; {i7}")), "error 25001, I.", ""),
+            (&q("VACUUM".into()), "VACUUM, I.", ""),
+            (&q(format!("{i7}; COMMIT; VACUUM")), "INSERT 0 1, warning 25P01, COMMIT, error 25001, I.", "7"),
+            // Cursors and SET LOCAL may be used.
+            (
+                &q("DECLARE c CURSOR FOR SELECT 5; FETCH c; SET LOCAL TimeZone = 'UTC'".into()),
+                "DECLARE CURSOR, 5, FETCH 1, SET, I.",
+                "",
+            ),
+            // One statement is a transaction of its own.
+            (&q(i7.clone()), "INSERT 0 1, I.", "7"),
+            (&q("COMMIT".into()), "warning 25P01, COMMIT, I.", ""),
+            (&q("ROLLBACK".into()), "warning 25P01, ROLLBACK, I.", ""),
+            // AND CHAIN begins the next.
+            (
+                &[query(&format!("BEGIN; {i7}; COMMIT AND CHAIN; {i8}")), query("ROLLBACK")],
+                "BEGIN, INSERT 0 1, COMMIT, INSERT 0 1, T., ROLLBACK, I.",
+                "7",
+            ),
+            (
+                &[query(&format!("BEGIN; {i7}; ROLLBACK AND CHAIN; {i8}")), query("COMMIT")],
+                "BEGIN, INSERT 0 1, ROLLBACK, INSERT 0 1, T., COMMIT, I.",
+                "8",
+            ),
+            (&q(format!("{i7}; COMMIT AND CHAIN")), "INSERT 0 1, error 25P01, I.", ""),
+            (&q("ROLLBACK AND CHAIN".into()), "error 25P01, I.", ""),
+            // The modes of BEGIN come too late once the block has begun to work.
+            (&q(format!("{i7}; BEGIN ISOLATION LEVEL SERIALIZABLE; COMMIT")), "INSERT 0 1, error 25001, I.", ""),
+            (
+                &q("BEGIN ISOLATION LEVEL SERIALIZABLE; SHOW transaction_isolation; COMMIT".into()),
+                "BEGIN, serializable, SHOW, COMMIT, I.",
+                "",
+            ),
+            // What fails at the commit is told in the place of the last statement's end.
+            (&q(format!("{i7}; {i7}")), "INSERT 0 1, error 23505, I.", ""),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_of_a_query_that_is_no_sql() {
+    let i7 = "INSERT INTO TABLE1 VALUES (7)";
+    check(
+        "syntax",
+        &[
+            (&[query(&format!("{i7}; SELEC 1"))], "error 42601, I.", ""),
+            (&[query(&format!("{i7}; COMMIT; SELEC 1"))], "error 42601, I.", ""),
+            // In a transaction, it is an error like any other.
+            (
+                &[query("BEGIN"), query(i7), query("SELEC 1"), query("SELECT 1"), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 42601, E., error 25P02, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[
+                    query("BEGIN"),
+                    query(i7),
+                    query("SAVEPOINT s"),
+                    query("SELEC 1"),
+                    query("ROLLBACK TO s"),
+                    query("COMMIT"),
+                ],
+                "BEGIN, T., INSERT 0 1, T., SAVEPOINT, T., error 42601, E., ROLLBACK, T., COMMIT, I.",
+                "7",
+            ),
+            (
+                &[query("BEGIN"), query(i7), extended("SELEC 1"), sync(), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 42601, E., ROLLBACK, I.",
+                "",
+            ),
+            // So is what the protocol itself objects to: a statement that is not there.
+            (
+                &[query("BEGIN"), query(i7), message(b'B', b"\0nothing\0\0\0\0\0\0\0"), sync(), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 26000, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[query("BEGIN"), query(i7), message(b'E', b"nothing\0\0\0\0\0"), sync(), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 34000, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[query("BEGIN"), query(i7), query("ROLLBACK TO nowhere"), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 3B001, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[query("BEGIN"), query(i7), query("VACUUM"), query("COMMIT")],
+                "BEGIN, T., INSERT 0 1, T., error 25001, E., ROLLBACK, I.",
+                "",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_up_to_a_sync_are_one_implicit_block() {
+    let insert = |a: i32| extended(&format!("INSERT INTO TABLE1 VALUES ({a})"));
+    let (i7, i8, i9) = (|| insert(7), || insert(8), || insert(9));
+    check(
+        "extended",
+        &[
+            (&[i7(), i8(), extended("SELECT 1 / 0"), i9(), sync()], "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
+            (
+                &[i7(), sync(), i8(), extended("SELECT 1 / 0"), sync()],
+                "INSERT 0 1, I., INSERT 0 1, error 22012, I.",
+                "7",
+            ),
+            (
+                &[i7(), i9(), extended("COMMIT"), i8(), extended("SELECT 1 / 0"), sync()],
+                "INSERT 0 1, INSERT 0 1, warning 25P01, COMMIT, INSERT 0 1, error 22012, I.",
+                "7 9",
+            ),
+            (&[i7(), extended("ROLLBACK"), i8(), sync()], "INSERT 0 1, warning 25P01, ROLLBACK, INSERT 0 1, I.", "8"),
+            (
+                &[i7(), extended("BEGIN"), i8(), sync(), query("ROLLBACK")],
+                "INSERT 0 1, BEGIN, INSERT 0 1, T., ROLLBACK, I.",
+                "",
+            ),
+            (&[i7(), i8(), extended("SAVEPOINT s"), sync()], "INSERT 0 1, INSERT 0 1, error 25P01, I.", ""),
+            (&[i7(), i8(), extended("SELEC 1"), sync()], "INSERT 0 1, INSERT 0 1, error 42601, I.", ""),
+            (
+                &[i7(), i8(), message(b'B', b"\0nothing\0\0\0\0\0\0\0"), sync()],
+                "INSERT 0 1, INSERT 0 1, error 26000, I.",
+                "",
+            ),
+            (&[i7(), extended("VACUUM"), sync()], "INSERT 0 1, error 25001, I.", ""),
+            // What must not run in a block may be the first, whatever follows.
+            (&[extended("VACUUM"), i7(), sync()], "VACUUM, INSERT 0 1, I.", "7"),
+            // A simple query goes on with the block, and ends it.
+            (&[i7(), i9(), query("SELECT 1 / 0")], "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
+            (&[i7(), i9(), query("INSERT INTO TABLE1 VALUES (8)")], "INSERT 0 1, INSERT 0 1, INSERT 0 1, I.", "7 8 9"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_an_aborted_transaction_may_come_by_the_extended_protocol() {
+    let i7 = "INSERT INTO TABLE1 VALUES (7)";
+    let failed = || [query("BEGIN"), query(i7), query("SAVEPOINT s"), query("SELECT 1 / 0")].concat();
+    let before = "BEGIN, T., INSERT 0 1, T., SAVEPOINT, T., error 22012, E., ";
+    let ends = |statement: &str| vec![failed(), extended(statement), sync()];
+    let named = |sql: &str| message(b'P', &[b"n\0", sql.as_bytes(), b"\0\0\0"].concat());
+    check(
+        "aborted",
+        &[
+            (&ends("ROLLBACK"), &format!("{before}ROLLBACK, I."), ""),
+            (&ends("COMMIT"), &format!("{before}ROLLBACK, I."), ""),
+            (&ends("END"), &format!("{before}ROLLBACK, I."), ""),
+            (&ends("ABORT"), &format!("{before}ROLLBACK, I."), ""),
+            (
+                &[failed(), extended("ROLLBACK TO s"), sync(), query("COMMIT")],
+                &format!("{before}ROLLBACK, T., COMMIT, I."),
+                "7",
+            ),
+            (
+                &[failed(), named("ROLLBACK TO SAVEPOINT s"), message(b'D', b"Sn\0"), sync(), query("ROLLBACK")],
+                &format!("{before}E., ROLLBACK, I."),
+                "",
+            ),
+            (
+                &[failed(), extended("ROLLBACK AND CHAIN"), sync(), query(i7), query("COMMIT")],
+                &format!("{before}ROLLBACK, T., INSERT 0 1, T., COMMIT, I."),
+                "7",
+            ),
+            // Nothing else may: not even to be parsed.
+            (&[failed(), message(b'P', b"\0SELECT 1\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
+            (&[failed(), message(b'P', b"\0BEGIN\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
+            (&[failed(), message(b'P', b"\0SAVEPOINT x\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
+            // Nor what was prepared before: to be bound, or described if it gives rows.
+            (
+                &[named("SELECT 1"), sync(), failed(), message(b'B', b"\0n\0\0\0\0\0\0\0"), sync()],
+                &format!("I., {before}error 25P02, E."),
+                "",
+            ),
+            (
+                &[named("SELECT 1"), message(b'D', b"Sn\0"), sync(), failed(), message(b'D', b"Sn\0"), sync()],
+                &format!("I., {before}error 25P02, E."),
+                "",
+            ),
+            (
+                &[failed(), query("CHECKPOINT"), query("ANALYZE"), query("SET TRANSACTION READ ONLY")],
+                &format!("{before}error 25P02, E., error 25P02, E., error 25P02, E."),
+                "",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_shown_nothing_that_is_not_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = FaultFileSystem::default();
+    let path = Some(folder.path().join("db"));
+    let options = StorageOptions { path, file_system: Arc::new(faults.clone()), ..StorageOptions::default() };
+    let db = SqlDatabase::new(Database::open_with(options).unwrap(), &SqlOptions::default()).unwrap();
+    let served = Served::of(db, PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)";
+    ask(&mut socket, &query(made), 1).await;
+    // The commit of the second row can be seen, but the log fails: nobody knows whether it is on the disk.
+    faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
+    assert_eq!(ask(&mut socket, &query("INSERT INTO t VALUES (2, 20)"), 1).await, "error 58030, I.");
+    let statements = [
+        "SELECT b FROM t WHERE a = 2",
+        "SELECT b FROM t",
+        "UPDATE t SET b = 21 WHERE a = 2",
+        "DELETE FROM t WHERE b > 15 RETURNING b",
+        "INSERT INTO t VALUES (2, 21)",
+        "DECLARE c CURSOR FOR SELECT b FROM t",
+        "COPY t TO STDOUT",
+        "SELECT 1 / (b - 20) FROM t WHERE a = 2",
+    ];
+    for (i, sql) in statements.into_iter().enumerate() {
+        for (begin, status) in [("BEGIN", "E"), ("SELECT 1", "I")] {
+            if status == "I" && sql.starts_with("DECLARE") {
+                continue;
+            }
+            // Twice each: the second time, texts are known.
+            for sent in [query(sql), query(sql), [extended(sql), sync()].concat(), [extended(sql), sync()].concat()] {
+                ask(&mut socket, &query(begin), 1).await;
+                assert_eq!(ask(&mut socket, &sent, 1).await, format!("error 58030, {status}."), "{begin}; {sql}");
+                ask(&mut socket, &query("ROLLBACK"), 1).await;
+            }
+        }
+        // In an implicit block. Its first key is a new one: that an older one was rolled back would not be durable, either.
+        let several = query(&format!("INSERT INTO t VALUES ({}, 30); {sql}", i + 3));
+        assert_eq!(ask(&mut socket, &several, 1).await, "INSERT 0 1, error 58030, I.", "{sql}");
+    }
+    // What is durable is shown.
+    let durable = [query("BEGIN"), extended("SELECT b FROM t WHERE a = 1"), sync()].concat();
+    assert_eq!(ask(&mut socket, &durable, 2).await, "BEGIN, T., 10, SELECT 1, T.");
+    drop(socket);
+    served.end().await;
+}

@@ -1,0 +1,264 @@
+//! Transaction control: what an error does to a transaction, and what may be shown of one that is not durable.
+
+use datafusion::scalar::ScalarValue;
+use parking_lot::Mutex;
+use serac_engine::Database;
+use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus};
+use serac_storage::file_system::FaultFileSystem;
+use serac_storage::{StorageOptions, Value};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+async fn run(session: &mut Session, sql: &str) -> Vec<StatementResult> {
+    session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+async fn fails(session: &mut Session, sql: &str) -> &'static str {
+    session.execute(sql).await.expect_err(sql).sqlstate
+}
+
+fn in_memory() -> SqlDatabase {
+    SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap()
+}
+
+async fn count(session: &mut Session) -> usize {
+    run(session, "SELECT a FROM t").await[0].row_count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_syntax_is_one_of_the_transaction() {
+    let db = in_memory();
+    let mut session = Session::new(&db);
+    run(&mut session, "CREATE TABLE t (a INTEGER PRIMARY KEY)").await;
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (1)").await;
+    assert_eq!(fails(&mut session, "SELEC 1").await, "42601");
+    assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+    assert_eq!(fails(&mut session, "SELECT 1").await, "25P02");
+    run(&mut session, "COMMIT").await;
+    assert_eq!(count(&mut session).await, 0);
+    // Nothing runs of a script with such an error.
+    assert_eq!(fails(&mut session, "INSERT INTO t VALUES (1); SELEC 1").await, "42601");
+    assert_eq!(count(&mut session).await, 0);
+    // So is what cannot be prepared, or described.
+    for described in [false, true] {
+        run(&mut session, "BEGIN; INSERT INTO t VALUES (1)").await;
+        if described {
+            let mut prepared = session.prepare("SELECT nothing FROM t").unwrap();
+            assert_eq!(session.describe(&mut prepared, &[]).await.unwrap_err().sqlstate, "42703");
+        } else {
+            assert_eq!(session.prepare("SELEC $1").unwrap_err().sqlstate, "42601");
+        }
+        assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+        run(&mut session, "COMMIT").await;
+        assert_eq!(count(&mut session).await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_beside_statements_keeps_what_a_savepoint_leads_back_to() {
+    let db = in_memory();
+    let mut session = Session::new(&db);
+    run(&mut session, "CREATE TABLE t (a INTEGER PRIMARY KEY)").await;
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT s").await;
+    assert_eq!(fails(&mut session, "SELEC 1").await, "42601");
+    run(&mut session, "ROLLBACK TO s").await;
+    assert_eq!(count(&mut session).await, 1);
+    run(&mut session, "INSERT INTO t VALUES (2); SAVEPOINT r; INSERT INTO t VALUES (3)").await;
+    assert_eq!(fails(&mut session, "SAVEPOINT; SELECT 1").await, "42601");
+    run(&mut session, "ROLLBACK TO r; COMMIT").await;
+    assert_eq!(count(&mut session).await, 2);
+}
+
+/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows whether it is on the disk, but must not be shown.
+struct Doubtful {
+    db: SqlDatabase,
+    _folder: tempfile::TempDir,
+}
+
+/// A database whose files can be made to fail.
+fn faulty(folder: &tempfile::TempDir) -> (SqlDatabase, FaultFileSystem) {
+    let faults = FaultFileSystem::default();
+    let options = StorageOptions {
+        path: Some(folder.path().join("db")),
+        file_system: Arc::new(faults.clone()),
+        ..StorageOptions::default()
+    };
+    (SqlDatabase::new(Database::open_with(options).unwrap(), &SqlOptions::default()).unwrap(), faults)
+}
+
+impl Doubtful {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (db, faults) = faulty(&folder);
+        let mut session = Session::new(&db);
+        run(&mut session, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)").await;
+        faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
+        assert_eq!(fails(&mut session, "INSERT INTO t VALUES (2, 20)").await, "58030");
+        Self { db, _folder: folder }
+    }
+    async fn in_transaction(&self, modes: &str) -> Session {
+        let mut session = Session::new(&self.db);
+        run(&mut session, &format!("BEGIN {modes}")).await;
+        session
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_shows_nothing_that_is_not_durable() {
+    let doubtful = Doubtful::new().await;
+    for modes in ["", "ISOLATION LEVEL READ COMMITTED", "ISOLATION LEVEL SERIALIZABLE"] {
+        for sql in [
+            "SELECT b FROM t WHERE a = 2",
+            "SELECT sum(b) FROM t",
+            "SELECT b FROM t WHERE a = 2 FOR UPDATE",
+            "UPDATE t SET b = 21 WHERE a = 2",
+            "UPDATE t SET b = b + 1 WHERE b > 15 RETURNING b",
+            "DELETE FROM t WHERE a = 2",
+            "INSERT INTO t VALUES (2, 21) ON CONFLICT DO NOTHING",
+            "DECLARE c CURSOR FOR SELECT b FROM t",
+            "EXPLAIN ANALYZE SELECT b FROM t WHERE b > 15",
+            // An error tells of the row, too.
+            "INSERT INTO t VALUES (2, 21)",
+            "SELECT 1 / (b - 20) FROM t WHERE a = 2",
+        ] {
+            let mut session = doubtful.in_transaction(modes).await;
+            // The second time, as a statement that is known.
+            for _ in 0..2 {
+                assert_eq!(fails(&mut session, sql).await, "58030", "{sql} {modes}");
+                assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+                run(&mut session, &format!("ROLLBACK; BEGIN {modes}")).await;
+            }
+        }
+        // What is durable is shown.
+        let mut session = doubtful.in_transaction(modes).await;
+        assert_eq!(run(&mut session, "SELECT b FROM t WHERE a = 1").await[0].row_count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_it_by_prepared_statements() {
+    let doubtful = Doubtful::new().await;
+    let mut session = doubtful.in_transaction("").await;
+    let mut prepared = session.prepare("SELECT b FROM t WHERE a = $1").unwrap();
+    assert!(prepared.is_point());
+    let mut rows = Rows::default();
+    assert_eq!(session.run_prepared(&mut prepared, &[Value::Int32(1)], &mut rows).unwrap(), Some(1));
+    let Start::Ran(started) = session.start_prepared(&mut prepared, &[Value::Int32(2)], &mut rows).unwrap() else {
+        panic!("it is for the point path");
+    };
+    assert!(!started.is_durable());
+    assert_eq!(started.durable().await.unwrap_err().sqlstate, "58030");
+    assert_eq!(session.run_prepared(&mut prepared, &[Value::Int32(2)], &mut rows).unwrap_err().sqlstate, "58030");
+    let two = [ScalarValue::Int32(Some(2))];
+    let mut session = doubtful.in_transaction("").await;
+    assert_eq!(session.execute_prepared(&mut prepared, &two).await.unwrap_err().sqlstate, "58030");
+    // An error tells of the row.
+    let mut insert = session.prepare("INSERT INTO t VALUES ($1, $1)").unwrap();
+    for waits in [false, true] {
+        let mut session = doubtful.in_transaction("").await;
+        let error = if waits {
+            let error = session.start_prepared(&mut insert, &[Value::Int32(2)], &mut rows).unwrap_err();
+            assert_eq!(error.sqlstate, "23505");
+            session.error_is_durable().await.unwrap_err()
+        } else {
+            session.run_prepared(&mut insert, &[Value::Int32(2)], &mut rows).unwrap_err()
+        };
+        assert_eq!(error.sqlstate, "58030");
+    }
+}
+
+/// What a COPY has written.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_leaves_by_a_stream_that_is_not_durable() {
+    let doubtful = Doubtful::new().await;
+    for begin in ["SELECT 1", "BEGIN"] {
+        let mut session = Session::new(&doubtful.db);
+        run(&mut session, begin).await;
+        let written = Written::default();
+        session.set_copy_output(Box::new(written.clone()));
+        assert_eq!(fails(&mut session, "COPY t TO STDOUT").await, "58030", "{begin}");
+        assert_eq!(*written.0.lock(), b"", "{begin}");
+        run(&mut session, "ROLLBACK").await;
+        run(&mut session, begin).await;
+        let select = serac_sql::parse("SELECT b FROM t").unwrap().pop().unwrap();
+        match session.stream_statement(select).await {
+            Err(error) => assert_eq!(error.sqlstate, "58030", "{begin}"),
+            Ok(StatementStream::Rows(mut rows)) => {
+                assert_eq!(rows.next().await.unwrap_err().sqlstate, "58030", "{begin}");
+            }
+            Ok(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_catalog_that_is_not_durable_is_not_shown() {
+    for ddl in ["TRUNCATE t", "CREATE TABLE u AS SELECT 1 AS a", "DROP TABLE t"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (db, faults) = faulty(&folder);
+        let mut session = Session::new(&db);
+        run(&mut session, "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)").await;
+        let mut before = Session::new(&db);
+        run(&mut before, "BEGIN; SELECT a FROM t").await;
+        faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
+        assert_eq!(fails(&mut session, ddl).await, "58030", "{ddl}");
+        for sql in ["SELECT a FROM t", "SELECT count(*) FROM t", "SELECT table_name FROM information_schema.tables"] {
+            for begin in ["", "BEGIN; "] {
+                let mut session = Session::new(&db);
+                assert_eq!(fails(&mut session, &format!("{begin}{sql}")).await, "58030", "{ddl}, {sql}");
+            }
+        }
+        assert_eq!(run(&mut before, "SELECT a FROM t").await[0].row_count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_of_a_sequence_is_shown_once_it_will_not_come_again() {
+    for begin in ["SELECT 1", "BEGIN"] {
+        for (sql, streams) in [
+            ("SELECT nextval('s')", false),
+            ("SELECT nextval('s')", true),
+            ("SELECT nextval('s') FROM generate_series(1, 3) AS g (x)", true),
+            ("SELECT setval('s', 100)", false),
+            ("COPY (SELECT nextval('s')) TO STDOUT", false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (db, faults) = faulty(&folder);
+            let mut session = Session::new(&db);
+            run(&mut session, "CREATE SEQUENCE s").await;
+            run(&mut session, begin).await;
+            let written = Written::default();
+            session.set_copy_output(Box::new(written.clone()));
+            faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
+            if streams {
+                let select = serac_sql::parse(sql).unwrap().pop().unwrap();
+                match session.stream_statement(select).await {
+                    Err(error) => assert_eq!(error.sqlstate, "58030", "{begin}; {sql}"),
+                    Ok(StatementStream::Rows(mut rows)) => {
+                        assert_eq!(rows.next().await.unwrap_err().sqlstate, "58030", "{begin}; {sql}");
+                    }
+                    Ok(other) => panic!("{other:?}"),
+                }
+            } else {
+                assert_eq!(fails(&mut session, sql).await, "58030", "{begin}; {sql}");
+            }
+            assert_eq!(*written.0.lock(), b"", "{begin}; {sql}");
+            // Nor is the next one of the same reservation.
+            assert_eq!(fails(&mut Session::new(&db), "SELECT nextval('s')").await, "58030", "{begin}; {sql}");
+        }
+    }
+}
