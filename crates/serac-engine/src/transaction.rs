@@ -169,6 +169,12 @@ impl Transaction {
         self.storage().pass_on();
     }
 
+    /// Runs `hook` in the commit critical section, once nothing can fail any more: before anybody sees the commit,
+    /// and after all earlier ones have been there. It must be short.
+    pub fn on_commit(&mut self, hook: impl FnOnce(Timestamp) + Send + Sync + 'static) {
+        self.storage().on_commit(Box::new(hook));
+    }
+
     // ---- savepoints and the end
 
     /// Marks the present state.

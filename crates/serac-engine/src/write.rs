@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Batches of fewer rows are inserted row by row, into blocks that have room.
-const BULK_ROWS: usize = 1_024;
+const BULK_ROWS: u64 = 1_024;
 
 impl Table {
     /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, JSON in
@@ -120,7 +120,7 @@ impl Transaction {
         };
         let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
         let (mut ranges, mut to_check): (Vec<Range<u64>>, Vec<(usize, RowId)>) = Default::default();
-        if batch.num_rows() >= BULK_ROWS {
+        if batch.num_rows() as u64 >= serac_sync::limit("rows of a bulk append", BULK_ROWS, 2) {
             ranges = table.data.append(self.storage(), &batch)?;
             if watched {
                 for (row, id) in ranges.iter().cloned().flatten().enumerate() {

@@ -48,7 +48,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
 use serac_sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ impl Manifest {
 }
 
 /// The commit up to which a block's changes are in the file in which it was found.
-pub(crate) type BlockTimes = HashMap<(TableId, BlockNo), Timestamp>;
+pub(crate) type BlockTimes = BTreeMap<(TableId, BlockNo), Timestamp>;
 
 /// What data files without a manifest say of themselves.
 #[derive(Debug, Default)]
@@ -260,7 +260,7 @@ fn new_name(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// The data files that a manifest names which the disk may hold: one, or two where a checkpoint failed while it replaced the manifest.
-pub(crate) type NamedFiles = HashSet<String>;
+pub(crate) type NamedFiles = BTreeSet<String>;
 
 /// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
 pub(crate) fn unneeded_files(
@@ -271,7 +271,7 @@ pub(crate) fn unneeded_files(
 ) -> Result<Vec<PathBuf>> {
     let data = folder.join(DATA_FOLDER);
     let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
-    let mut unneeded: HashSet<String> = names.into_iter().filter(|name| !named.contains(name)).collect();
+    let mut unneeded: BTreeSet<String> = names.into_iter().filter(|name| !named.contains(name)).collect();
     if !unneeded.is_empty() {
         for file in tables.iter().flat_map(|table| files_of_blocks(table)) {
             unneeded.remove(&file.seal().name);
@@ -478,12 +478,12 @@ impl TableCheckpoint<'_> {
 }
 
 /// The files of which the blocks are to be written anew; see the module.
-fn outworn_files(table: &DataTable, file_bytes: u64) -> HashSet<String> {
-    let mut live: HashMap<String, (Arc<DataFile>, usize)> = HashMap::new();
+fn outworn_files(table: &DataTable, file_bytes: u64) -> BTreeSet<String> {
+    let mut live: BTreeMap<String, (Arc<DataFile>, usize)> = BTreeMap::new();
     for file in files_of_blocks(table) {
         live.entry(file.seal().name.clone()).or_insert_with(|| (file, 0)).1 += 1;
     }
-    let (mut outworn, mut small) = (HashSet::new(), Vec::new());
+    let (mut outworn, mut small) = (BTreeSet::new(), Vec::new());
     for (name, (file, live)) in live {
         let all = file.batch_count();
         if 2 * live < all {

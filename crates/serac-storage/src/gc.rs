@@ -39,7 +39,7 @@ use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
 use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
 use crate::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, UndoRecord};
-use crate::vacuum::{GARBAGE_FLOOR, vacuum};
+use crate::vacuum::{garbage_floor, vacuum};
 use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use serac_sync::epoch;
 use serac_sync::{Condvar, Mutex};
@@ -50,12 +50,12 @@ use std::sync::Arc;
 
 const PRUNING_LATCHES: usize = 256;
 /// Finished transactions that a run takes from the queue at a time.
-const BATCH: usize = 1024;
+const BATCH: u64 = 1024;
 /// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
-const OVERRUN: usize = 16_384;
+const OVERRUN: u64 = 16_384;
 
 /// Work from which on one more collector is woken, in finished transactions.
-const HELP_FROM: usize = 4_096;
+const HELP_FROM: u64 = 4_096;
 /// Gathering a block is about as much work as collecting so many transactions.
 const BLOCK_WORK: usize = 1_024;
 
@@ -202,7 +202,8 @@ impl GarbageCollector {
         let blocks = self.cooled_count.load(Ordering::Relaxed);
         let stalled = self.stalled_at.load(Ordering::Relaxed) > manager.acknowledged().0;
         let transactions = if stalled { 0 } else { self.unprocessed.load(Ordering::Relaxed) };
-        transactions + blocks * BLOCK_WORK >= (collectors - 1) * HELP_FROM
+        transactions + blocks * BLOCK_WORK
+            >= (collectors - 1) * serac_sync::limit("work for a helper", HELP_FROM, 1) as usize
     }
     /// Wakes other collectors if there is work for more than one.
     pub(crate) fn call_for_help(&self, manager: &TransactionManager) {
@@ -217,7 +218,7 @@ impl GarbageCollector {
     /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand, unless they only wait for
     /// the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
-        self.unprocessed.load(Ordering::Relaxed) > OVERRUN
+        self.unprocessed.load(Ordering::Relaxed) as u64 > serac_sync::limit("a collector's queue", OVERRUN, 4)
             && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
     }
     /// Records unlinked since the start.
@@ -250,7 +251,11 @@ impl GarbageCollector {
         loop {
             let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
-                let take = incoming.iter().take(BATCH).take_while(|(ts, _)| *ts <= horizon.settled).count();
+                let take = incoming
+                    .iter()
+                    .take(serac_sync::limit("a collector's batch", BATCH, 1) as usize)
+                    .take_while(|(ts, _)| *ts <= horizon.settled)
+                    .count();
                 self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
                 self.take_in_hand(incoming.range(..take).map(|(ts, _)| *ts));
                 let batch = incoming.drain(..take).collect();
@@ -364,7 +369,7 @@ impl GarbageCollector {
         } else if !block.is_present(row.slot()) {
             block.release_row(row.slot());
         }
-        if block.heap().wants_vacuum(GARBAGE_FLOOR)
+        if block.heap().wants_vacuum(garbage_floor())
             && let Some(block) = table.block(row.block())
         {
             self.littered.lock().insert((table.id(), row.block()), block);

@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// Values up to this many bytes lie in the view itself.
 pub const INLINE_BYTES: usize = 12;
-const FIRST_CHUNK_BYTES: usize = 4 << 10;
+const FIRST_CHUNK_BYTES: u64 = 4 << 10;
 const LARGEST_CHUNK_BYTES: usize = 1 << 20;
 
 /// Places of a column's first chunks, which are found in one step.
@@ -435,9 +435,14 @@ impl BlockHeap {
     }
 }
 
+/// See [`FIRST_CHUNK_BYTES`].
+fn first_chunk_bytes() -> usize {
+    serac_sync::limit("bytes of a first chunk", FIRST_CHUNK_BYTES, 64) as usize
+}
+
 /// Bytes of a column's next chunk where nobody knows how many are to come: as many as it has.
 fn grown(live: usize) -> usize {
-    live.clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
+    live.clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
 }
 
 /// What is known of a column when it needs a new chunk.
@@ -458,7 +463,7 @@ impl Grown {
             return grown(self.live);
         }
         let updated = if self.last <= self.live / 4 { (2 * self.last).min(self.live / 8) } else { 0 };
-        (left + left / 32).max(updated).clamp(FIRST_CHUNK_BYTES, LARGEST_CHUNK_BYTES)
+        (left + left / 32).max(updated).clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
     }
 }
 

@@ -76,7 +76,8 @@ impl BlockLayout {
             return Err(StorageError::Limit(format!("a table can have at most {MAX_COLUMNS} columns")));
         }
         // The size grows with the slots, so the largest count that fits can be searched for by halving.
-        let (mut fits, mut too_many) = (0, MAX_SLOTS_PER_BLOCK as usize + 1);
+        let most = serac_sync::limit("slots of a block", u64::from(MAX_SLOTS_PER_BLOCK), 16) as usize;
+        let (mut fits, mut too_many) = (0, most + 1);
         while too_many - fits > 1 {
             let middle = fits + (too_many - fits) / 2;
             if Self::with_slots(&types, middle).used_bytes <= BLOCK_BYTES {

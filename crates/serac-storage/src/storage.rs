@@ -148,6 +148,8 @@ pub struct RecoveryReport {
     pub rows_loaded: u64,
     /// Transactions replayed from the log.
     pub transactions_replayed: u64,
+    /// The timestamp of the newest commit in the checkpoint and the log.
+    pub newest_commit: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
     /// What is damaged in the checkpoint and was left out, to salvage the rest.
@@ -420,6 +422,7 @@ impl Storage {
         report.transactions_replayed = recovered.transactions;
         report.cut = recovered.cut;
         newest = recovered.newest;
+        report.newest_commit = newest.0;
         if recovered.is_damaged && found.is_none() {
             // The manifest names records that are gone, and would ask for them again.
             aside.link(&path.join(MANIFEST))?;

@@ -29,9 +29,14 @@ use serac_sync::epoch;
 use std::sync::Arc;
 
 /// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the block.
-pub(crate) const GARBAGE_FLOOR: usize = 256 << 10;
+const GARBAGE_FLOOR: u64 = 256 << 10;
+
+/// See [`GARBAGE_FLOOR`].
+pub(crate) fn garbage_floor() -> usize {
+    serac_sync::limit("garbage of a heap", GARBAGE_FLOOR, 64) as usize
+}
 /// Slots that are looked at under one latch.
-const STEP: u32 = 256;
+const STEP: u64 = 256;
 
 /// Empties the condemned chunks of `block`, number `no` of its table: those that are mostly garbage, if there is enough of that, or `all`. `latch_row`
 /// takes a row's pruning latch.
@@ -52,7 +57,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
     }
     {
         let mut latch = block.heap().latch();
-        if !(all || block.heap().wants_vacuum(GARBAGE_FLOOR)) || !latch.condemn(all) {
+        if !(all || block.heap().wants_vacuum(garbage_floor())) || !latch.condemn(all) {
             return;
         }
     }
@@ -60,7 +65,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
     let (mut from, limit) = (0, block.slot_limit());
     let mut versioned = Vec::new();
     while from < limit {
-        let to = (from + STEP).min(limit);
+        let to = (from + serac_sync::limit("slots of a vacuum's step", STEP, 1) as u32).min(limit);
         let _guard = epoch::pin();
         {
             let mut step = Step::new(block.heap());

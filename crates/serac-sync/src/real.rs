@@ -42,3 +42,16 @@ pub mod time {
 /// operation marks: an operation of a file system, the middle of a copy out of memory that others write to.
 #[inline(always)]
 pub fn point() {}
+
+/// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`, so that what
+/// happens at the limit happens often. `name` is what it is chosen by.
+#[inline(always)]
+pub const fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
+    let _ = (name, least);
+    usual
+}
+
+/// A hasher that nobody outside the process can foresee.
+pub fn random_state() -> ahash::RandomState {
+    ahash::RandomState::new()
+}

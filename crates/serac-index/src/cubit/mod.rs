@@ -129,7 +129,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { variant: Variant::LatchFree, merge_threshold: 256, tasks_per_udi: 1 }
+        Self {
+            variant: Variant::LatchFree,
+            merge_threshold: serac_sync::limit("bits of a delta log", 256, 1),
+            tasks_per_udi: 1,
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Hints {
 
 impl Default for Hints {
     fn default() -> Self {
-        Self { table: Atomic::null(), hasher: ahash::RandomState::new() }
+        Self { table: Atomic::null(), hasher: serac_sync::random_state() }
     }
 }
 

@@ -130,13 +130,29 @@ impl FaultFileSystem {
     /// Without a model of the disk.
     pub fn power_returns(&self, seed: u64) -> io::Result<()> {
         let mut disk = self.disk.as_ref().expect("made by `with_disk`").lock();
-        disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst))?;
+        disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst), |path| Some(path.to_owned()))?;
         self.lengths.lock().clear();
         // What is there now is on the disk; it is looked up when it is touched.
         *disk = Disk::default();
         drop(disk);
         self.process_restarts();
         Ok(())
+    }
+
+    /// Puts into the folder `target` what a new process would find of the folder `root` if this one died now; it
+    /// goes on. With `power_loss`, the power goes, too, and the seed chooses what the disk happens to hold.
+    ///
+    /// # Errors
+    /// When files cannot be read or written.
+    ///
+    /// # Panics
+    /// With `power_loss`, without a model of the disk.
+    pub fn image(&self, root: &Path, target: &Path, power_loss: Option<u64>) -> io::Result<()> {
+        copy_folder(root, target)?;
+        let Some(seed) = power_loss else { return Ok(()) };
+        let disk = self.disk.as_ref().expect("made by `with_disk`").lock();
+        let copy = |path: &Path| path.strip_prefix(root).ok().map(|path| target.join(path));
+        disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst), copy)
     }
 
     fn file(&self, path: &Path, file: Arc<dyn StorageFile>, create: bool) -> io::Result<Arc<dyn StorageFile>> {
@@ -498,8 +514,13 @@ impl Disk {
         });
     }
 
-    /// Makes the real files what the disk holds after a loss of power.
-    fn lose_power(&self, chance: &mut Chance, unordered_removals: bool) -> io::Result<()> {
+    /// Makes the real files, or their copies at the `place` of each, what the disk holds after a loss of power.
+    fn lose_power(
+        &self,
+        chance: &mut Chance,
+        unordered_removals: bool,
+        place: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> io::Result<()> {
         let mut left = self.synced_names.clone();
         let (mut lost_journals, mut lost_folders) = (BTreeSet::new(), Vec::new());
         for change in &self.unsynced_names {
@@ -515,14 +536,15 @@ impl Disk {
             }
         }
         left.retain(|path, _| !lost_folders.iter().any(|folder| path.starts_with(folder)));
-        for path in self.names.keys().filter(|path| !left.contains_key(*path)) {
+        for path in self.names.keys().filter(|path| !left.contains_key(*path)).filter_map(|path| place(path)) {
             std::fs::remove_file(path)?;
         }
-        for folder in lost_folders.into_iter().filter(|folder| folder.exists()) {
+        for folder in lost_folders.into_iter().filter_map(|folder| place(folder)).filter(|folder| folder.exists()) {
             std::fs::remove_dir_all(folder)?;
         }
         left.iter().try_for_each(|(path, no)| {
             let bytes = self.files[*no].torn(chance);
+            let Some(path) = &place(path) else { return Ok(()) };
             // A file that somebody has mapped, or that has two names, must not change under them.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -531,6 +553,16 @@ impl Disk {
             std::fs::write(path, bytes)
         })
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, to) = (entry?.path(), to.to_owned());
+        let to = to.join(entry.file_name().expect("an entry of a folder has a name"));
+        if entry.is_dir() { copy_folder(&entry, &to)? } else { _ = std::fs::copy(&entry, &to)? }
+    }
+    Ok(())
 }
 
 /// Random choices that a seed repeats (SplitMix64).

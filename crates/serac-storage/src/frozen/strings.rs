@@ -2,7 +2,6 @@
 
 use crate::heap::{INLINE_BYTES, View, view_len, view_of};
 use crate::types::ColumnType;
-use ahash::RandomState;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, StringArray, StringViewArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -247,7 +246,7 @@ impl<'a> Viewed<'a> {
     pub(crate) fn to_dictionary(&self) -> Option<Dictionary> {
         let rows = self.views.len();
         let view_bytes = size_of::<View>() * rows + self.long_bytes();
-        let (hasher, mut table) = (RandomState::new(), HashTable::<u16>::new());
+        let (hasher, mut table) = (serac_sync::random_state(), HashTable::<u16>::new());
         // The words by the order in which they are met.
         let mut words: Vec<&[u8]> = Vec::new();
         let mut codes = vec![0u16; rows];

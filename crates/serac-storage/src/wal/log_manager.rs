@@ -51,11 +51,11 @@ pub enum Durability {
 pub const RELAXED_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Payloads up to this many bytes are copied into the queue's common bytes.
-const LARGEST_COMMON_PAYLOAD: usize = 16 << 10;
+const LARGEST_COMMON_PAYLOAD: u64 = 16 << 10;
 /// Buffers of the log thread keep up to this many bytes.
 const LARGEST_SPARE_BYTES: usize = 8 << 20;
 /// Commits wait while more than this is queued: the log must not fall behind without bound.
-const LARGEST_QUEUE_BYTES: usize = 64 << 20;
+const LARGEST_QUEUE_BYTES: u64 = 64 << 20;
 
 /// How the log is kept.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ impl State {
         if kind == FrameKind::Commit && queue.first_commit.is_none() {
             queue.first_commit = Some(commit_ts);
         }
-        let redo = if redo.len() > LARGEST_COMMON_PAYLOAD {
+        let redo = if redo.len() as u64 > serac_sync::limit("bytes of a common payload", LARGEST_COMMON_PAYLOAD, 16) {
             Redo::Own(std::mem::take(redo))
         } else {
             let from = queue.common.len();
@@ -434,7 +434,9 @@ impl LogManager {
     /// The latched state, once the log thread is not too far behind.
     fn state_with_room(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        while state.queue.bytes > LARGEST_QUEUE_BYTES && state.failed.is_none() {
+        while state.queue.bytes as u64 > serac_sync::limit("bytes of the log's queue", LARGEST_QUEUE_BYTES, 1 << 10)
+            && state.failed.is_none()
+        {
             self.done.wait(&mut state);
         }
         state

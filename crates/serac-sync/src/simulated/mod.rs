@@ -9,7 +9,12 @@ pub mod time;
 
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 pub use once::OnceLock;
-pub use simulation::point;
+pub use simulation::{limit, point};
+
+/// A hasher, the same in all executions: what hashes decide is to come again with the seed.
+pub fn random_state() -> ahash::RandomState {
+    ahash::RandomState::with_seeds(1, 2, 3, 4)
+}
 
 /// Deferred reclamation by epochs: crossbeam's, with a collector for each execution and a participant for each
 /// task.

@@ -24,6 +24,8 @@ pub struct Weather {
     pub stall_one_in: u32,
     /// Switches for which a task is stalled, at the most.
     pub longest_stall: u64,
+    /// Nanoseconds that pass with a switch, at the most.
+    pub pace: u64,
 }
 
 impl Weather {
@@ -35,6 +37,7 @@ impl Weather {
             switch: (1u64 << 32).div_ceil(one_in).min(u64::from(u32::MAX)) as u32,
             stall_one_in: [0, 20, 100, 500][random.below(4)],
             longest_stall: [50, 500, 5_000][random.below(3)],
+            pace: [2_000, 20_000, 200_000][random.below(3)],
         }
     }
 }
@@ -70,6 +73,8 @@ impl Random {
 #[derive(Debug)]
 struct World {
     weather: Weather,
+    /// The seed of [`limit`]s.
+    limits: u64,
     random: Random,
     now: u64,
     /// When those wake who sleep.
@@ -80,12 +85,20 @@ struct World {
     switches: u64,
     digest: u64,
     most_switches: u64,
+    /// Switches that are shown with the stack of the task that yields.
+    traced: Option<(u64, u64)>,
     collector: &'static Collector,
 }
 
 thread_local! {
+    static TRACED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static RUNNING: Cell<bool> = const { Cell::new(false) };
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// Shows the switches of that range, in executions that begin from now on: where two runs of a seed part ways.
+pub fn trace(from: u64, to: u64) {
+    TRACED.set(Some((from, to)));
 }
 
 fn with<T>(f: impl FnOnce(&mut World) -> T) -> Option<T> {
@@ -128,6 +141,13 @@ pub fn now() -> u64 {
         world.now
     })
     .unwrap_or(0)
+}
+/// See production's: anything from `least` to 64 times as much, small numbers as often as large ones, as the
+/// execution's seed of limits says. As usual outside an execution.
+pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
+    let Some(seed) = with(|world| world.limits) else { return usual };
+    let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    usual.min(least << Random(name).below(7))
 }
 /// What the execution has done so far.
 pub fn summary() -> Summary {
@@ -186,7 +206,7 @@ impl World {
     fn choose(&mut self, runnable: &[usize], current: Option<usize>, is_yielding: bool) -> usize {
         self.switches += 1;
         assert!(self.switches < self.most_switches, "the execution does not come to an end");
-        self.now += self.random.next() % 2_000;
+        self.now += self.random.next() % self.weather.pace;
         if let Some(current) = current
             && self.weather.stall_one_in > 0
             && self.random.below(self.weather.stall_one_in as usize) == 0
@@ -212,16 +232,35 @@ impl World {
             able.push(*first);
         }
         let chosen = able[self.random.below(able.len())];
+        if let Some((from, to)) = self.traced {
+            if self.switches.is_multiple_of(1_000) {
+                eprintln!("switch {}: digest {:016x}", self.switches, self.digest);
+            }
+            if (from..to).contains(&self.switches) {
+                let stack = std::backtrace::Backtrace::force_capture();
+                let (switches, points) = (self.switches, self.points);
+                eprintln!(
+                    "switch {switches}, point {points}: task {current:?} yields to {chosen} of {able:?}\n{stack}"
+                );
+            }
+        }
         self.digest = (self.digest ^ chosen as u64).wrapping_mul(0x0100_0000_01B3);
         chosen
     }
 }
 
-/// Runs `work` as the first task of an execution that `seed` decides, in the given `weather`.
+/// Runs `work` as the first task of an execution that `seed` decides, in the given `weather`. `limits` is the seed
+/// of the limits: executions on one database share it, because layouts depend on it.
 ///
 /// # Panics
 /// When a task panics, when all wait for each other, and after `most_switches` switches.
-pub fn run(seed: u64, weather: Weather, most_switches: u64, work: impl Fn() + Send + Sync + 'static) -> Summary {
+pub fn run(
+    seed: u64,
+    limits: u64,
+    weather: Weather,
+    most_switches: u64,
+    work: impl Fn() + Send + Sync + 'static,
+) -> Summary {
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     config.failure_persistence = FailurePersistence::None;
@@ -231,6 +270,7 @@ pub fn run(seed: u64, weather: Weather, most_switches: u64, work: impl Fn() + Se
     let collector: &'static Collector = Box::leak(Box::new(Collector::new()));
     WORLD.set(Some(World {
         weather,
+        limits,
         random: Random(seed),
         now: 1_000_000_000,
         asleep: BTreeMap::new(),
@@ -239,6 +279,7 @@ pub fn run(seed: u64, weather: Weather, most_switches: u64, work: impl Fn() + Se
         switches: 0,
         digest: 0xCBF2_9CE4_8422_2325,
         most_switches,
+        traced: TRACED.get(),
         collector,
     }));
     RUNNING.set(true);
