@@ -1,0 +1,517 @@
+//! Clients: transactions of random statements, each of which must see what the history had at its snapshot.
+
+use crate::definition::*;
+use crate::episode::World;
+use crate::model::{CHILD, Changes, Datum, PARENT, Row, Rows, Table};
+use crate::plan::Part;
+use arrow_array::{Array, RecordBatch};
+use arrow_data::ArrayData;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serac_engine::definition::ReferentialAction;
+use serac_engine::{EngineError, Savepoint, Transaction};
+use serac_index::cubit::Predicate;
+use serac_storage::{BlockNo, RowBuffer, RowId};
+use serac_sync::thread;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys of loaded rows begin here.
+const LOADED: i64 = 1_000;
+
+type Result<T = ()> = std::result::Result<T, EngineError>;
+
+/// A batch that is kept, and what its buffers held when it was lent.
+struct Export {
+    batch: RecordBatch,
+    digest: u64,
+}
+
+/// A client.
+pub struct Client {
+    world: Arc<World>,
+    rng: StdRng,
+    number: usize,
+    exports: Vec<Export>,
+}
+
+/// A running transaction: the engine's, and what it has changed.
+struct Running {
+    txn: Transaction,
+    own: Changes,
+    /// Places to go back to.
+    marks: Vec<(Savepoint, Changes)>,
+    /// The newest commit that a scan has seen.
+    seen: u64,
+}
+
+impl Client {
+    pub fn new(world: Arc<World>, seed: u64, number: usize) -> Self {
+        Self { world, rng: StdRng::seed_from_u64(seed), number, exports: Vec::new() }
+    }
+
+    pub fn run(mut self) {
+        for _ in 0..self.world.plan.transactions {
+            self.transaction();
+            if self.world.is_dead() {
+                break;
+            }
+        }
+        self.exports.iter().for_each(Export::check);
+    }
+
+    fn transaction(&mut self) {
+        let mut running = Running { txn: self.world.db().begin(), own: Changes::new(), marks: Vec::new(), seen: 0 };
+        let read_committed = self.rng.random_bool(0.4);
+        let only_reads = self.rng.random_bool(0.2);
+        for _ in 0..self.rng.random_range(1..9) {
+            if read_committed {
+                running.txn.refresh();
+            }
+            if self.rng.random_bool(0.3) {
+                self.pause();
+            }
+            if !self.statement(&mut running, only_reads) {
+                return;
+            }
+        }
+        if only_reads {
+            return self.end_reading(running);
+        }
+        if self.rng.random_bool(0.1) {
+            return;
+        }
+        self.commit(running);
+    }
+
+    fn pause(&mut self) {
+        match self.rng.random_range(0..3) {
+            0 => thread::yield_now(),
+            1 => thread::sleep(Duration::from_micros(self.rng.random_range(1..50))),
+            _ => thread::sleep(Duration::from_micros(self.rng.random_range(50..1_000))),
+        }
+    }
+
+    /// What was read must be durable when the ticket is redeemed.
+    fn end_reading(&mut self, running: Running) {
+        let seen = running.seen;
+        match running.txn.commit() {
+            Ok(ticket) => {
+                if self.world.waits(ticket.wait()) {
+                    self.world.acknowledge(seen);
+                }
+            }
+            Err(error) => self.world.expect(&error),
+        }
+    }
+
+    fn commit(&mut self, mut running: Running) {
+        // One that has changed nothing may come again or not.
+        let changed = !running.own.is_empty();
+        if changed {
+            let (world, own) = (self.world.clone(), running.own);
+            running.txn.on_commit(move |ts| world.model().commit(ts.0, &own));
+        }
+        match running.txn.commit() {
+            Ok(ticket) => {
+                let at = ticket.commit_ts().0;
+                if self.rng.random_bool(0.9) && self.world.waits(ticket.wait()) && changed {
+                    self.world.acknowledge(at);
+                }
+            }
+            Err(error) => self.world.expect(&error),
+        }
+    }
+
+    /// Runs a statement. False: the transaction has ended.
+    fn statement(&mut self, running: &mut Running, only_reads: bool) -> bool {
+        let table = if self.rng.random() { PARENT } else { CHILD };
+        let (savepoint, own) = (running.txn.savepoint(), running.own.clone());
+        let what = if only_reads { self.rng.random_range(0..6) } else { self.rng.random_range(0..20) };
+        let result = match what {
+            0 | 1 => self.scan(running, table),
+            2 => self.look_up(running, table),
+            3 => self.look_up_children(running),
+            4 => self.ask_bitmaps(running, table),
+            5 if self.world.plan.has(Part::Exports) => self.export(running, table),
+            5 => Ok(()),
+            6 if self.world.plan.has(Part::Loads) => self.load(running, table),
+            7 => self.delete_loaded(running, table),
+            8 if self.world.plan.has(Part::Savepoints) => {
+                running.marks.push((running.txn.savepoint(), running.own.clone()));
+                Ok(())
+            }
+            9 => {
+                if let Some(at) = (0..running.marks.len()).collect::<Vec<_>>().choose(&mut self.rng) {
+                    running.marks.truncate(at + 1);
+                    let (savepoint, own) = running.marks[*at].clone();
+                    running.txn.rollback_to(&savepoint);
+                    running.own = own;
+                }
+                return true;
+            }
+            10..13 => self.delete(running, table),
+            13..16 => self.update(running, table),
+            _ => self.insert(running, table),
+        };
+        let result = result.and_then(|()| running.txn.check_statement_end());
+        let Err(error) = result else { return true };
+        self.world.expect(&error);
+        if self.world.is_dead() {
+            return false;
+        }
+        running.txn.rollback_to(&savepoint);
+        running.own = own;
+        if let Some(blocker) = error.blocker()
+            && self.rng.random()
+        {
+            match running.txn.wait_for(blocker) {
+                Ok(Some(turn)) => shuttle::future::block_on(turn),
+                Ok(None) => {}
+                Err(error) => {
+                    self.world.expect(&error);
+                    return false;
+                }
+            }
+            running.txn.pass_on();
+            return true;
+        }
+        // After a conflict most give up.
+        !(error.sqlstate() == "40001" && self.rng.random_bool(0.7))
+    }
+
+    // ---- reading
+
+    fn view(&self, running: &Running, table: Table) -> Rows {
+        self.world.view(running.txn.snapshot().start().0, &running.own, table)
+    }
+
+    fn scan(&mut self, running: &mut Running, table: Table) -> Result {
+        let at = running.txn.snapshot().start().0;
+        running.seen = running.seen.max(self.world.model().newest_version(table, at));
+        let found = scan(&running.txn, table);
+        assert_eq!(found, self.view(running, table), "a scan of {table} by {}", self.describe(running));
+        Ok(())
+    }
+
+    fn describe(&self, running: &Running) -> String {
+        let start = running.txn.snapshot().start().0;
+        format!("client {} at {start}, with {:?} of its own", self.number, running.own)
+    }
+
+    fn find(&self, running: &Running, table: Table, id: i64) -> Result<Option<RowId>> {
+        let definition = crate::definition::table(&running.txn, table);
+        let rows = running.txn.lookup(&definition, &definition.indexes[0], &[Datum::Int(id).value()])?;
+        assert!(rows.len() < 2, "{} rows of {table} have the key {id}: {}", rows.len(), self.describe(running));
+        Ok(rows.first().copied())
+    }
+
+    fn look_up(&mut self, running: &Running, table: Table) -> Result {
+        let id = self.some_key(running, table);
+        let view = self.view(running, table);
+        let found = self.find(running, table, id)?.map(|row| read(&running.txn, table, row).expect("it was found"));
+        assert_eq!(found.as_ref(), view.get(&id), "{table} {id} by {}", self.describe(running));
+        let definition = crate::definition::table(&running.txn, table);
+        let code = self.code();
+        if code == Datum::Null {
+            return Ok(());
+        }
+        let rows = running.txn.lookup(&definition, &definition.indexes[1], &[code.value()])?;
+        let found: Vec<Row> = rows.iter().map(|row| read(&running.txn, table, *row).expect("it was found")).collect();
+        let expected: Vec<Row> = view.into_values().filter(|row| row[CODE] == code).collect();
+        assert_eq!(found, expected, "{table} with {code:?} by {}", self.describe(running));
+        Ok(())
+    }
+
+    fn look_up_children(&mut self, running: &Running) -> Result {
+        let parent = self.some_key(running, PARENT);
+        let definition = crate::definition::table(&running.txn, CHILD);
+        let index = definition.index_on(&[REFERENCE]).expect("the foreign key's");
+        let rows = running.txn.lookup(&definition, index, &[Datum::Int(parent).value()])?;
+        let found: Rows = rows
+            .iter()
+            .map(|row| read(&running.txn, CHILD, *row).expect("it was found"))
+            .map(|row| (row[ID].int().expect("a key"), row))
+            .collect();
+        let expected: Rows =
+            self.view(running, CHILD).into_iter().filter(|(_, row)| row[REFERENCE] == Datum::Int(parent)).collect();
+        assert_eq!(found, expected, "children of {parent} by {}", self.describe(running));
+        Ok(())
+    }
+
+    fn ask_bitmaps(&mut self, running: &Running, table: Table) -> Result {
+        let (definition, own) = (crate::definition::table(&running.txn, table), running.txn.own_bitmap_changes());
+        for index in &definition.bitmaps {
+            let Some(reader) = own.reader(index, running.txn.snapshot()) else { continue };
+            let mut expected = BTreeMap::new();
+            for row in self.view(running, table).values() {
+                *expected.entry(index.key(row[index.definition.column].value())).or_insert(0) += 1;
+            }
+            let counts = reader.counts(Predicate::Range(Bound::Unbounded, Bound::Unbounded));
+            let expected: Vec<_> = expected.into_iter().collect();
+            assert_eq!(counts, expected, "{} by {}", index.definition.name, self.describe(running));
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, running: &Running, table: Table) -> Result {
+        self.exports.iter().for_each(Export::check);
+        if self.exports.len() > 4 {
+            self.exports.remove(0);
+        }
+        let definition = crate::definition::table(&running.txn, table);
+        let mut scan = running.txn.scan_arrow(&definition, &(0..WIDTH).collect::<Vec<_>>(), &[])?;
+        let mut rows = 0;
+        while let Some(batch) = scan.next_block() {
+            if let Some(batch) = batch.expect("no file is damaged") {
+                rows += batch.num_rows();
+                self.exports.push(Export { digest: digest(&batch), batch });
+            }
+        }
+        assert_eq!(rows, self.view(running, table).len(), "exported rows of {table} by {}", self.describe(running));
+        Ok(())
+    }
+
+    // ---- values
+
+    fn some_key(&mut self, running: &Running, table: Table) -> i64 {
+        if self.rng.random_bool(0.7) {
+            let keys: Vec<i64> = self.view(running, table).into_keys().collect();
+            if let Some(key) = keys.choose(&mut self.rng) {
+                return *key;
+            }
+        }
+        self.rng.random_range(0..self.world.plan.keys)
+    }
+
+    fn code(&mut self) -> Datum {
+        let code = self.rng.random_range(0..2 * self.world.plan.keys);
+        match code % 3 {
+            0 => Datum::Null,
+            1 => Datum::Text(format!("{code}")),
+            _ => Datum::Text(format!("the long code {code} that lives in a heap")),
+        }
+    }
+
+    fn datum(&mut self, running: &Running, table: Table, column: usize) -> Datum {
+        match column {
+            ID => Datum::Int(self.rng.random_range(0..self.world.plan.keys)),
+            REFERENCE if table == CHILD && self.rng.random_bool(0.8) => Datum::Int(self.some_key(running, PARENT)),
+            REFERENCE if table == CHILD => Datum::Null,
+            REFERENCE => Datum::Int(self.rng.random_range(0..5)),
+            CODE => self.code(),
+            FLAG => [Datum::Null, Datum::Bool(false), Datum::Bool(true)][self.rng.random_range(0..3)].clone(),
+            NOTE => {
+                let length = [0, 5, 12, 13, 40, 300][self.rng.random_range(0..6)];
+                let letter = self.rng.random_range(b'a'..=b'z') as char;
+                Datum::Text(std::iter::repeat_n(letter, length).collect())
+            }
+            _ if self.rng.random_bool(0.2) => Datum::Null,
+            _ => Datum::Long(i128::from(self.rng.random::<i64>()) * i128::from(self.rng.random::<u32>())),
+        }
+    }
+
+    fn row(&mut self, running: &Running, table: Table) -> Row {
+        (0..WIDTH).map(|column| self.datum(running, table, column)).collect()
+    }
+
+    // ---- writing
+
+    fn insert(&mut self, running: &mut Running, table: Table) -> Result {
+        let row = self.row(running, table);
+        let view = self.view(running, table);
+        let definition = crate::definition::table(&running.txn, table);
+        let mut values: Vec<_> = row.iter().map(Datum::value).collect();
+        values.resize(definition.definition.columns.len(), serac_storage::Value::Null);
+        running.txn.insert_row(&definition, &values)?;
+        running.txn.check_statement_end()?;
+        let id = row[ID].int().expect("a key");
+        self.check_new(running, table, &view, &row);
+        running.own.insert((table, id), Some(row));
+        Ok(())
+    }
+
+    /// A row that went in: nobody in the view has its keys.
+    fn check_new(&self, running: &Running, table: Table, view: &Rows, row: &Row) {
+        let id = row[ID].int().expect("a key");
+        assert!(!view.contains_key(&id), "{table} {id} went in beside itself: {}", self.describe(running));
+        let same = view.values().find(|other| row[CODE] != Datum::Null && other[CODE] == row[CODE]);
+        assert!(same.is_none(), "{table} {row:?} went in beside {same:?}: {}", self.describe(running));
+    }
+
+    fn load(&mut self, running: &mut Running, table: Table) -> Result {
+        let count = self.rng.random_range(1..40);
+        let first = LOADED + self.rng.random_range(0..20) * 100;
+        let flag = [Datum::Bool(false), Datum::Bool(true), Datum::Null][self.rng.random_range(0..3)].clone();
+        let mut rows: Vec<Row> = (0..count).map(|_| self.row(running, table)).collect();
+        for (i, row) in (0..).zip(&mut rows) {
+            row[ID] = Datum::Int(first + i);
+            row[CODE] = Datum::Null;
+            row[FLAG] = flag.clone();
+        }
+        let view = self.view(running, table);
+        let definition = crate::definition::table(&running.txn, table);
+        let width = definition.definition.columns.len();
+        let columns = (0..width).map(|at| {
+            let values: Vec<Datum> = rows.iter().map(|row| row.get(at).cloned().unwrap_or(Datum::Null)).collect();
+            let column = &definition.definition.columns[at];
+            (column.name.clone(), array_as(&values, column.sql_type.column_type), true)
+        });
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).expect("columns of one length");
+        running.txn.insert_batch(&definition, &batch)?;
+        running.txn.check_statement_end()?;
+        for row in rows {
+            self.check_new(running, table, &view, &row);
+            running.own.insert((table, row[ID].int().expect("a key")), Some(row));
+        }
+        Ok(())
+    }
+
+    /// Deletes a whole load, so that blocks become empty.
+    fn delete_loaded(&mut self, running: &mut Running, table: Table) -> Result {
+        let keys: Vec<i64> = self.view(running, table).into_keys().filter(|key| *key >= LOADED).collect();
+        let Some(some) = keys.choose(&mut self.rng).map(|key| key / 100) else { return Ok(()) };
+        let all = self.rng.random_bool(0.5);
+        let keys: Vec<i64> = keys.into_iter().filter(|key| all || key / 100 == some).collect();
+        self.delete_keys(running, table, &keys)
+    }
+
+    fn delete(&mut self, running: &mut Running, table: Table) -> Result {
+        let keys: Vec<i64> = (0..self.rng.random_range(1..3)).map(|_| self.some_key(running, table)).collect();
+        self.delete_keys(running, table, &keys)
+    }
+
+    fn delete_keys(&mut self, running: &mut Running, table: Table, keys: &[i64]) -> Result {
+        let mut rows = BTreeMap::new();
+        for key in keys {
+            if let Some(row) = self.find(running, table, *key)? {
+                rows.insert(*key, row);
+            }
+        }
+        let view = self.view(running, table);
+        assert!(rows.keys().all(|key| view.contains_key(key)), "a row came from nowhere: {}", self.describe(running));
+        let definition = crate::definition::table(&running.txn, table);
+        running.txn.delete_batch(&definition, &rows.values().copied().collect::<Vec<_>>())?;
+        running.txn.check_statement_end()?;
+        for key in rows.keys() {
+            running.own.insert((table, *key), None);
+        }
+        if table == PARENT {
+            let action = self.world.plan.on_delete;
+            rows.keys().for_each(|key| self.follow(running, *key, action, None));
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, running: &mut Running, table: Table) -> Result {
+        let key = self.some_key(running, table);
+        let view = self.view(running, table);
+        let Some(row) = self.find(running, table, key)? else {
+            assert!(!view.contains_key(&key), "{table} {key} is not found by {}", self.describe(running));
+            return Ok(());
+        };
+        let mut columns: Vec<usize> = (0..WIDTH).filter(|_| self.rng.random_bool(0.4)).collect();
+        if self.rng.random_bool(0.7) {
+            columns.retain(|column| *column != ID);
+        }
+        if columns.is_empty() {
+            return running.txn.lock_row(&crate::definition::table(&running.txn, table), row);
+        }
+        let new: Vec<Datum> = columns.iter().map(|column| self.datum(running, table, *column)).collect();
+        let batch = RecordBatch::try_from_iter_with_nullable(
+            columns
+                .iter()
+                .zip(&new)
+                .map(|(at, datum)| (format!("c{at}"), array(std::slice::from_ref(datum), *at), true)),
+        )
+        .expect("a column each");
+        let definition = crate::definition::table(&running.txn, table);
+        running.txn.update_batch(&definition, &[row], &columns, &batch)?;
+        running.txn.check_statement_end()?;
+        let mut others = view;
+        let mut changed = others.remove(&key).unwrap_or_else(|| panic!("{table} {key}: {}", self.describe(running)));
+        for (column, datum) in columns.iter().zip(new) {
+            changed[*column] = datum;
+        }
+        self.check_new(running, table, &others, &changed);
+        let id = changed[ID].int().expect("a key");
+        if id != key {
+            running.own.insert((table, key), None);
+        }
+        running.own.insert((table, id), Some(changed));
+        if id != key && table == PARENT {
+            self.follow(running, key, self.world.plan.on_update, Some(id));
+        }
+        Ok(())
+    }
+
+    /// What happens to the children of a parent whose key has gone. Those that a newer commit has taken away are
+    /// none of them any more, though the snapshot still sees them.
+    fn follow(&self, running: &mut Running, parent: i64, action: ReferentialAction, new: Option<i64>) {
+        let is_child = |child: &Row| child[REFERENCE] == Datum::Int(parent);
+        let newest = self.world.view(u64::MAX, &running.own, CHILD);
+        let children = self.view(running, CHILD);
+        for (id, mut child) in children.into_iter().filter(|(_, child)| is_child(child)) {
+            if !newest.get(&id).is_some_and(is_child) {
+                continue;
+            }
+            let change = match (action, new) {
+                (ReferentialAction::Cascade, None) => None,
+                (ReferentialAction::Cascade, Some(new)) => {
+                    child[REFERENCE] = Datum::Int(new);
+                    Some(child)
+                }
+                (ReferentialAction::SetNull, _) => {
+                    child[REFERENCE] = Datum::Null;
+                    Some(child)
+                }
+                _ => panic!("parent {parent} has left its child {id}: {}", self.describe(running)),
+            };
+            running.own.insert((CHILD, id), change);
+        }
+    }
+}
+
+/// All rows of a table, by a scan.
+pub fn scan(txn: &Transaction, name: Table) -> Rows {
+    let (table, mut rows) = (table(txn, name), Rows::new());
+    for no in 0..table.data.block_count() {
+        let Some(reader) = table.data.read_block(txn.snapshot(), BlockNo(no)) else { continue };
+        for &id in reader.row_ids(reader.visible()).values() {
+            let row = read(txn, name, RowId::from_u64(id)).expect("a visible row can be read");
+            let key = row[ID].int().expect("a key");
+            let other = rows.insert(key, row);
+            assert!(other.is_none(), "a scan of {name} has {key} twice: {other:?} and {:?}", rows[&key]);
+        }
+    }
+    rows
+}
+
+pub fn read(txn: &Transaction, name: Table, row: RowId) -> Option<Row> {
+    let mut buffer = RowBuffer::default();
+    let there = txn.read_row(&table(txn, name), row, &mut buffer).expect("no file is damaged");
+    there.then(|| buffer.values().into_iter().take(WIDTH).map(Datum::of).collect())
+}
+
+impl Export {
+    fn check(&self) {
+        assert_eq!(digest(&self.batch), self.digest, "Arrow memory has changed while it was lent");
+    }
+}
+
+fn digest(batch: &RecordBatch) -> u64 {
+    fn add(hash: &mut u64, data: &ArrayData) {
+        for bytes in data.buffers().iter().map(|buffer| buffer.as_slice()).chain(data.nulls().map(|n| n.validity())) {
+            for byte in bytes {
+                *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+            }
+        }
+        data.child_data().iter().for_each(|child| add(hash, child));
+    }
+    let mut hash = 0xCBF2_9CE4_8422_2325;
+    batch.columns().iter().for_each(|column| add(&mut hash, &column.to_data()));
+    hash
+}

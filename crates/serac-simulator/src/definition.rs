@@ -1,0 +1,96 @@
+//! The two tables: parents, and children that reference them.
+
+use crate::model::{CHILD, Datum, PARENT};
+use crate::plan::Plan;
+use arrow_array::ArrayRef;
+use serac_engine::definition::{
+    BitmapDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
+};
+use serac_engine::values::{OwnedValue, array_of};
+use serac_engine::{Result, Table, Transaction};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+
+pub const SCHEMA: &str = "public";
+
+pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
+    ColumnDefinition {
+        name: name.into(),
+        sql_type: column_type.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    }
+}
+
+pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
+    KeyDefinition {
+        name: name.into(),
+        columns: columns.into(),
+        unique,
+        primary,
+        constraint: primary,
+        ..Default::default()
+    }
+}
+
+/// Columns that both tables begin with: key, reference or number, unique value, truth value, text, long number.
+pub fn columns() -> Vec<ColumnDefinition> {
+    vec![
+        column("id", ColumnType::Int64),
+        column("parent", ColumnType::Int64),
+        column("code", ColumnType::Utf8),
+        column("flag", ColumnType::Boolean),
+        column("note", ColumnType::Utf8),
+        column("amount", ColumnType::Decimal { precision: 30, scale: 2 }),
+    ]
+}
+
+/// The columns by name.
+pub const ID: usize = 0;
+pub const REFERENCE: usize = 1;
+pub const CODE: usize = 2;
+pub const FLAG: usize = 3;
+pub const NOTE: usize = 4;
+pub const WIDTH: usize = 6;
+
+pub fn create(txn: &mut Transaction, plan: &Plan) -> Result<()> {
+    for name in [PARENT, CHILD] {
+        let mut table = TableDefinition::new(SCHEMA, name, columns());
+        table.freeze_format = plan.format;
+        table.keys.push(key(&format!("{name}_pkey"), &[ID], true, true));
+        table.keys.push(key(&format!("{name}_code"), &[CODE], true, false));
+        table.bitmaps.push(BitmapDefinition { name: format!("{name}_flag"), column: FLAG });
+        if name == CHILD {
+            table.foreign_keys.push(ForeignKeyDefinition {
+                name: "child_parent".into(),
+                columns: vec![REFERENCE],
+                parent_schema: SCHEMA.into(),
+                parent_table: PARENT.into(),
+                parent_columns: vec![ID],
+                on_delete: plan.on_delete,
+                on_update: plan.on_update,
+            });
+        }
+        txn.create_table(table)?;
+    }
+    Ok(())
+}
+
+/// A table as the transaction's catalog has it.
+pub fn table(txn: &Transaction, name: &str) -> Arc<Table> {
+    txn.catalog().table(SCHEMA, name).expect("the table is there").clone()
+}
+
+/// Values of one of the tables' first columns.
+pub fn array(values: &[Datum], column: usize) -> ArrayRef {
+    array_as(values, columns()[column].sql_type.column_type)
+}
+
+/// Values of a type.
+pub fn array_as(values: &[Datum], column_type: ColumnType) -> ArrayRef {
+    let owned: Vec<_> = values.iter().map(|datum| OwnedValue::from(&datum.value())).collect();
+    array_of(&owned, column_type)
+}

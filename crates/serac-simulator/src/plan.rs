@@ -1,0 +1,108 @@
+//! What a seed decides beside the schedule.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_engine::definition::ReferentialAction;
+use serac_storage::{Durability, FreezeFormat};
+
+/// Parts of an execution that can be left out, to see what a failure needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Part {
+    /// Checkpoints.
+    Checkpoints,
+    /// Freezing on demand.
+    Freezing,
+    /// Background collectors, which also freeze.
+    Collectors,
+    /// Compaction.
+    Compaction,
+    /// Vacuums.
+    Vacuums,
+    /// Definitions that change.
+    Definitions,
+    /// Bulk loads.
+    Loads,
+    /// Savepoints.
+    Savepoints,
+    /// Crashes.
+    Crashes,
+    /// Full disks.
+    FullDisks,
+    /// Syncs that fail.
+    BrokenDisks,
+    /// Arrow buffers that are kept.
+    Exports,
+}
+
+/// The plan of an execution.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub clients: usize,
+    pub transactions: usize,
+    pub without: Vec<Part>,
+    pub durability: Durability,
+    pub log_segment_bytes: u64,
+    pub log_allocation_bytes: u64,
+    pub log_spill_bytes: usize,
+    pub checkpoint_log_bytes: u64,
+    pub data_file_bytes: u64,
+    pub collectors: usize,
+    pub freeze_after_ms: Option<u64>,
+    pub format: FreezeFormat,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+    /// Keys are below this.
+    pub keys: i64,
+    /// How many times the process dies at the most.
+    pub crashes: usize,
+}
+
+impl Plan {
+    pub fn new(seed: u64, clients: Option<usize>, transactions: Option<usize>, without: Vec<Part>) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let action = |rng: &mut StdRng| {
+            [
+                ReferentialAction::NoAction,
+                ReferentialAction::Restrict,
+                ReferentialAction::Cascade,
+                ReferentialAction::SetNull,
+            ][rng.random_range(0..4)]
+        };
+        let on_delete = action(&mut rng);
+        let on_update = action(&mut rng);
+        let mut plan = Self {
+            seed,
+            clients: rng.random_range(1..5),
+            transactions: rng.random_range(3..25),
+            durability: if rng.random_bool(0.8) { Durability::Full } else { Durability::Relaxed },
+            log_segment_bytes: 1 << rng.random_range(10..17),
+            log_allocation_bytes: 1 << rng.random_range(10..15),
+            log_spill_bytes: 1 << rng.random_range(8..23),
+            checkpoint_log_bytes: 1 << rng.random_range(13..24),
+            data_file_bytes: 1 << rng.random_range(12..22),
+            collectors: rng.random_range(0..3),
+            freeze_after_ms: [None, Some(1), Some(2), Some(10)][rng.random_range(0..4)],
+            format: [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Never]
+                [[0, 0, 1, 2, 3][rng.random_range(0..5)]],
+            on_delete,
+            on_update,
+            keys: [4, 12, 40][rng.random_range(0..3)],
+            crashes: rng.random_range(0..4),
+            without,
+        };
+        // A part is in an execution three times in four, so that each meets quiet surroundings, too.
+        for part in <Part as clap::ValueEnum>::value_variants() {
+            let rare = matches!(part, Part::FullDisks | Part::BrokenDisks);
+            if !rng.random_bool(if rare { 0.15 } else { 0.75 }) {
+                plan.without.push(*part);
+            }
+        }
+        plan.clients = clients.unwrap_or(plan.clients);
+        plan.transactions = transactions.unwrap_or(plan.transactions);
+        plan
+    }
+    pub fn has(&self, part: Part) -> bool {
+        !self.without.contains(&part)
+    }
+}
