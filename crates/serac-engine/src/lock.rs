@@ -90,6 +90,13 @@ impl TableLock {
         }
         Ok(is_new)
     }
+    /// Takes back a [`share`](Self::share) that said true. What else the transaction holds the lock for stays.
+    pub(crate) fn unshare(&self, owner: u64) {
+        let mut holders = self.holders.lock();
+        leave(&mut holders.writers, owner);
+        drop(holders);
+        self.released.notify_all();
+    }
     /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For an owner that does not hold it yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
         let mut holders = self.holders.lock();

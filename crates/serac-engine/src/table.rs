@@ -256,6 +256,15 @@ impl Table {
             statistics: self.statistics.clone(),
         }
     }
+    /// Whether it is the same version of the same table: what is written to the one is in the indexes of the other.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let mut indexes = self.indexes.iter().zip(&other.indexes);
+        let mut bitmaps = self.bitmaps.iter().zip(&other.bitmaps);
+        std::ptr::eq(self, other)
+            || self.definition == other.definition
+                && indexes.all(|(own, other)| Arc::ptr_eq(&own.entries, &other.entries))
+                && bitmaps.all(|(own, other)| Arc::ptr_eq(own, other))
+    }
     /// Whether the newest catalog has the table, as it is here.
     pub(crate) fn is_current(&self) -> bool {
         // Acquire: pairs with `set_current`.

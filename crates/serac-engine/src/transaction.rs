@@ -320,18 +320,31 @@ impl Transaction {
 
     // ---- locks
 
-    /// Before the first write to a table: no DDL may change it under our feet, nor have changed it since our snapshot.
+    /// Before a write to a table: no DDL may change it under our feet, nor have changed it since our snapshot. `table` must be the version that the
+    /// transaction has of it: another one may have other indexes.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
-        if self.holds(table, Hold::Write) {
+        let held = self.holds(table, Hold::Write);
+        let known = match &self.own_catalog {
+            None => table.is_current(),
+            Some(_) => {
+                let own = self.catalog.table(&table.definition.schema, table.name());
+                own.is_ok_and(|own| Arc::ptr_eq(own, table))
+            }
+        };
+        if held && known {
             return Ok(());
         }
-        if table.lock.share(self.owner, self.lock_timeout, || format!("relation \"{}\"", table.name()))? {
-            if let Err(error) = self.check_unchanged(table) {
-                // Who tries again after a ROLLBACK TO is to fail again.
-                self.locks.retain(|(lock, _)| !Arc::ptr_eq(lock, &table.lock));
-                table.lock.release(self.owner);
-                return Err(error);
+        let what = || format!("relation \"{}\"", table.name());
+        let is_new = !held && table.lock.share(self.owner, self.lock_timeout, what)?;
+        if let Err(error) = self.check_unchanged(table) {
+            // Whoever tries again after a ROLLBACK TO is to fail again. What the lock is held for besides stays: children
+            // that the transaction has added keep their parents' rows in place.
+            if is_new {
+                table.lock.unshare(self.owner);
             }
+            return Err(error);
+        }
+        if is_new {
             self.locks.push((table.lock.clone(), Hold::Write));
         }
         Ok(())
@@ -393,16 +406,17 @@ impl Transaction {
         }
         // A definition can only change under the lock that the caller holds: what is current now stays so. What the transaction has changed itself is not
         // current yet.
+        let (schema, name) = (&table.definition.schema, table.name());
         let own = self.own_catalog.as_ref();
-        let is_own = own.is_some_and(|own| own.changes.has_relation(&table.definition.schema, table.name()));
-        if !is_own && !table.is_current() {
-            let current = self.db.newest_catalog();
-            let now = current.table(&table.definition.schema, table.name());
-            if !now.is_ok_and(|now| Arc::ptr_eq(now, table) || now.definition == table.definition) {
-                return Err(changed(table));
-            }
-        }
-        Ok(())
+        let catalog = if own.is_some_and(|own| own.changes.has_relation(schema, name)) {
+            self.catalog.clone()
+        } else if table.is_current() {
+            return Ok(());
+        } else {
+            self.db.newest_catalog()
+        };
+        let is_same = catalog.table(schema, name).is_ok_and(|now| now.is_same_as(table));
+        if is_same { Ok(()) } else { Err(changed(table)) }
     }
 
     /// Changes the catalog, and keeps others from changing the same things ([`crate::catalog_changes`]).

@@ -219,6 +219,33 @@ fn a_rewrite_of_the_parents_table_sees_all_children_or_fails() {
 }
 
 #[test]
+fn a_write_that_fails_leaves_the_parents_of_earlier_children_where_they_are() {
+    let db = family(ReferentialAction::Cascade);
+    let mut child = db.begin();
+    insert(&mut child, "c", [Some(10), Some(1), None]).unwrap();
+    // DDL that keeps the parents' rows goes on beside it, and makes its snapshot's parents too old to be written to.
+    let mut ddl = db.begin();
+    ddl.create_index("public", "p", KeyDefinition { unique: false, constraint: false, ..key("p_x", &[2]) }).unwrap();
+    ddl.commit().unwrap();
+    let before = child.savepoint();
+    assert_conflict(update(&mut child, "p", 2, 3));
+    child.rollback_to(&before);
+    // The child that is still there keeps its parent in its place.
+    let mut ddl = db.begin();
+    ddl.set_lock_timeout(std::time::Duration::ZERO);
+    let zeros = |rows: &RecordBatch| Ok(Arc::new(Int64Array::from(vec![0; rows.num_rows()])) as ArrayRef);
+    let rewritten = ddl.add_column("public", "p", column("y"), zeros).and_then(|()| {
+        ddl.commit()?;
+        let mut deleter = db.begin();
+        delete(&mut deleter, "p", 1)?;
+        deleter.commit()
+    });
+    child.commit().unwrap();
+    assert!(orphans(&db.begin()).is_empty());
+    assert_eq!(rewritten.map(drop).expect_err("the child's transaction is open").sqlstate(), "55006");
+}
+
+#[test]
 fn an_update_made_before_the_children_asks_for_them() {
     let db = open();
     create(&db, [keyed("p")]);
@@ -574,4 +601,44 @@ fn validation_looks_at_a_bounded_number_of_entries() {
         writer.commit().unwrap();
         assert_eq!(reader.commit().is_ok(), committed, "{ranges} ranges");
     }
+}
+
+#[test]
+fn nobody_writes_to_a_table_as_it_was_before_its_indexes_were_made_anew() {
+    let index = || KeyDefinition { unique: false, constraint: false, ..key("p_x", &[2]) };
+    let row = |id: i64| [Value::Int64(id), Value::Null, Value::Int64(id)];
+    let found = |txn: &Transaction, id: i64| {
+        let p = table(txn, "p");
+        let by_x = p.indexes.iter().find(|index| index.definition.name == "p_x").unwrap();
+        txn.lookup(&p, by_x, &[Value::Int64(id)]).unwrap().len()
+    };
+    let db = family(ReferentialAction::NoAction);
+    let mut txn = db.begin();
+    txn.create_index("public", "p", index()).unwrap();
+    txn.commit().unwrap();
+    let old = table(&db.begin(), "p");
+    // The same definition, another index.
+    let mut txn = db.begin();
+    txn.drop_index("public", "p_x").unwrap();
+    txn.create_index("public", "p", index()).unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin();
+    assert_conflict(txn.insert(&old, &row(5)));
+    // Nor after it has written to the table as it is.
+    let p = table(&txn, "p");
+    txn.insert(&p, &row(6)).unwrap();
+    assert_conflict(txn.insert(&old, &row(7)));
+    txn.commit().unwrap();
+    // Nor to what it has changed itself.
+    let mut txn = db.begin();
+    txn.insert(&p, &row(8)).unwrap();
+    txn.drop_index("public", "p_x").unwrap();
+    txn.create_index("public", "p", index()).unwrap();
+    assert_conflict(txn.insert(&p, &row(9)));
+    let p = table(&txn, "p");
+    txn.insert(&p, &row(10)).unwrap();
+    txn.commit().unwrap();
+    let txn = db.begin();
+    assert_eq!([5, 6, 7, 8, 9, 10].map(|id| found(&txn, id)), [0, 1, 0, 1, 0, 1]);
+    table(&txn, "p").verify(txn.snapshot());
 }
