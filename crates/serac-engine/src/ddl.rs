@@ -181,6 +181,11 @@ impl Transaction {
         let mut definition = table.definition.clone();
         change(&self.catalog, &mut definition)?;
         let renamed = definition.name != name;
+        if renamed {
+            let own =
+                definition.foreign_keys.iter_mut().filter(|k| k.parent_schema == schema && k.parent_table == name);
+            own.for_each(|key| key.parent_table.clone_from(&definition.name));
+        }
         let columns = |definition: &TableDefinition| definition.columns.iter().map(|c| c.name.clone()).collect();
         let (before, after): (Vec<String>, Vec<String>) = (columns(&table.definition), columns(&definition));
         let table = Arc::new(table.redefined(definition));

@@ -443,6 +443,24 @@ fn a_foreign_key_to_the_own_table_follows_its_columns() {
 }
 
 #[test]
+fn a_foreign_key_to_the_own_table_follows_its_name() {
+    let db = open();
+    let mut own = keyed("p");
+    own.foreign_keys.push(references("p", ReferentialAction::NoAction));
+    create(&db, [own]);
+    let mut txn = db.begin();
+    insert(&mut txn, "p", [Some(1), None, None]).unwrap();
+    txn.rename_table("public", "p", "q").unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin();
+    insert(&mut txn, "q", [Some(2), Some(1), None]).unwrap();
+    let before = txn.savepoint();
+    assert_eq!(delete(&mut txn, "q", 1).expect_err("it has a child").sqlstate(), "23503");
+    txn.rollback_to(&before);
+    assert_eq!(insert(&mut txn, "q", [Some(3), Some(4), None]).expect_err("no parent").sqlstate(), "23503");
+}
+
+#[test]
 fn a_foreign_key_of_another_table_follows_its_parents_columns() {
     let db = open();
     let mut parent = TableDefinition::new("public", "p", ["x", "id", "y"].map(column).into());
