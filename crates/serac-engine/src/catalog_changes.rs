@@ -11,8 +11,11 @@
 //!    it is in the snapshot's: otherwise a conflict            of the commit
 //! ```
 //! After step 4 nobody else changes these things until the transaction's end, so what others commit meanwhile and what the private copy has of its own add
-//! up, in the order of the commits. What is about several things at once has a key that all of them share: who changes something in a schema shares the
-//! schema's key, which excludes dropping it; who names roles, as owners or in grants, shares [`CatalogKey::Roles`], which excludes dropping one. What
+//! up, in the order of the commits. What is about several things at once has a key that all of them share: who changes something in a schema, or what
+//! is said or granted of it, shares the schema's key, which excludes dropping it; who changes a sequence that a column owns shares the table's;
+//! who names roles, as owners or in grants, shares [`CatalogKey::Roles`], which excludes dropping one. Who drops a thing, or gives it another name, has
+//! looked at all that goes along with it, so step 4 asks whether that is still all. That no role is, by any number of steps, a member of itself is
+//! about all memberships together: one transaction at a time changes them. What
 //! foreign keys and rows rest on is kept by the locks of tables ([`crate::lock`]). Views, defaults and checks name what they rest on in texts that the engine does
 //! not understand; what they name may go under them, as it may in one transaction after the other.
 //!
@@ -20,7 +23,8 @@
 
 use crate::catalog::{Catalog, Schema};
 use crate::lock::TableLock;
-use crate::roles::{Object, RoleId};
+use crate::roles::{DefaultGrant, Object, RoleId};
+use crate::sequence::Sequence;
 use serac_sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -43,6 +47,8 @@ pub(crate) enum CatalogKey {
     RoleName(String),
     /// That roles are not dropped.
     Roles,
+    /// Which roles are members of which.
+    Memberships,
     /// What is granted on objects that are still to be made.
     DefaultPrivileges,
 }
@@ -54,7 +60,7 @@ impl fmt::Display for CatalogKey {
             Self::Relation(_, name) => write!(f, "relation \"{name}\""),
             Self::Index(_, name) => write!(f, "index \"{name}\""),
             Self::Rights(object) => write!(f, "\"{}\"", object.name()),
-            Self::Role(_) | Self::Roles => f.write_str("a role"),
+            Self::Role(_) | Self::Roles | Self::Memberships => f.write_str("a role"),
             Self::RoleName(name) => write!(f, "role \"{name}\""),
             Self::DefaultPrivileges => f.write_str("the default privileges"),
         }
@@ -84,6 +90,13 @@ fn is_same_relation(a: Option<&Schema>, b: Option<&Schema>, name: &str) -> bool 
     is_same(a.and_then(|s| s.tables.get(name)), b.and_then(|s| s.tables.get(name)))
         && is_same(a.and_then(|s| s.views.get(name)), b.and_then(|s| s.views.get(name)))
         && is_same(a.and_then(|s| s.sequences.get(name)), b.and_then(|s| s.sequences.get(name)))
+}
+
+/// The names of the sequences that a table's columns own.
+fn owned_sequences<'s>(schema: Option<&'s Schema>, table: &str) -> BTreeSet<&'s String> {
+    let sequences = schema.into_iter().flat_map(|schema| &schema.sequences);
+    let is_owned = |sequence: &Sequence| sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table);
+    sequences.filter(|(_, sequence)| is_owned(sequence)).map(|(name, _)| name).collect()
 }
 
 fn has_index(schema: Option<&Schema>, name: &str) -> bool {
@@ -126,15 +139,20 @@ impl CatalogChanges {
         }
         let mut shared = Vec::new();
         for key in &changes.keys {
-            if let CatalogKey::Relation(schema, _) | CatalogKey::Index(schema, _) = key {
+            if let CatalogKey::Relation(schema, _)
+            | CatalogKey::Index(schema, _)
+            | CatalogKey::Rights(Object::Schema(schema)) = key
+            {
                 shared.push(CatalogKey::Schema(schema.clone()));
             }
-            // The table whose column owns a sequence.
-            if let CatalogKey::Relation(schema, name) = key
-                && let Some(sequence) = after.schemas.get(schema).and_then(|schema| schema.sequences.get(name))
-                && let Some((table, _)) = &sequence.definition.owner
-            {
-                shared.push(CatalogKey::Relation(schema.clone(), table.clone()));
+            // The table whose column owns a sequence, or did.
+            for catalog in [before, after] {
+                if let CatalogKey::Relation(schema, name) = key
+                    && let Some(sequence) = catalog.schemas.get(schema).and_then(|schema| schema.sequences.get(name))
+                    && let Some((table, _)) = &sequence.definition.owner
+                {
+                    shared.push(CatalogKey::Relation(schema.clone(), table.clone()));
+                }
             }
         }
         shared.retain(|key| !changes.keys.contains(key));
@@ -150,6 +168,8 @@ impl CatalogChanges {
         if old.defaults() != new.defaults() {
             self.keys.insert(CatalogKey::DefaultPrivileges);
             names_roles = true;
+            let more = new.defaults().iter().filter(|default| !old.defaults().contains(default));
+            self.shared.extend(more.filter_map(|default| default.schema.clone()).map(CatalogKey::Schema));
         }
         for id in roles {
             let (old, new) = (old.role(id), new.role(id));
@@ -158,7 +178,10 @@ impl CatalogChanges {
                 self.keys.insert(CatalogKey::Roles);
             }
             let [was, is] = [old, new].map(|role| role.map_or(&[][..], |role| &role.member_of));
-            names_roles |= was != is;
+            if was != is {
+                self.keys.insert(CatalogKey::Memberships);
+                names_roles = true;
+            }
             let names = [old, new].map(|role| role.map(|role| role.name.clone()));
             if names[0] != names[1] {
                 self.keys.extend(names.into_iter().flatten().map(CatalogKey::RoleName));
@@ -238,12 +261,22 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
         CatalogKey::Schema(name) => {
             let (old, new) = (base.schemas.get(name), newest.schemas.get(name));
             let names = |schema| relation_names(schema).collect::<BTreeSet<_>>();
-            // Who drops it drops what is known to be in it.
-            old.is_some() == new.is_some() && (!exclusive || names(old) == names(new))
+            fn defaults<'c>(catalog: &'c Catalog, name: &str) -> impl Iterator<Item = &'c DefaultGrant> {
+                catalog.security.defaults().iter().filter(move |default| default.schema.as_deref() == Some(name))
+            }
+            // Who drops it drops what is known to be in it, and to be said and granted of it.
+            let is_whole = || {
+                names(old) == names(new)
+                    && rights(&Object::Schema(name.clone()))
+                    && defaults(base, name).eq(defaults(newest, name))
+            };
+            old.is_some() == new.is_some() && (!exclusive || is_whole())
         }
         CatalogKey::Relation(schema, name) => {
-            is_same_relation(base.schemas.get(schema), newest.schemas.get(schema), name)
+            let (old, new) = (base.schemas.get(schema), newest.schemas.get(schema));
+            is_same_relation(old, new, name)
                 && rights(&Object::relation(schema, name))
+                && (!exclusive || owned_sequences(old, name) == owned_sequences(new, name))
         }
         CatalogKey::Index(schema, name) => {
             has_index(base.schemas.get(schema), name) == has_index(newest.schemas.get(schema), name)
@@ -256,6 +289,7 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
         }
         // Who drops one has looked at all that may refer to it.
         CatalogKey::Roles if exclusive => base.security.names_the_same_roles(&newest.security),
+        CatalogKey::Memberships => base.security.has_same_memberships(&newest.security),
         CatalogKey::Roles => base.security.roles().all(|role| newest.security.role(role.id).is_some()),
         CatalogKey::DefaultPrivileges => base.security.defaults() == newest.security.defaults(),
     }

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
-use serac_engine::roles::{Object, Privilege, Privileges, RoleId, RoleOptions, Terms};
+use serac_engine::roles::{DefaultGrant, Object, ObjectKind, Privilege, Privileges, RoleId, RoleOptions, Terms};
 use serac_engine::{Database, EngineError, Savepoint, Table, Transaction};
 use serac_storage::{ColumnType, StorageOptions, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,6 +211,98 @@ fn a_schema_is_not_dropped_under_what_is_made_in_it() {
     c.commit().unwrap();
     assert_error(d.create_table(keyed("s", "d")), "40001");
     assert!(begin(&db).catalog().schema("s").is_err());
+}
+
+/// DDL that a transaction runs.
+type SchemaChange<'a> = &'a dyn Fn(&mut Transaction) -> Result<(), EngineError>;
+
+#[test]
+fn nothing_is_said_or_granted_of_a_schema_that_is_dropped() {
+    let db = with_tables(&[]);
+    let mut txn = begin(&db);
+    txn.create_schema("s").unwrap();
+    let role = txn.create_role("r", &RoleOptions::default()).unwrap();
+    txn.commit().unwrap();
+    let schema = Object::Schema("s".into());
+    let comment = |txn: &mut Transaction| txn.comment(&schema, None, Some("text".into()));
+    let grant = |txn: &mut Transaction| {
+        let privileges = Privileges::of(&[Privilege::Usage]);
+        txn.grant(&Terms { object: &schema, column: None, privileges, grantees: &[role] }, false)
+    };
+    let default = |txn: &mut Transaction| {
+        let (owner, kind) = (RoleId::BOOTSTRAP, ObjectKind::Table);
+        let (privileges, grantable) = (Privileges::of(&[Privilege::Select]), Privileges::NONE);
+        let schema = Some("s".to_owned());
+        txn.alter_default_privileges(DefaultGrant { owner, schema, kind, grantee: role, privileges, grantable }, false)
+    };
+    let changes: [SchemaChange<'_>; 3] = [&comment, &grant, &default];
+    for change in changes {
+        // Before the DROP, and after it.
+        let (mut changing, mut dropping) = (begin(&db), begin(&db));
+        change(&mut changing).unwrap();
+        assert_error(dropping.drop_schema("s", false), "55006");
+        changing.commit().unwrap();
+        assert_error(dropping.drop_schema("s", false), "40001");
+        dropping.restart();
+        dropping.drop_schema("s", false).unwrap();
+        dropping.create_schema("s").unwrap();
+        dropping.commit().unwrap();
+        let (mut changing, mut dropping) = (begin(&db), begin(&db));
+        dropping.drop_schema("s", false).unwrap();
+        assert_error(change(&mut changing), "55006");
+        dropping.commit().unwrap();
+        assert_error(change(&mut changing), "40001");
+        changing.rollback();
+        // Who makes it again begins with nothing.
+        let mut txn = begin(&db);
+        txn.create_schema("s").unwrap();
+        txn.commit().unwrap();
+        let catalog = db.catalog();
+        assert_eq!(catalog.comments.iter().count(), 0);
+        assert!(!catalog.security.has_grants(&schema) && catalog.security.defaults().is_empty());
+    }
+}
+
+#[test]
+fn a_table_takes_sequences_along_that_it_has_got_meanwhile() {
+    let owned = |table: &str| SequenceDefinition { owner: Some((table.into(), "x".into())), ..sequence("s") };
+    let changes: [SchemaChange<'_>; 4] = [
+        &|txn| txn.drop_table("public", "t", false),
+        &|txn| txn.rename_table("public", "t", "u"),
+        &|txn| txn.rename_column("public", "t", "x", "y"),
+        &|txn| txn.drop_column("public", "t", "x", false),
+    ];
+    for change in changes {
+        let db = with_tables(&["t"]);
+        let (mut a, mut b) = (begin(&db), begin(&db));
+        a.create_sequence("public", owned("t")).unwrap();
+        assert_error(change(&mut b), "55006");
+        a.commit().unwrap();
+        assert_error(change(&mut b), "40001");
+        b.restart();
+        change(&mut b).unwrap();
+        b.commit().unwrap();
+        let catalog = db.catalog();
+        for sequence in catalog.sequences() {
+            let (table, column) = sequence.definition.owner.as_ref().unwrap();
+            assert!(catalog.table("public", table).is_ok_and(|table| table.definition.column(column).is_some()));
+        }
+    }
+}
+
+#[test]
+fn two_roles_do_not_become_members_of_each_other() {
+    let db = with_tables(&[]);
+    let mut txn = begin(&db);
+    let ids = ["a", "b"].map(|name| txn.create_role(name, &RoleOptions::default()).unwrap());
+    txn.commit().unwrap();
+    let (mut one, mut other) = (begin(&db), begin(&db));
+    one.grant_role("a", "b", false).unwrap();
+    assert_error(other.grant_role("b", "a", false), "55006");
+    one.commit().unwrap();
+    assert_error(other.grant_role("b", "a", false), "40001");
+    let security = &db.catalog().security;
+    assert!(security.inherited(ids[1]).contains(&ids[0]) && !security.inherited(ids[0]).contains(&ids[1]));
 }
 
 #[test]

@@ -247,14 +247,18 @@ impl Security {
     }
     /// Whether the same is said in `other` in which there are names of roles: in owners, grants and memberships.
     pub(crate) fn names_the_same_roles(&self, other: &Self) -> bool {
+        self.owners == other.owners
+            && self.grants == other.grants
+            && self.defaults == other.defaults
+            && self.has_same_memberships(other)
+    }
+    /// Whether the same roles are members of the same ones in `other`.
+    pub(crate) fn has_same_memberships(&self, other: &Self) -> bool {
         fn memberships(version: &Security) -> impl Iterator<Item = (RoleId, &Vec<Membership>)> {
             let all = version.roles.values().map(|role| (role.id, &role.member_of));
             all.filter(|(_, member_of)| !member_of.is_empty())
         }
-        self.owners == other.owners
-            && self.grants == other.grants
-            && self.defaults == other.defaults
-            && memberships(self).eq(memberships(other))
+        memberships(self).eq(memberships(other))
     }
     /// Whether an object has the same owner and grants in `other`.
     pub(crate) fn has_same_rights(&self, other: &Self, object: &Object) -> bool {
