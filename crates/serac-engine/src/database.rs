@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Versions of the catalog kept for transactions that begin while DDL commits.
+/// At so many versions of the catalog, those go of which no snapshot is.
 const CATALOG_VERSIONS: usize = 64;
 /// A clean end writes at most so many bytes of blocks,
 const CLEAN_END_BYTES: u64 = 16 << 20;
@@ -336,8 +336,9 @@ impl DatabaseInner {
         catalogs.last().into_iter().flat_map(|(_, last)| last.tables()).for_each(|old| old.set_current(false));
         catalog.tables().for_each(|table| table.set_current(true));
         let same_security = catalogs.last().is_some_and(|(_, last)| Arc::ptr_eq(&last.security, &catalog.security));
-        if catalogs.len() == CATALOG_VERSIONS {
-            catalogs.remove(0);
+        if catalogs.len() >= CATALOG_VERSIONS {
+            // Who begins from now on, before the commit, finds the last one.
+            forget_unseen(&mut catalogs, &self.storage.manager().active_starts().0);
         }
         catalogs.push((timestamp.0, catalog));
         if !same_security {
@@ -358,6 +359,14 @@ impl DatabaseInner {
         txn.log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
         Ok(txn.commit()?.commit_ts())
     }
+}
+
+/// Keeps the last version, and those that count for a snapshot that starts at one of `starts` (ascending).
+fn forget_unseen(catalogs: &mut Vec<(u64, Arc<Catalog>)>, starts: &[u64]) {
+    let until: Vec<u64> = catalogs.iter().skip(1).map(|(from, _)| *from).collect();
+    let before = |timestamp: u64| starts.partition_point(|start| *start < timestamp);
+    let mut until = until.into_iter();
+    catalogs.retain(|(from, _)| until.next().is_none_or(|until| before(*from) < before(until)));
 }
 
 fn bitmaps(catalog: &Catalog) -> impl Iterator<Item = &Arc<BitmapIndex>> {
@@ -389,4 +398,30 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
         let others = threads.into_iter().map(|thread| thread.join().expect("filling an index does not panic"));
         std::iter::once(own).chain(others).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::ViewDefinition;
+
+    #[test]
+    fn a_snapshot_finds_its_catalog_however_many_have_come_since() {
+        let db = Database::in_memory().unwrap();
+        let view = |name: String| ViewDefinition { name, query: "SELECT 1".into(), columns: Vec::new() };
+        // The snapshot is taken first, and then its catalog is looked for.
+        let early = db.0.storage.begin();
+        for i in 0..3 * CATALOG_VERSIONS {
+            let mut txn = db.begin();
+            txn.create_view("public", view(format!("v{i}")), false).unwrap();
+            txn.commit().unwrap();
+        }
+        assert!(db.0.catalog_at(early.snapshot().start()).schemas["public"].views.is_empty());
+        drop(early);
+        // Those that nobody can look for any more go.
+        let mut txn = db.begin();
+        txn.create_view("public", view("last".into()), false).unwrap();
+        txn.commit().unwrap();
+        assert!(db.0.catalogs.lock().len() <= CATALOG_VERSIONS);
+    }
 }
