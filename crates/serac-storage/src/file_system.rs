@@ -144,13 +144,41 @@ impl StorageFile for RealFile {
     }
 }
 
-/// A file with an exclusive `flock`, which goes with the file.
+/// A file with an exclusive `flock`.
 #[derive(Debug)]
-struct LockFile {
-    _file: fs::File,
+struct LockFile(fs::File);
+
+impl LockFile {
+    fn take(path: &Path, holder: &str) -> io::Result<Result<Self, String>> {
+        use std::io::{Read, Write};
+        use std::os::fd::AsRawFd;
+        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
+                return Err(error);
+            }
+            let mut other = String::new();
+            let _ = file.read_to_string(&mut other);
+            return Ok(Err(other));
+        }
+        file.set_len(0)?;
+        file.write_all(holder.as_bytes())?;
+        Ok(Ok(Self(file)))
+    }
 }
 
 impl FolderLock for LockFile {}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        use std::os::fd::AsRawFd;
+        // Closing the file alone would leave the lock to a child process that was forked meanwhile, until it executes its program.
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
 
 impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
@@ -193,21 +221,23 @@ impl FileSystem for RealFileSystem {
         fs::File::open(path)?.sync_all()
     }
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
-        use std::io::{Read, Write};
-        use std::os::fd::AsRawFd;
-        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        // SAFETY: the descriptor is open; the call touches no memory of ours.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
-                return Err(error);
-            }
-            let mut other = String::new();
-            let _ = file.read_to_string(&mut other);
-            return Ok(Err(other));
-        }
-        file.set_len(0)?;
-        file.write_all(holder.as_bytes())?;
-        Ok(Ok(Box::new(LockFile { _file: file })))
+        Ok(LockFile::take(path, holder)?.map(|lock| Box::new(lock) as Box<dyn FolderLock>))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_holder_although_a_child_process_has_a_copy_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let lock = LockFile::take(&path, "first").unwrap().unwrap();
+        // As a fork copies it.
+        let _copy = lock.0.try_clone().unwrap();
+        assert_eq!(LockFile::take(&path, "second").unwrap().unwrap_err(), "first");
+        drop(lock);
+        LockFile::take(&path, "third").unwrap().unwrap();
     }
 }
