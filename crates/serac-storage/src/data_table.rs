@@ -703,7 +703,8 @@ impl DataTable {
         })
     }
 
-    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches.
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches. For who has a snapshot, or is an
+    /// [`Action`](crate::transaction::Action): else a change that is taken back meanwhile may be taken for the newest state.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -24,6 +24,8 @@
 //! **Deferred actions** run once the watermark has reached their timestamp, in its order, and once the records of all transactions up to it are
 //! unlinked: an action may ask which versions a chain still reaches. So a run takes actions first and transactions afterwards (a transaction is submitted
 //! before its actions are), and puts actions back that are not older than what another run has in hand, or has put down unfinished because its watermark was lower.
+//! An action looks at rows without being a transaction. So while it runs, the present is [held](TransactionManager::hold) for it: what others change and take
+//! back meanwhile stays on its chain, where the action finds what was there before.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began to cool ([`crate::freeze`]). Every run takes blocks from one
 //! queue until it is empty, so collectors share a backlog block by block.
@@ -165,7 +167,8 @@ impl Drop for GarbageCollector {
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
-        self.collect(&Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() });
+        let horizon = Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() };
+        self.collect(&horizon, None);
         // As at the end of a close: two epochs later the memory is free.
         (0..2).for_each(|_| epoch::pin().flush());
     }
@@ -229,16 +232,17 @@ impl GarbageCollector {
     /// One pass over everything that has finished since the last pass or that the watermark has reached.
     pub fn run_once(&self, manager: &TransactionManager) -> GcStats {
         let horizon = Horizon::of(manager);
-        let mut stats = self.collect(&horizon);
+        let mut stats = self.collect(&horizon, Some(manager));
         self.freeze_cooled(horizon.watermark, &mut stats);
         stats
     }
     /// The part of a pass with which a committing thread helps: it collects, but does not freeze.
     pub(crate) fn lend_a_hand(&self, manager: &TransactionManager) {
-        self.collect(&Horizon::of(manager));
+        self.collect(&Horizon::of(manager), Some(manager));
     }
 
-    fn collect(&self, horizon: &Horizon) -> GcStats {
+    /// Without a manager there are no transactions any more.
+    fn collect(&self, horizon: &Horizon, manager: Option<&TransactionManager>) -> GcStats {
         let watermark = horizon.watermark;
         let mut run = Run { stats: GcStats { watermark, ..GcStats::default() }, retired: Vec::new() };
         let actions = {
@@ -297,7 +301,7 @@ impl GarbageCollector {
         drop(guard);
         let mut stats = run.stats;
         self.vacuum_heaps(&mut stats);
-        self.run_actions(actions, &mut stats);
+        self.run_actions(actions, manager, &mut stats);
         stats.waiting = self.waiting.lock().len();
         self.unlinked_total.fetch_add(stats.unlinked as u64, Ordering::Relaxed);
         // Push this thread's garbage on, so that an idle system gives its memory back.
@@ -388,7 +392,12 @@ impl GarbageCollector {
     }
 
     /// Runs those of `actions` that come before all transactions whose records may still be linked; the others wait for the next run.
-    fn run_actions(&self, mut actions: BTreeMap<u64, Vec<DeferredAction>>, stats: &mut GcStats) {
+    fn run_actions(
+        &self,
+        mut actions: BTreeMap<u64, Vec<DeferredAction>>,
+        manager: Option<&TransactionManager>,
+        stats: &mut GcStats,
+    ) {
         if actions.is_empty() {
             return;
         }
@@ -407,6 +416,8 @@ impl GarbageCollector {
             *actions = early;
         }
         for DeferredAction(action) in actions.into_values().flatten() {
+            // For one action each: the watermark stays where it is meanwhile.
+            let _present = manager.map(TransactionManager::hold);
             action();
             stats.deferred_run += 1;
             self.backlog.fetch_sub(1, Ordering::Relaxed);
@@ -717,5 +728,47 @@ impl Horizon {
                 _ => newer = Some(record),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ColumnSchema, ColumnType, TableSchema};
+    use crate::{ColumnId, RowBuffer, Value};
+
+    /// What another collector does meanwhile, the action does itself.
+    #[test]
+    fn what_is_taken_back_beside_an_action_stays_on_its_chain() {
+        let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
+        let table = DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap();
+        let manager = TransactionManager::new(Timestamp(0), None);
+        let mut txn = manager.begin();
+        let row = table.insert(&mut txn, &[Value::Int64(1)]).unwrap();
+        txn.commit().unwrap();
+        manager.gc().run_once(&manager);
+        let (other, changed, found) = (manager.clone(), table.clone(), Arc::new(Mutex::new(Vec::new())));
+        let versions = move |table: &DataTable| {
+            let mut versions = Vec::new();
+            let mut note = |version: &RowBuffer| {
+                versions.push(version.integer(0));
+                false
+            };
+            assert!(!table.any_version_matches(row, &[ColumnId(0)], &mut note).unwrap());
+            versions
+        };
+        let seen = found.clone();
+        manager.defer(Box::new(move || {
+            let mut txn = other.begin();
+            changed.update(&mut txn, row, &[ColumnId(0)], &[Value::Int64(3)]).unwrap();
+            txn.abort();
+            other.gc().run_once(&other);
+            *seen.lock() = versions(&changed);
+        }));
+        manager.gc().run_once(&manager);
+        assert_eq!(*found.lock(), [Some(1), Some(1)], "the newest state, and what the change had replaced");
+        manager.gc().run_once(&manager);
+        assert_eq!((versions(&table), manager.gc().backlog()), (vec![Some(1)], 0));
+        assert_eq!(manager.active_count(), 0);
     }
 }

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 /// Runs inside the commit critical section, with the commit timestamp, before anybody can see the transaction.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
-/// Runs at an abort or when the past that it cares for is gone.
+/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and take back stays on its version chain, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
 /// Who is running.
@@ -154,6 +154,15 @@ impl TransactionManager {
         (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
     }
 
+    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who looks at rows without one.
+    pub(crate) fn hold(&self) -> Hold<'_> {
+        let mut active = self.active.lock();
+        // Acquire: as in `begin`. What was taken back up to then has been put back before.
+        let start = self.clock.load(Ordering::Acquire);
+        active.enter(start);
+        Hold { manager: self, start }
+    }
+
     /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must wait for.
     pub fn acknowledged(&self) -> Timestamp {
         match &self.log {
@@ -199,6 +208,19 @@ impl TransactionManager {
     pub fn defer(&self, action: Action) {
         let ts = self.tick();
         self.gc.defer(ts, action);
+    }
+}
+
+/// See [`TransactionManager::hold`].
+#[must_use = "the present is held for as long as this lives"]
+pub(crate) struct Hold<'m> {
+    manager: &'m TransactionManager,
+    start: u64,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.manager.active.lock().leave(self.start);
     }
 }
 
