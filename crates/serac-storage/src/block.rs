@@ -23,7 +23,7 @@ use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
 use serac_sync::OnceLock;
-use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -648,13 +648,23 @@ impl HotBlock {
         }
     }
 
-    /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no version.
+    /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no version. Under the row's pruning latch, or in recovery: else
+    /// somebody could delete the row and take that back, and a collector unlink the record, between the looks at bit and version.
     pub(crate) fn release_row(&self, slot: Slot) {
         let Some(mut latch) = self.latch_heap(self.layout.column_ids()) else { return };
-        // A slot that is being filled again has a head from before its cells change. Acquire: pairs with the installing store.
-        if self.is_present(slot) || !self.version_head(slot).load(Ordering::Acquire).is_null() {
+        if self.is_present(slot) {
             return;
         }
+        // Acquire: pairs with a deleter's Release fence: if the bit is its doing, its record is at the head by now.
+        fence(Ordering::Acquire);
+        // A slot that is being filled again has a head from before its cells change. Acquire: pairs with the installing store.
+        if self.version_head(slot).load(Ordering::Acquire).is_null() {
+            self.release_cells(slot, &mut latch);
+        }
+    }
+
+    /// Lets go of the values that a slot has.
+    pub(crate) fn release_cells(&self, slot: Slot, latch: &mut HeapLatch<'_>) {
         for column in self.layout.column_ids().filter(|&column| self.is_view(column)) {
             if let Some(view) = self.view(column, slot) {
                 latch.release(column, view);

@@ -562,9 +562,13 @@ impl DataTable {
                 self.rows.add(1);
             }
             UndoKind::Append => {
-                for slot in 0..block.slot_limit() {
-                    if block.is_present(Slot(slot)) {
-                        block.set_present(Slot(slot), false);
+                // What was appended had been seen by this transaction alone, so its values go at once; and no collector has to tell such slots from those
+                // of rows that somebody is deleting.
+                let mut latch = block.latch_heap(self.layout.column_ids());
+                for slot in (0..block.slot_limit()).map(Slot) {
+                    if block.is_present(slot) {
+                        block.set_present(slot, false);
+                        latch.iter_mut().for_each(|latch| block.release_cells(slot, latch));
                         self.rows.add(-1);
                     }
                 }

@@ -18,7 +18,9 @@
 //! that could be walking have unpinned, the segments return to the pool. This is by epochs rather than by a second timestamp, as the
 //! text has it, so that a transaction that is open but not reading right now does not keep memory from being freed.
 //!
-//! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there;
+//! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there:
+//! under the row's latch, so that no other collector unlinks the record of somebody who has just deleted the row and takes that back. Rows of a bulk append that is
+//! undone let go of theirs at once;
 //! a heap with much garbage is vacuumed ([`crate::vacuum`]) by whoever finds it.
 //!
 //! **Deferred actions** run once the watermark has reached their timestamp, in its order, and once the records of all transactions up to it are
@@ -37,7 +39,7 @@ use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
 use crate::freeze::CoolingRound;
 use crate::heap::is_in_heap;
-use crate::ids::{BlockNo, RowId, Slot, TableId, Timestamp};
+use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::racy::prefetch;
 use crate::transaction::{Action, TransactionManager};
 use crate::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, UndoRecord};
@@ -367,10 +369,7 @@ impl GarbageCollector {
             }
         }
         drop(latch);
-        if gone.iter().any(|record| record.kind() == UndoKind::Append) {
-            let empty = (0..block.slot_limit()).map(Slot).filter(|&slot| !block.is_present(slot));
-            empty.for_each(|slot| block.release_row(slot));
-        } else if !block.is_present(row.slot()) {
+        if !block.is_present(row.slot()) {
             block.release_row(row.slot());
         }
         if block.heap().wants_vacuum(garbage_floor())

@@ -1,9 +1,10 @@
 //! Races of few steps, each under many schedules of the deterministic scheduler (see `scripts/test`).
 #![cfg(shuttle)]
 
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use serac_storage::transaction::TransactionManager;
 use serac_storage::types::{ColumnSchema, ColumnType, TableSchema};
-use serac_storage::{ColumnId, DataTable, RowBuffer, TableId, Timestamp, Value};
+use serac_storage::{ColumnId, DataTable, RowBuffer, RowId, TableId, Timestamp, Value};
 use serac_sync::simulation::{Weather, run};
 use serac_sync::thread;
 use std::sync::Arc;
@@ -42,5 +43,36 @@ fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
         txn.abort();
         manager.gc().run_once(&manager);
         collector.join().unwrap();
+    });
+}
+
+/// While one collector takes off the version of a bulk append, somebody deletes its rows and takes that back, and another collector comes by.
+#[test]
+fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
+    for_each_seed(5_000, || {
+        let (manager, table) = (TransactionManager::new(Timestamp(0), None), table());
+        let texts: Vec<String> = (0..30).map(|i| format!("text number {i} of thirty")).collect();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..30));
+        let columns: [ArrayRef; 2] = [numbers, Arc::new(StringArray::from_iter_values(&texts))];
+        let batch = RecordBatch::try_from_iter(["number", "text"].into_iter().zip(columns)).unwrap();
+        let mut txn = manager.begin();
+        let rows = table.append(&mut txn, &batch).unwrap()[0].clone();
+        txn.commit().unwrap();
+        let other = manager.clone();
+        let collector = thread::spawn(move || _ = other.gc().run_once(&other));
+        let mut txn = manager.begin();
+        // The first one's latch is the append's.
+        rows.clone().skip(1).for_each(|row| table.delete(&mut txn, RowId::from_u64(row)).unwrap());
+        txn.abort();
+        manager.gc().run_once(&manager);
+        collector.join().unwrap();
+        let (txn, mut read) = (manager.begin(), RowBuffer::default());
+        for (row, text) in rows.zip(&texts) {
+            assert!(table.read(txn.snapshot(), RowId::from_u64(row), &[ColumnId(1)], &mut read).unwrap());
+            assert_eq!(read.value(0), Value::Bytes(text.as_bytes()));
+        }
+        drop(txn);
+        manager.gc().run_once(&manager);
+        table.verify();
     });
 }
