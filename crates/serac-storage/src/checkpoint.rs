@@ -31,7 +31,7 @@
 //!
 //! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that thaw leave holes in files rather than make
 //! others be written again. The blocks of a file that has more holes than blocks are written anew, and so are those of a table's small files when there are
-//! eight of them: each byte that is written causes at most a few to be written again.
+//! eight of them: each byte that is written causes at most a few to be written again. Blocks with damaged bytes stay in their file.
 
 use crate::block::{Block, FiledBlock, HotBlock};
 use crate::data_file::{BlockBatch, DataFile, DataFileWriter, FileOrigin, FileSeal};
@@ -372,12 +372,20 @@ pub(crate) fn write_table(
     for no in (0..table.block_count()).map(BlockNo) {
         let Some(block) = table.block(no) else { continue };
         match &*block {
-            Block::Frozen(frozen) => match frozen.source().map(|source| source.place()) {
-                Some((file, batch)) if !outworn.contains(&file.seal().name) && file.block_no(batch) == no => {
-                    part.keep(file, batch, frozen.rows());
+            Block::Frozen(frozen) => {
+                let place = frozen.source().map(|source| source.place());
+                let place = place.filter(|(file, batch)| file.block_no(*batch) == no);
+                match place.filter(|(file, _)| !outworn.contains(&file.seal().name)) {
+                    Some((file, batch)) => part.keep(file, batch, frozen.rows()),
+                    None => match (BlockBatch::new(no, frozen, table.schema()), place) {
+                        // Damaged bytes are not written anew. They stay where they are, and keep no checkpoint from being made.
+                        (Err(StorageError::Corrupt { .. }), Some((file, batch))) => {
+                            part.keep(file, batch, frozen.rows());
+                        }
+                        (batch, _) => part.write(no, frozen, batch?, &block, Written::Frozen)?,
+                    },
                 }
-                _ => part.write(no, frozen, &block, Written::Frozen)?,
-            },
+            }
             Block::Hot(hot) => match hot.filed() {
                 Some(filed) if !outworn.contains(&filed.file.seal().name) => {
                     part.keep(&filed.file, filed.batch, hot.rows());
@@ -386,7 +394,8 @@ pub(crate) fn write_table(
                     hot.file(None);
                     let settled = hot.settlements();
                     if let Some(seen) = as_seen(table, block.clone(), no, snapshot)? {
-                        part.write(no, &seen, &block, Written::Hot(settled))?;
+                        let batch = BlockBatch::new(no, &seen, table.schema())?;
+                        part.write(no, &seen, batch, &block, Written::Hot(settled))?;
                     }
                 }
             },
@@ -407,10 +416,16 @@ impl TableCheckpoint<'_> {
         self.report.blocks_kept += 1;
     }
 
-    /// Writes a block; `source` is the one in the block table that has these rows.
-    fn write(&mut self, no: BlockNo, block: &FrozenBlock, source: &Arc<Block>, written: Written) -> Result<()> {
-        let (batch, hot) = (BlockBatch::new(no, block, self.table.schema())?, written != Written::Frozen);
-        let alone = batch.stays_alone();
+    /// Writes a block, which `batch` was made of; `source` is the one in the block table that has these rows.
+    fn write(
+        &mut self,
+        no: BlockNo,
+        block: &FrozenBlock,
+        batch: BlockBatch,
+        source: &Arc<Block>,
+        written: Written,
+    ) -> Result<()> {
+        let (alone, hot) = (batch.stays_alone(), written != Written::Frozen);
         let fits = |open: &OpenFile| open.hot == hot && open.writer.schema() == batch.schema();
         let at = match self.open.iter().position(fits) {
             Some(at) => at,

@@ -335,6 +335,39 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     storage.close().unwrap();
 }
 
+/// Damage in one block keeps no checkpoint from being made, also when the other blocks of its file have changed.
+#[test]
+fn a_damaged_block_stays_where_it_is_when_the_rest_of_its_file_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = FaultFileSystem::default();
+    let (storage, table) = open(folder.path(), &files).unwrap();
+    filled(&storage, &table, 4);
+    storage.close().unwrap();
+    drop((storage, table));
+    let file = data_files(folder.path()).pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let text = (3 * i64::from(schema_slots()) + 20_000..).find_map(text_of).unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+
+    let changed = |no| RowId::new(BlockNo(no), Slot(3));
+    let (storage, table) = open(folder.path(), &files).unwrap();
+    (0..3).for_each(|no| update(&storage, &table, changed(no), "changed").unwrap());
+    checkpoint(&storage).unwrap();
+    storage.close().unwrap();
+    drop((storage, table));
+    let (storage, table) = open(folder.path(), &files).unwrap();
+    let (txn, mut buffer) = (storage.begin(), RowBuffer::default());
+    for no in 0..3 {
+        assert!(table.read(txn.snapshot(), changed(no), &[TEXT], &mut buffer).unwrap());
+        assert!(matches!(buffer.value(0), Value::Bytes(b"changed")));
+    }
+    assert!(table.read(txn.snapshot(), changed(3), &[ID], &mut buffer).unwrap(), "another column is whole");
+    let result = table.read(txn.snapshot(), changed(3), &[TEXT], &mut buffer);
+    assert!(matches!(result, Err(StorageError::Corrupt { file: found, .. }) if found == file));
+}
+
 fn schema_slots() -> u32 {
     layout::BlockLayout::new(&schema()).unwrap().slot_count()
 }
