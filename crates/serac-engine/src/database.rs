@@ -2,7 +2,8 @@
 //!
 //! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what was committed since the last one, so that the next opening
 //! replays nothing. Its cost is bounded: where a checkpoint would write many blocks because of a little log, that log is left to the next opening, which
-//! reads it faster. A checkpoint that fails then is no harm: the log has everything.
+//! reads it faster. A checkpoint that fails then is no harm: the log has everything. Without a log (durability off) the checkpoint is all that keeps what was
+//! committed: commits are refused before it is taken, and accepted again if it fails.
 
 use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
@@ -50,6 +51,8 @@ pub(crate) struct DatabaseInner {
     security_version: AtomicU64,
     /// Whether a checkpoint that was begun by itself is running.
     checkpointing: AtomicBool,
+    /// Held by who closes the database.
+    closing: Mutex<()>,
     /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and some more.
     no_checkpoint_before: AtomicU64,
 }
@@ -150,6 +153,7 @@ impl Database {
             logins: Mutex::default(),
             security_version: AtomicU64::new(0),
             checkpointing: AtomicBool::new(false),
+            closing: Mutex::default(),
             no_checkpoint_before: AtomicU64::new(0),
         });
         let catalog = inner.newest_catalog();
@@ -296,11 +300,17 @@ impl DatabaseInner {
         })?)
     }
     fn close(&self) -> Result<()> {
+        let _one_at_a_time = self.closing.lock();
         if self.storage.is_closed() {
             return Ok(());
         }
         if self.storage.options().durability == Durability::Off {
-            self.checkpoint()?;
+            // What is committed beside the checkpoint would not be in it, and nowhere else.
+            self.storage.manager().refuse_commits();
+            if let Err(error) = self.checkpoint() {
+                self.storage.manager().accept_commits();
+                return Err(error);
+            }
         } else {
             let unwritten = self.storage.unwritten();
             let worth = CLEAN_END_BYTES.max(CLEAN_END_FACTOR * unwritten.log_bytes);

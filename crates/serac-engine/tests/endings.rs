@@ -3,7 +3,7 @@
 use serac_engine::definition::{ColumnDefinition, SequenceDefinition, TableDefinition};
 use serac_engine::{Database, Transaction};
 use serac_storage::file_system::FaultFileSystem;
-use serac_storage::{BlockNo, ColumnType, RowId, Slot, StorageOptions, Value};
+use serac_storage::{BlockNo, ColumnType, Durability, RowId, Slot, StorageOptions, Value};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -150,6 +150,36 @@ fn a_clean_end_on_a_full_disk_loses_nothing() {
     drop(db);
     files.faults().disk_full.store(false, Ordering::SeqCst);
     assert_eq!(rows(&open(path, &files).begin()), 100);
+}
+
+/// Without a log, the checkpoint of the end is all that keeps what was committed.
+#[test]
+fn without_a_log_a_commit_beside_the_end_is_refused_or_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let open = || Database::open_with(StorageOptions { durability: Durability::Off, ..options(path, &files) }).unwrap();
+    let db = open();
+    create(&db);
+    insert(&db, 1).unwrap();
+    files.faults().disk_full.store(true, Ordering::SeqCst);
+    assert_eq!(db.close().unwrap_err().sqlstate(), "53100");
+    files.faults().disk_full.store(false, Ordering::SeqCst);
+    insert(&db, 2).expect("it stays open");
+    // The end does not come to an end.
+    files.faults().hold_folder_syncs.store(true, Ordering::SeqCst);
+    let before = files.bytes_written(&path.join("data"));
+    let acknowledged = std::thread::scope(|scope| {
+        let closing = [0, 1].map(|_| scope.spawn(|| db.close()));
+        while files.bytes_written(&path.join("data")) == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let acknowledged = u64::from(insert(&db, 3).is_ok());
+        files.faults().hold_folder_syncs.store(false, Ordering::SeqCst);
+        closing.into_iter().for_each(|closing| closing.join().unwrap().expect("it is closed"));
+        acknowledged
+    });
+    drop(db);
+    assert_eq!(rows(&open().begin()), 2 + acknowledged);
 }
 
 #[test]

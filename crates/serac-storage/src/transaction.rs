@@ -60,7 +60,7 @@ struct ActiveTransactions {
 struct Ended {
     commits: u64,
     aborts: u64,
-    /// The database is closed: nothing commits any more.
+    /// The database is closed, or is about to be: nothing commits any more.
     closed: bool,
 }
 
@@ -194,6 +194,10 @@ impl TransactionManager {
     /// From now on no transaction with changes commits: once this returns, what is committed does not change any more.
     pub fn refuse_commits(&self) {
         self.commit_latch.lock().closed = true;
+    }
+    /// Takes [`refuse_commits`](Self::refuse_commits) back.
+    pub fn accept_commits(&self) {
+        self.commit_latch.lock().closed = false;
     }
     /// Running transactions and held snapshots.
     pub fn active_count(&self) -> usize {
@@ -595,7 +599,8 @@ impl CommitTicket {
             None => Ok(self.timestamp),
         }
     }
-    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once.
+    /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once. Everybody waits for it: it must not commit, wait for the
+    /// log, or drop the last handle of the database.
     pub fn on_durable(self, callback: Box<dyn FnOnce(Result<Timestamp>) + Send>) {
         let timestamp = self.timestamp;
         match self.log {
