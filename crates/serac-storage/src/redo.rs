@@ -62,7 +62,9 @@ pub(crate) struct Pending<'a> {
 impl RedoBuffer {
     /// An empty buffer; a disabled one (no log) records nothing.
     pub fn new(enabled: bool) -> Self {
-        Self { enabled, bytes: if enabled { SPARE.take() } else { Vec::new() }, from: 0, parts: 0 }
+        // A thread that ends may have no spare buffer any more.
+        let spare = || SPARE.try_with(Cell::take).unwrap_or_default();
+        Self { enabled, bytes: if enabled { spare() } else { Vec::new() }, from: 0, parts: 0 }
     }
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
@@ -210,7 +212,7 @@ impl Drop for RedoBuffer {
     fn drop(&mut self) {
         if self.enabled && self.bytes.capacity() <= LARGEST_SPARE_BYTES {
             self.bytes.clear();
-            SPARE.set(std::mem::take(&mut self.bytes));
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.bytes)));
         }
     }
 }
@@ -338,6 +340,34 @@ mod tests {
         assert!(matches!(&operations[0], RedoOperation::Insert { values, .. } if values[2] == Value::Bytes(b"abc")));
         assert!(matches!(&operations[1], RedoOperation::Update { columns, .. } if columns[0] == ColumnId(3)));
         assert!(read_operations(&log[..log.len() - 1]).is_err());
+    }
+
+    /// Redo of a transaction that a thread-local value keeps: it is dropped when the thread's spare buffer may be gone.
+    #[test]
+    fn redo_may_outlive_its_thread_s_spare_buffer() {
+        struct Late(Cell<Option<RedoBuffer>>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                drop(self.0.take());
+                drop(RedoBuffer::new(true));
+                DROPPED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        static DROPPED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        thread_local! {
+            static FIRST: Late = const { Late(Cell::new(None)) };
+            static LAST: Late = const { Late(Cell::new(None)) };
+        }
+        std::thread::spawn(|| {
+            FIRST.with(|late| late.0.take());
+            let redo = || Some(RedoBuffer::new(true));
+            drop(redo());
+            LAST.with(|late| late.0.set(redo()));
+            FIRST.with(|late| late.0.set(redo()));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(DROPPED.load(std::sync::atomic::Ordering::SeqCst), 2, "before and after the spare buffer");
     }
 
     #[derive(Clone, Debug)]
