@@ -163,9 +163,11 @@ impl LockFile {
             let _ = file.read_to_string(&mut other);
             return Ok(Err(other));
         }
-        file.set_len(0)?;
-        file.write_all(holder.as_bytes())?;
-        Ok(Ok(Self(file)))
+        // Only for others to be told: on a full disk they are not.
+        match file.set_len(0).and_then(|()| file.write_all(holder.as_bytes())) {
+            Err(error) if !is_disk_full(&error) => Err(error),
+            _ => Ok(Ok(Self(file))),
+        }
     }
 }
 

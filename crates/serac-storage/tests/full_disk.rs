@@ -116,6 +116,55 @@ fn a_checkpoint_that_finds_the_disk_full_leaves_nothing_behind() {
     table.verify();
 }
 
+/// What is there can be read, and what is committed once there is room is there afterwards. A process before has left a part of a transaction in the log.
+#[test]
+fn a_database_opens_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let options = || StorageOptions { log_spill_bytes: 100, ..options(path, &files) };
+    let spill = |storage: &Storage, table: &Arc<DataTable>, number: i64| {
+        let mut txn = storage.begin();
+        for block in 0..BLOCKS {
+            let row = RowId::new(BlockNo(block), Slot(number as u32));
+            table.update(&mut txn, row, &[NUMBER], &[Value::Int64(number)])?;
+        }
+        Ok::<_, StorageError>(txn)
+    };
+    let (storage, table, _) = open_table(options(), schema()).unwrap();
+    fill(&storage, &table);
+    let expected = rows(&storage, &table);
+    let unfinished = spill(&storage, &table, 1).unwrap();
+    storage.manager().log().unwrap().flush().unwrap();
+    files.faults().halt_in.store(1, Ordering::SeqCst);
+    drop(unfinished);
+    let _ = storage.close();
+    drop((storage, table));
+    files.process_restarts();
+
+    files.faults().disk_full.store(true, Ordering::SeqCst);
+    let (storage, table, _) = open_table(options(), schema()).unwrap();
+    assert_eq!(rows(&storage, &table), expected);
+    for number in 0..10 {
+        let result = spill(&storage, &table, number).and_then(Transaction::commit);
+        assert!(matches!(result, Err(StorageError::DiskFull)), "{result:?}");
+    }
+    assert_eq!(rows(&storage, &table), expected);
+    assert!(checkpoint(&storage).is_err_and(|error| error.is_disk_full()));
+    storage.close().unwrap();
+    drop((storage, table));
+
+    let (storage, table, _) = open_table(options(), schema()).unwrap();
+    files.faults().disk_full.store(false, Ordering::SeqCst);
+    for number in 0..10 {
+        spill(&storage, &table, number).unwrap().commit().unwrap().wait().unwrap();
+    }
+    let expected = rows(&storage, &table);
+    storage.close().unwrap();
+    drop((storage, table));
+    let (storage, table, _) = open_table(options(), schema()).unwrap();
+    assert_eq!(rows(&storage, &table), expected);
+}
+
 /// Blocks of files that are complete lie in them from then on, so these files stay, and the next attempt has less to do.
 #[test]
 fn frozen_blocks_are_written_bit_by_bit_however_little_room_there_is() {

@@ -154,6 +154,8 @@ struct State {
     /// First segment number in which an unfinished transaction has a part.
     open_parts: HashMap<u64, u64>,
     callbacks: BTreeMap<u64, Vec<Callback>>,
+    /// The place where this process begins is not marked yet: the first frame will be that.
+    is_unmarked: bool,
     failed: Option<String>,
     closed: bool,
 }
@@ -185,6 +187,11 @@ impl State {
             Redo::Common(from..queue.common.len())
         };
         queue.frames.push(Queued { place, kind, part, sequence, txn_no, commit_ts, redo_offset, redo });
+    }
+
+    /// Queues a frame that holds nothing.
+    fn push_empty(&mut self, kind: FrameKind) {
+        self.push(kind, 0, Timestamp::ZERO, Pending { bytes: &mut Vec::new(), offset: 0, part: 0 });
     }
 
     /// Up to where everything is durable, but for what `durable` knows already.
@@ -279,7 +286,7 @@ impl LogManager {
     /// A log that goes on after what was recovered, and after timestamp `newest`.
     ///
     /// # Errors
-    /// When there is no space for its first frame, or no thread.
+    /// When files cannot be opened or made, or there is no thread.
     pub(crate) fn start(options: LogOptions, newest: Timestamp, tail: LogTail) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let old = |segment: super::recovery::TailSegment| Segment {
             number: segment.number,
@@ -301,6 +308,7 @@ impl LogManager {
                 newest,
                 open_parts: HashMap::new(),
                 callbacks: BTreeMap::new(),
+                is_unmarked: !tail.is_open,
                 failed: None,
                 closed: false,
             }),
@@ -321,8 +329,10 @@ impl LogManager {
                 let open = log.options.file_system.open(&path);
                 last.file = Some(open.map_err(|e| StorageError::io(format!("cannot open {}", path.display()), e))?);
             }
-            if !tail.is_open {
-                log.push_empty(&mut state, FrameKind::Open)?;
+            // On a full disk what is there can still be read.
+            match log.mark_opening(&mut state) {
+                Err(StorageError::DiskFull) => {}
+                result => result?,
             }
         }
         let thread = {
@@ -399,6 +409,20 @@ impl LogManager {
         if state.closed {
             return Err(StorageError::Closed);
         }
+        self.mark_opening(state)?;
+        self.find_room(state, payload)
+    }
+    /// Puts a frame where this process begins to write, before any other.
+    fn mark_opening(&self, state: &mut State) -> Result<()> {
+        if state.is_unmarked {
+            self.find_room(state, 0)?;
+            state.push_empty(FrameKind::Open);
+            state.is_unmarked = false;
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+    fn find_room(&self, state: &mut State, payload: usize) -> Result<()> {
         assert!(payload <= LARGEST_PAYLOAD, "long redo is handed over in parts");
         let bytes = frame_bytes(payload) as u64;
         let Some(last) = state.segments.back_mut() else { return self.add_segment(state, bytes) };
@@ -412,12 +436,6 @@ impl LogManager {
         let file = last.file.as_ref().expect("the last segment is open");
         let longer = self.where_there_is_space(self.allocation(need, need), need, |bytes| file.allocate(bytes));
         last.allocated = longer.map_err(|error| self.no_room(error, "lengthen", last.number))?.1;
-        Ok(())
-    }
-
-    fn push_empty(&self, state: &mut State, kind: FrameKind) -> Result<()> {
-        self.make_room(state, 0)?;
-        state.push(kind, 0, Timestamp::ZERO, Pending { bytes: &mut Vec::new(), offset: 0, part: 0 });
         Ok(())
     }
 
@@ -585,14 +603,16 @@ impl LogManager {
         if is_long
             && Self::check(&state).is_ok()
             && !state.closed
+            && !state.is_unmarked
             && self.add_segment(&mut state, frame_bytes(0) as u64).is_ok()
         {
-            let _ = self.push_empty(&mut state, FrameKind::Mark);
+            state.push_empty(FrameKind::Mark);
             self.work.notify_one();
         }
     }
 
-    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the position's segment has a durable frame.
+    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the position's segment has a durable frame, unless this
+    /// process has found none and written none.
     ///
     /// # Errors
     /// [`StorageError::LogFailed`].
@@ -603,8 +623,12 @@ impl LogManager {
         let oldest_part = state.open_parts.values().copied().min().unwrap_or(u64::MAX);
         let is_needed = |segment: &&Segment| segment.newest_commit > checkpoint.0 || segment.number >= oldest_part;
         let needed = state.segments.iter().find(is_needed).or(state.segments.back());
-        let segment = needed.expect("a log that has written has a segment");
-        Ok(LogPosition { segment: segment.number, sequence: segment.first_sequence, durable })
+        let (segment, sequence) = match needed {
+            Some(segment) => (segment.number, segment.first_sequence),
+            // Nothing was written yet.
+            None => (state.next_segment, state.next_sequence),
+        };
+        Ok(LogPosition { segment, sequence, durable })
     }
 
     /// Drops the segments before `position`, which the manifest names.
