@@ -359,14 +359,20 @@ fn find_manifest(
 }
 
 /// Makes the manifest's copy say the same again, if a process has ended between replacing the one and the other: opening is about to remove what the
-/// older one names. On a full disk it stays as it is.
+/// older one names. On a full disk the copy goes.
 fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Result<()> {
     let read = |name| files.read(&path.join(name)).ok();
     if read(MANIFEST) == read(MANIFEST_COPY) {
         return Ok(());
     }
     match manifest.write_new(path, files).and_then(|()| Manifest::put_in_place(path, files)) {
-        Err(error) if error.is_disk_full() => Ok(()),
+        Err(error) if error.is_disk_full() => {
+            let copy = path.join(MANIFEST_COPY);
+            if files.exists(&copy).map_err(|e| StorageError::io(format!("cannot look for {}", copy.display()), e))? {
+                remove(files, &copy)?;
+            }
+            files.sync_dir(path).map_err(|e| StorageError::io(format!("cannot sync {}", path.display()), e))
+        }
         result => result,
     }
 }

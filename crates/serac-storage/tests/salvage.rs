@@ -347,6 +347,80 @@ fn a_copy_that_was_left_behind_is_renewed() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
+/// On a full disk the copy that was left behind cannot be written anew. It must not stay: what it names is removed.
+#[test]
+fn a_copy_that_was_left_behind_goes_if_the_disk_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    database(path);
+    let older = std::fs::read(path.join(MANIFEST_COPY)).unwrap();
+    let (storage, table, _) = open(path, false).unwrap();
+    for round in 1..20 {
+        insert(&storage, &table, round * 1_000..round * 1_000 + 100).unwrap();
+    }
+    checkpoint(&storage);
+    let expected = ids(&storage, &table);
+    storage.close().unwrap();
+    drop((storage, table));
+    std::fs::write(path.join(MANIFEST_COPY), older).unwrap();
+    let files = FaultFileSystem::default();
+    files.faults().disk_full.store(true, Ordering::SeqCst);
+    let with_faults = StorageOptions { file_system: Arc::new(files), ..options(path) };
+    let (storage, ..) = open_table(with_faults, schema()).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    std::fs::write(path.join(MANIFEST), "damaged").unwrap();
+    let (storage, table, _) = open(path, true).unwrap();
+    assert_eq!(ids(&storage, &table), expected);
+}
+
+/// Salvaging may be stopped at any operation, and somebody may open the database in the ordinary way then: what is there is kept all the same.
+#[test]
+fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
+    for n in 1..200 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let (storage, table, _) = open(path, false).unwrap();
+        for round in 0..20 {
+            insert(&storage, &table, round * 50..round * 50 + 50).unwrap();
+        }
+        storage.close().unwrap();
+        drop((storage, table));
+        let segments: Vec<PathBuf> = files(&path.join("log")).into_keys().collect();
+        assert!(segments.len() > 3);
+        // At the end of a segment: what proves that the record was there lies in later ones.
+        let mut bytes = std::fs::read(&segments[1]).unwrap();
+        let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+        bytes[end] ^= 1;
+        std::fs::write(&segments[1], &bytes).unwrap();
+        refused(path, &segments[1]);
+        let before = files(path);
+        let faults = FaultFileSystem::default();
+        faults.faults().halt_in.store(n, Ordering::SeqCst);
+        let salvage = StorageOptions { salvage: true, file_system: Arc::new(faults.clone()), ..options(path) };
+        let opened = open_table(salvage, schema());
+        if let Ok((storage, ..)) = opened {
+            let _ = storage.close();
+        }
+        if let Ok((storage, ..)) = open(path, false) {
+            storage.close().unwrap();
+        }
+        let now = files(path);
+        for (file, bytes) in before.iter().filter(|(file, _)| file.starts_with(path.join("log"))) {
+            let aside = path.join("salvaged-1").join(file.strip_prefix(path).unwrap());
+            assert!(
+                is_there(&now, file, bytes) || is_there(&now, &aside, bytes),
+                "stop {n}: {} is gone",
+                file.display()
+            );
+        }
+        if !faults.halted() {
+            return;
+        }
+    }
+    panic!("salvaging has fewer operations");
+}
+
 #[test]
 fn folders_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt;

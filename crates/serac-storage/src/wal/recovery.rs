@@ -227,6 +227,10 @@ fn cut(
         }
     }
     let cannot = |e| StorageError::io(format!("cannot cut the end of the log at {}", path.display()), e);
+    // Before any proof goes away: if this is stopped, the next opening may take what is left for an unfinished end.
+    if let (Some(aside), true) = (&mut salvage, offset > 0 && gap.bytes > 0) {
+        aside.copy(&path)?;
+    }
     // The newest first, each for good: no segment is ever there without those before.
     let is_behind = |number: &&u64| **number > segment || **number == segment && offset == 0;
     for &number in reader.numbers().iter().rev().filter(is_behind) {
@@ -238,9 +242,6 @@ fn cut(
         files.sync_dir(directory).map_err(cannot)?;
     }
     if offset > 0 {
-        if let (Some(aside), true) = (&mut salvage, gap.bytes > 0) {
-            aside.copy(&path)?;
-        }
         let file = files.open(&path).map_err(cannot)?;
         file.set_len(offset).and_then(|()| file.sync()).map_err(cannot)?;
     }
