@@ -37,14 +37,14 @@
 //!
 //! # Where it ends
 //! Reading stops where the next frame of the chain is missing. It is an *unfinished end*, which is cut with a message, unless something
-//! proves that it was durable: a frame further on that names it as synced, the manifest, or a later segment of which an earlier one is
-//! missing. Then the log is *damaged*: the database does not open, unless it is told to salvage what lies before.
+//! proves that it was durable: a frame further on that names it as synced, any frame in a later segment (the one before is synced first), the
+//! manifest, or a later segment of which an earlier one is missing. Then the log is *damaged*: the database does not open, unless it is told to salvage what lies before.
 //!
 //! # Size
 //! A segment's file is small at first and is lengthened, each time to about twice its size, before frames are written: a file has at most
 //! about twice the bytes that were written, and reading it means reading those. The next process goes on where the last one has
 //! stopped, in the same segment; it marks the place with an [`Open`](frame::FrameKind::Open) frame, from which on older parts without a commit are dead, unless the
-//! last frame is one.
+//! last frame is one and lies in the last segment.
 //!
 //! [`log_manager`] writes segments; [`frame`] knows their form; [`reader`] reads them back and tells an unfinished end from damage; [`recovery`] puts
 //! transactions together and prepares the place where the next process goes on.

@@ -5,7 +5,7 @@
 //! died, and nobody was told that it was durable: it is the log's unfinished end. The module above lists the proofs.
 
 use super::frame::{
-    Frame, FrameKind, Place, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes, read_frame, read_head,
+    Frame, FrameHead, FrameKind, Place, SEGMENT_HEADER_BYTES, SegmentHeader, frame_bytes, read_frame, read_head,
     read_segment_header, version,
 };
 use super::segments::{LogPosition, first_place, segment_numbers, segment_path};
@@ -169,11 +169,13 @@ impl<'a> LogReader<'a> {
             return Ok(Some(known_to_checkpoint(missing)));
         }
         let from = place.offset.max(SEGMENT_HEADER_BYTES as u64);
-        if let Some(witness) = witness(bytes, Place { offset: from, ..place }, missing) {
+        let knew = |head: &FrameHead| head.sequence > missing && head.synced >= missing;
+        if let Some(witness) = witness(bytes, Place { offset: from, ..place }, missing, knew) {
             return Ok(Some(witness));
         }
+        let comes_later = |head: &FrameHead| head.sequence > missing;
         for &number in self.numbers.iter().filter(|&&number| number > place.segment) {
-            if let Some(witness) = witness(&self.read(number)?, first_place(number), missing) {
+            if let Some(witness) = witness(&self.read(number)?, first_place(number), missing, comes_later) {
                 return Ok(Some(witness));
             }
         }
@@ -231,14 +233,14 @@ fn known_to_checkpoint(missing: u64) -> String {
     format!("record {missing} is missing or damaged, but was durable when the newest checkpoint was written")
 }
 
-/// A head in `bytes`, from `place` on, that says that frame `missing` was durable. A head is enough: it was written when its writer knew.
-fn witness(bytes: &[u8], mut place: Place, missing: u64) -> Option<String> {
+/// A head in `bytes`, from `place` on, that proves that frame `missing` was durable. A head is enough: it was written when its writer knew.
+fn witness(bytes: &[u8], mut place: Place, missing: u64, is_proof: impl Fn(&FrameHead) -> bool) -> Option<String> {
     while let Some(rest) = bytes.get(place.offset as usize..).filter(|rest| !rest.is_empty()) {
         let Some((head, length)) = read_head(rest, place) else {
             place.offset += 8;
             continue;
         };
-        if head.sequence > missing && head.synced >= missing {
+        if is_proof(&head) {
             return Some(format!(
                 "record {missing} is missing or damaged, but record {} in segment {} was written after it was durable",
                 head.sequence, place.segment

@@ -3,7 +3,7 @@
 
 use super::frame::{Frame, FrameKind, Place};
 use super::reader::{LogEnd, LogReader, Next};
-use super::segments::{LogPosition, remove_segments_before, segment_path};
+use super::segments::{LogPosition, first_place, remove_segments_before, segment_path};
 use crate::error::{Result, StorageError};
 use crate::file_system::FileSystem;
 use crate::ids::Timestamp;
@@ -62,7 +62,7 @@ pub(crate) struct LogTail {
     pub(super) next_sequence: u64,
     /// The last frame's checksum.
     pub(super) checksum: u32,
-    /// Whether the last frame marks the opening of the database.
+    /// Whether the last frame marks the opening of the database, and lies in the last segment.
     pub(super) is_open: bool,
 }
 
@@ -180,6 +180,8 @@ pub(crate) fn recover(
         }
         Ok(Next::Frame)
     })?;
+    // A segment that was begun, and no more, gets a frame: that proves what lies before.
+    let ends_with_no_frame = end.segments.last().is_some_and(|last| last.end == first_place(last.number).offset);
     let mut recovered = RecoveredLog {
         newest,
         transactions,
@@ -192,7 +194,7 @@ pub(crate) fn recover(
             next_segment: end.segments.last().map_or(start.segment, |last| last.number + 1),
             next_sequence: end.next_sequence,
             checksum: end.checksum,
-            is_open: end.last_kind == Some(FrameKind::Open),
+            is_open: end.last_kind == Some(FrameKind::Open) && !ends_with_no_frame,
         },
     };
     cut(options, salvage.as_deref_mut(), &reader, &end, &mut recovered)?;

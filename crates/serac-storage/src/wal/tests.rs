@@ -3,7 +3,9 @@
 //!
 //! `SERAC_SEED=n` replays a seed; `SERAC_STRESS=1` makes it many more.
 
-use super::frame::{FRAME_HEAD_BYTES, FrameHead, FrameKind, Place, frame_bytes, segment_header, write_frame};
+use super::frame::{
+    FRAME_HEAD_BYTES, FrameHead, FrameKind, Place, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame,
+};
 use super::recovery::{LogRecovery, LogStart, RecoveredLog, recover};
 use super::segments::{LogPosition, segment_numbers, segment_path};
 use super::{Durability, LogManager, LogOptions};
@@ -603,6 +605,69 @@ fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
         thread.join().unwrap();
         let (transactions, _) = read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO).unwrap();
         assert_eq!(transactions.len() as u64, found + 1, "{length}");
+    }
+}
+
+/// The log's thread syncs a segment before it writes to the next one, so a frame there is a proof, even one of the same group of commits.
+#[test]
+fn a_frame_in_a_later_segment_proves_what_was_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut segments = [segment_header(1, 1).to_vec(), segment_header(2, 3).to_vec()];
+    let mut previous = 0;
+    for sequence in 1..5 {
+        let number = 1 + u64::from(sequence > 2);
+        let bytes = &mut segments[number as usize - 1];
+        let (kind, commit_ts) = (FrameKind::Commit, Timestamp(sequence));
+        let head =
+            FrameHead { sequence, synced: 0, kind, txn_no: sequence, commit_ts, redo_offset: 0, part: 0, previous };
+        let place = Place { segment: number, offset: bytes.len() as u64 };
+        previous = write_frame(bytes, place, &head, b"some redo");
+    }
+    let put = |number: u64| std::fs::write(segment_path(folder.path(), number), &segments[number as usize - 1]);
+    put(1).unwrap();
+    put(2).unwrap();
+    let found = read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO).unwrap();
+    assert_eq!(found.0.len(), 4);
+    let mut damaged = segments[0].clone();
+    // The last byte of nine; seven zeros follow.
+    *damaged.iter_mut().nth_back(7).unwrap() ^= 1;
+    let cut_short = segments[0][..SEGMENT_HEADER_BYTES + frame_bytes(9)].to_vec();
+    for first in [damaged, cut_short] {
+        put(2).unwrap();
+        std::fs::write(segment_path(folder.path(), 1), first).unwrap();
+        match read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO) {
+            Err(StorageError::Corrupt { file, .. }) => assert_eq!(file, segment_path(folder.path(), 1)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A process was killed when it had made a segment, and nothing in it. The next process, which writes nothing else, sees to it that what lies before is missed.
+#[test]
+fn what_lies_before_a_segment_without_a_frame_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, thread) = start(folder.path(), Arc::new(RealFileSystem));
+    commit(&log, 1, b"one");
+    log.close();
+    thread.join().unwrap();
+    for _ in 0..2 {
+        // The last frame marks an opening.
+        let (log, thread) = start(folder.path(), Arc::new(RealFileSystem));
+        log.close();
+        thread.join().unwrap();
+    }
+    let (_, recovered) = read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO).unwrap();
+    let second = segment_header(2, recovered.tail.next_sequence);
+    std::fs::write(segment_path(folder.path(), 2), second).unwrap();
+    let (log, thread) = start(folder.path(), Arc::new(RealFileSystem));
+    log.close();
+    thread.join().unwrap();
+    let first = segment_path(folder.path(), 1);
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::write(&first, &bytes[..SEGMENT_HEADER_BYTES]).unwrap();
+    match read(folder.path(), &RealFileSystem, LogPosition::BEGINNING, Timestamp::ZERO) {
+        Err(StorageError::Corrupt { file, .. }) => assert_eq!(file, first),
+        other => panic!("{other:?}"),
     }
 }
 
