@@ -16,6 +16,7 @@ use crate::transaction::Transaction;
 use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
 use serac_storage::storage::StorageMetrics;
+use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     Durability, RecoveryCatalog, RecoveryReport, Snapshot, Storage, StorageError, StorageOptions, TableId, Timestamp,
 };
@@ -32,11 +33,14 @@ const CLEAN_END_BYTES: u64 = 16 << 20;
 /// or so many times the log that it makes unnecessary.
 const CLEAN_END_FACTOR: u64 = 16;
 
+/// Versions of the catalog with the timestamps from which they count, ascending.
+pub(crate) type CatalogVersions = Vec<(u64, Arc<Catalog>)>;
+
 #[derive(Debug)]
 pub(crate) struct DatabaseInner {
     pub(crate) storage: Arc<Storage>,
     /// Versions with the timestamps from which they count, ascending.
-    pub(crate) catalogs: Mutex<Vec<(u64, Arc<Catalog>)>>,
+    pub(crate) catalogs: Arc<Mutex<CatalogVersions>>,
     pub(crate) catalog_locks: CatalogLocks,
     /// Held from looking for the newest catalog to publishing the next one. Before the commit latch.
     pub(crate) catalog_commits: Mutex<()>,
@@ -142,7 +146,7 @@ impl Database {
         let now = storage.manager().now().0;
         let inner = Arc::new(DatabaseInner {
             storage,
-            catalogs: Mutex::new(vec![(now, Arc::new(recovering.catalog))]),
+            catalogs: Arc::new(Mutex::new(vec![(now, Arc::new(recovering.catalog))])),
             catalog_locks: CatalogLocks::default(),
             catalog_commits: Mutex::default(),
             next_id: AtomicU32::new(recovering.next_id),
@@ -347,8 +351,7 @@ impl DatabaseInner {
         catalog.tables().for_each(|table| table.set_current(true));
         let same_security = catalogs.last().is_some_and(|(_, last)| Arc::ptr_eq(&last.security, &catalog.security));
         if catalogs.len() >= CATALOG_VERSIONS {
-            // Who begins from now on, before the commit, finds the last one.
-            forget_unseen(&mut catalogs, &self.storage.manager().active_starts().0);
+            forget_unseen(&mut catalogs, self.storage.manager());
         }
         catalogs.push((timestamp.0, catalog));
         if !same_security {
@@ -371,12 +374,28 @@ impl DatabaseInner {
     }
 }
 
-/// Keeps the last version, and those that count for a snapshot that starts at one of `starts` (ascending).
-fn forget_unseen(catalogs: &mut Vec<(u64, Arc<Catalog>)>, starts: &[u64]) {
+/// Takes the versions out that no snapshot that is alive may look for, and none that begins: with the latch of the
+/// versions held, at most the last one is newer than the clock.
+fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -> CatalogVersions {
+    let (mut starts, now) = manager.active_starts();
+    starts.push(now);
     let until: Vec<u64> = catalogs.iter().skip(1).map(|(from, _)| *from).collect();
     let before = |timestamp: u64| starts.partition_point(|start| *start < timestamp);
     let mut until = until.into_iter();
-    catalogs.retain(|(from, _)| until.next().is_none_or(|until| before(*from) < before(until)));
+    catalogs.extract_if(.., |(from, _)| until.next().is_some_and(|until| before(*from) == before(until))).collect()
+}
+
+/// What a commit of DDL does once no snapshot is older: the versions before it go, and with them the memory of
+/// what only they have.
+pub(crate) fn forget_versions_later(db: &DatabaseInner) -> impl FnOnce() + Send + 'static {
+    let (catalogs, manager) = (Arc::downgrade(&db.catalogs), Arc::downgrade(db.storage.manager()));
+    move || {
+        if let (Some(catalogs), Some(manager)) = (catalogs.upgrade(), manager.upgrade()) {
+            let unseen = forget_unseen(&mut catalogs.lock(), &manager);
+            // Without the latch.
+            drop(unseen);
+        }
+    }
 }
 
 fn bitmaps(catalog: &Catalog) -> impl Iterator<Item = &Arc<BitmapIndex>> {

@@ -3,7 +3,7 @@
 use crate::bitmap::OwnChanges;
 use crate::catalog::{Catalog, MetaRecord};
 use crate::catalog_changes::{CatalogChanges, CatalogKey};
-use crate::database::{Database, DatabaseInner};
+use crate::database::{Database, DatabaseInner, forget_versions_later};
 use crate::entries::EntryNotes;
 use crate::error::{EngineError, Result};
 use crate::expressions::Expressions;
@@ -260,7 +260,9 @@ impl Transaction {
         self.storage().log_meta(&MetaRecord::Catalog(state).to_bytes());
         self.log_reservations_of_new_sequences(&newest);
         let (db, catalog) = (self.db.clone(), self.catalog.clone());
+        let forget = forget_versions_later(&db);
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
+        self.storage().on_obsolete(Box::new(forget));
     }
     /// What the transaction has drawn from sequences that it has made itself was reserved in the log before the sequences were there: replay ignores that.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {

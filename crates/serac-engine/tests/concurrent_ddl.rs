@@ -398,6 +398,22 @@ fn data_of_a_table_that_its_transaction_dropped_is_not_recovered() {
     assert_eq!(ids(&recovered.begin(), "u"), [2].into());
 }
 
+#[test]
+fn the_memory_of_data_that_is_gone_is_given_back() {
+    let db = with_tables(&["t", "u"]);
+    let data = ["t", "u"].map(|name| Arc::downgrade(&table(&db.begin(), name).data));
+    let old = db.begin();
+    let mut txn = begin(&db);
+    txn.drop_table("public", "t", false).unwrap();
+    txn.truncate(&[("public".into(), "u".into())], false, false).unwrap();
+    txn.commit().unwrap();
+    db.storage().run_gc();
+    assert!(data.iter().all(|data| data.upgrade().is_some()), "a snapshot sees it");
+    drop(old);
+    db.storage().run_gc();
+    assert!(data.iter().all(|data| data.upgrade().is_none()), "nobody sees it any more");
+}
+
 // ---- random transactions
 
 /// What a catalog is like: its tables with their columns and the ids of their rows, sequences, indexes, comments, roles, and who was granted what.
