@@ -94,6 +94,7 @@ impl Transaction {
             let start = self.snapshot().start().0;
             let number = self.number();
             let message = || format!("a concurrent transaction references a row of \"{}\"", parent.name());
+            serac_sync::linger();
             match parent.parent_pins.of(row, number, start) {
                 Pinned::Free => {}
                 Pinned::Since => return Err(EngineError::Conflict(message())),
@@ -117,6 +118,7 @@ impl Transaction {
         }
         let number = self.number();
         parent.parent_pins.pin(row, number);
+        serac_sync::linger();
         let pins = parent.parent_pins.clone();
         self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
         // Relaxed: the collector's queue is between the commit and what it makes obsolete.

@@ -280,6 +280,10 @@ impl Client {
     fn some_key(&mut self, running: &Running, table: Table) -> i64 {
         if self.rng.random_bool(0.7) {
             let keys: Vec<i64> = self.view(running, table).into_keys().collect();
+            // One that everybody wants.
+            if let (Some(first), true) = (keys.first(), self.rng.random_bool(0.4)) {
+                return *first;
+            }
             if let Some(key) = keys.choose(&mut self.rng) {
                 return *key;
             }

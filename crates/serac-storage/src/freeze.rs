@@ -89,6 +89,7 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
         let Some(hot) = block.hot() else { return false };
+        serac_sync::linger();
         if !hot.temperature_word().freeze(round) {
             return false;
         }
@@ -137,7 +138,10 @@ impl DataTable {
         loop {
             let Some(block) = self.blocks().get(no, guard) else { return Ok(None) };
             match block {
-                Block::Hot(hot) if hot.temperature_word().admit_writer() => return Ok(Some(hot)),
+                Block::Hot(hot) if hot.temperature_word().admit_writer() => {
+                    serac_sync::linger();
+                    return Ok(Some(hot));
+                }
                 // Being gathered.
                 Block::Hot(_) => serac_sync::thread::yield_now(),
                 Block::Frozen(frozen) => {

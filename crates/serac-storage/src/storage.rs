@@ -690,6 +690,7 @@ impl Storage {
         }
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
+        serac_sync::linger();
         let catalog: Arc<str> = state.as_str().into();
         if let Some(log) = self.manager.log() {
             // What a checkpoint holds must be durable as a whole, log first.
@@ -714,6 +715,7 @@ impl Storage {
         manifest.write_new(path, files)?;
         let new: NamedFiles = manifest.files().map(str::to_owned).collect();
         named.extend(new.iter().cloned());
+        serac_sync::linger();
         Manifest::put_in_place(path, files)?;
         *named = new;
         Ok((report, position))

@@ -43,6 +43,11 @@ pub mod time {
 #[inline(always)]
 pub fn point() {}
 
+/// Where a thread that loses its processor does the most harm: between a look and what rests on it. A simulation
+/// often lets the task stay here for long; nothing in production.
+#[inline(always)]
+pub fn linger() {}
+
 /// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`, so that what
 /// happens at the limit happens often. `name` is what it is chosen by.
 #[inline(always)]

@@ -126,6 +126,25 @@ pub fn point() {
     }
 }
 
+/// A place where the task often stays for long.
+pub fn linger() {
+    if !running() {
+        return;
+    }
+    let me = number(shuttle::thread::current().id());
+    let stays = with(|world| {
+        let stays = world.weather.stall_one_in > 0 && world.random.below(12) == 0;
+        if stays {
+            let until = world.switches + 1 + world.random.next() % world.weather.longest_stall;
+            world.stalled.insert(me, until);
+        }
+        stays
+    });
+    if stays == Some(true) {
+        shuttle::thread::yield_now();
+    }
+}
+
 /// A random number below `bound`; 0 outside an execution.
 pub fn below(bound: usize) -> usize {
     with(|world| world.random.below(bound)).unwrap_or(0)
