@@ -8,6 +8,7 @@ use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
+use crate::transactions::OpenStatement;
 use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
@@ -203,12 +204,14 @@ impl Session {
             self.begin_statement();
         }
         self.refresh_view();
-        let result = look(self).await;
-        self.shared.lent.write().clear();
+        let mut open = OpenStatement::new(self);
+        let result = look(&mut *open).await;
+        let session = open.into_session();
+        session.shared.lent.write().clear();
         if idle {
-            self.end();
+            session.end();
         }
-        self.failing(result)
+        session.failing(result)
     }
 
     async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {

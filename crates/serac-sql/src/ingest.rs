@@ -8,6 +8,7 @@ use crate::ddl::stored_type;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::session::{Session, parse, quote};
+use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
@@ -74,9 +75,10 @@ impl Session {
         batches: impl Stream<Item = Result<RecordBatch>> + Send,
     ) -> Result<u64> {
         self.start_statement()?;
-        let mut limits = self.limits();
-        let result = self.keep_ingesting(&mut limits, target, schema, batches).await;
-        self.finish_statement(result).await
+        let mut open = OpenStatement::new(self);
+        let mut limits = open.limits();
+        let result = open.keep_ingesting(&mut limits, target, schema, batches).await;
+        open.into_session().finish_statement(result).await
     }
 
     async fn keep_ingesting(

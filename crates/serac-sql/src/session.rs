@@ -30,7 +30,7 @@ use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
-use crate::transactions::{Isolation, Modes, Running};
+use crate::transactions::{Isolation, Modes, OpenStatement, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -540,12 +540,13 @@ impl Session {
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
         self.start_statement()?;
-        let mut limits = self.limits();
+        let mut open = OpenStatement::new(self);
+        let mut limits = open.limits();
         let mut conflicts = Conflicts::default();
         let result = loop {
-            let again = self.may_wait(&statement).then(|| statement.clone());
+            let again = open.may_wait(&statement).then(|| statement.clone());
             let run = async {
-                match self.run(statement).await? {
+                match open.run(statement).await? {
                     Output::Done(result) => Ok(result),
                     Output::Rows { schema, stream } => {
                         Ok(StatementResult::Rows { tag, schema, batches: stream.try_collect().await? })
@@ -554,7 +555,8 @@ impl Session {
             };
             match (limits.keep(run).await, again) {
                 (Err(error), Some(again)) => {
-                    match self.make_way(error, claims(&again), &mut conflicts, &mut limits).await {
+                    let claims = open.claims(&again);
+                    match open.make_way(error, claims, &mut conflicts, &mut limits).await {
                         Ok(()) => statement = again,
                         Err(error) => break Err(error),
                     }
@@ -562,7 +564,7 @@ impl Session {
                 (result, _) => break result,
             }
         };
-        self.finish_statement(result).await
+        open.into_session().finish_statement(result).await
     }
     /// The limits of a statement that starts now.
     pub fn limits(&self) -> Limits {
@@ -590,26 +592,44 @@ impl Session {
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
         self.start_statement()?;
-        let mut limits = self.limits();
+        let mut open = OpenStatement::new(self);
+        let mut limits = open.limits();
         let result = limits
             .keep(async {
-                let output = self.run(statement).await?;
+                let output = open.run(statement).await?;
                 if matches!(output, Output::Rows { .. }) {
                     // Rows are shown before the transaction ends, so what they show must be durable before.
-                    self.snapshot_is_durable().await?;
+                    open.snapshot_is_durable().await?;
                 }
                 Ok(output)
             })
             .await;
+        let session = open.into_session();
         match result {
             Ok(Output::Rows { schema, stream }) => {
-                Ok(StatementStream::Rows(RowStream::new(self, tag, schema, stream, limits)))
+                Ok(StatementStream::Rows(RowStream::new(session, tag, schema, stream, limits)))
             }
             Ok(Output::Done(result)) => {
-                let result = self.finish_statement(Ok(result)).await?;
-                Ok(StatementStream::done(self, result))
+                let result = session.finish_statement(Ok(result)).await?;
+                Ok(StatementStream::done(session, result))
             }
-            Err(error) => Err(self.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
+            Err(error) => Err(session.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
+        }
+    }
+    /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows may be given as they come.
+    fn only_shows(&self, statement: &Statement) -> bool {
+        match statement {
+            Statement::Query(_) => is_only_a_query(statement),
+            Statement::Execute { name: Some(name), .. } => {
+                let prepared = self.prepared.get(&name.to_string().to_lowercase());
+                prepared.is_some_and(|prepared| self.only_shows(prepared.statement()))
+            }
+            Statement::Explain { .. }
+            | Statement::ExplainTable { .. }
+            | Statement::ShowVariable { .. }
+            | Statement::ShowTables { .. }
+            | Statement::ShowColumns { .. } => true,
+            _ => false,
         }
     }
 
@@ -708,6 +728,7 @@ impl Session {
                 self.copy(source, to, target, options).await
             }
             Statement::Prepare { name, statement, data_types } => {
+                check_preparable(&statement)?;
                 let name = fold(&name);
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
@@ -765,18 +786,52 @@ impl Session {
     /// EXECUTE of a statement of the point path; none for others.
     async fn execute_named(&mut self, statement: &Statement) -> Result<Option<Outcome>> {
         let Statement::Execute { name: Some(name), parameters, .. } = statement else { return Ok(None) };
-        // It is out of the way while the session runs it.
-        let Some((name, mut prepared)) = self.prepared.remove_entry(&name.to_string().to_lowercase()) else {
+        let Some(prepared) = self.prepared.remove_entry(&name.to_string().to_lowercase()) else {
             return Ok(None);
         };
-        let result = self.execute_point(&mut prepared, parameters).await;
-        self.prepared.insert(name, prepared);
-        result.map_err(SqlError::unplaced)
+        let mut executed = Executed { session: self, prepared: Some(prepared) };
+        let Executed { session, prepared: Some((_, prepared)) } = &mut executed else { unreachable!("it is there") };
+        session.execute_point(prepared, parameters).await.map_err(SqlError::unplaced)
+    }
+    /// Whether a statement claims rows.
+    pub(crate) fn claims(&self, statement: &Statement) -> bool {
+        match statement {
+            Statement::Execute { name: Some(name), .. } => {
+                let prepared = self.prepared.get(&name.to_string().to_lowercase());
+                prepared.is_some_and(|prepared| claims(prepared.statement()))
+            }
+            other => claims(other),
+        }
     }
 
     pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
         with_parameters(self.prepared.get(name).ok_or_else(missing)?.statement(), parameters)
+    }
+}
+
+/// A prepared statement that is out of the session's way while this runs it.
+struct Executed<'s> {
+    session: &'s mut Session,
+    prepared: Option<(String, Prepared)>,
+}
+
+impl Drop for Executed<'_> {
+    fn drop(&mut self) {
+        self.session.prepared.extend(self.prepared.take());
+    }
+}
+
+/// PREPARE takes what gives or changes rows. EXECUTE is not among it, so no statement can execute itself.
+fn check_preparable(statement: &Statement) -> Result<()> {
+    match statement {
+        Statement::Query(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_)
+        | Statement::Call(_) => Ok(()),
+        _ => Err(SqlError::new("42601", "PREPARE takes SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or CALL")),
     }
 }
 

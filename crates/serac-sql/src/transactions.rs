@@ -17,6 +17,7 @@
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
 //! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
+//! So is a statement whose future is dropped half-way, or that panics outside of its limits ([`OpenStatement`]).
 //!
 //! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
 //! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
@@ -40,6 +41,7 @@ use datafusion::sql::sqlparser::ast::{
 use serac_engine::roles::{Object, Privilege};
 use serac_engine::{Catalog, Database, Savepoint, Table, Transaction};
 use serac_storage::{CommitTicket, Snapshot};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -226,6 +228,41 @@ impl Running {
     pub(crate) fn check_statement_end(&mut self) -> Result<()> {
         self.txn.check_statement_end()?;
         Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)
+    }
+}
+
+/// A session in which a statement has begun. If this goes before the statement has ended (its future was dropped, or it has panicked),
+/// that is an error like any other: nothing is left of the statement, and its transaction has failed.
+pub(crate) struct OpenStatement<'s>(Option<&'s mut Session>);
+
+impl<'s> OpenStatement<'s> {
+    pub(crate) fn new(session: &'s mut Session) -> Self {
+        Self(Some(session))
+    }
+    /// The session, for who ends the statement.
+    pub(crate) fn into_session(mut self) -> &'s mut Session {
+        self.0.take().expect("it is given away once")
+    }
+}
+
+impl Deref for OpenStatement<'_> {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        self.0.as_ref().expect("it has not been given away")
+    }
+}
+impl DerefMut for OpenStatement<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.0.as_mut().expect("it has not been given away")
+    }
+}
+
+impl Drop for OpenStatement<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            session.shared.lent.write().clear();
+            session.fail_transaction();
+        }
     }
 }
 

@@ -1,14 +1,19 @@
 //! Transaction control: what an error does to a transaction, and what may be shown of one that is not durable.
 
+use datafusion::arrow::array::{Int32Array, RecordBatch};
 use datafusion::scalar::ScalarValue;
+use futures::StreamExt;
 use parking_lot::Mutex;
 use serac_engine::Database;
-use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus};
+use serac_sql::{
+    IngestTarget, Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus,
+};
 use serac_storage::file_system::FaultFileSystem;
 use serac_storage::{StorageOptions, Value};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 async fn run(session: &mut Session, sql: &str) -> Vec<StatementResult> {
     session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -261,4 +266,68 @@ async fn a_value_of_a_sequence_is_shown_once_it_will_not_come_again() {
             assert_eq!(fails(&mut Session::new(&db), "SELECT nextval('s')").await, "58030", "{begin}; {sql}");
         }
     }
+}
+
+/// Statements whose futures are dropped when they have changed rows already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_dropped_half_way_leaves_nothing() {
+    let db = in_memory();
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    run(&mut session, "CREATE TABLE t (a INTEGER PRIMARY KEY); PREPARE p AS INSERT INTO t VALUES ($1)").await;
+    run(&mut other, "SELECT pg_advisory_lock(7)").await;
+    let waits = "pg_advisory_lock(7)";
+    let statements = [
+        format!("INSERT INTO t VALUES (1), (2) RETURNING {waits}"),
+        format!("WITH i AS (INSERT INTO t VALUES (1) RETURNING a) SELECT a, {waits} FROM i"),
+        "ingest".to_owned(),
+    ];
+    for begin in ["", "BEGIN", "BEGIN; SAVEPOINT s"] {
+        for sql in &statements {
+            for end in ["SELECT 1", "COMMIT", "BEGIN; COMMIT"] {
+                run(&mut session, begin).await;
+                let moment = Duration::from_millis(100);
+                let is_over = if sql == "ingest" {
+                    let batch =
+                        RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1, 2])) as _)]).unwrap();
+                    let schema = batch.schema();
+                    let batches = futures::stream::iter([Ok(batch)]).chain(futures::stream::pending());
+                    let target = IngestTarget { table: "t".into(), ..IngestTarget::default() };
+                    tokio::time::timeout(moment, session.ingest(&target, &schema, batches)).await.is_ok()
+                } else {
+                    tokio::time::timeout(moment, session.execute(sql)).await.is_ok()
+                };
+                assert!(!is_over, "it waits: {sql}");
+                // Its rows hold up nobody.
+                let own = if begin.is_empty() { TransactionStatus::Idle } else { TransactionStatus::Failed };
+                assert_eq!(session.transaction_status(), own, "{begin}; {sql}");
+                run(&mut other, "INSERT INTO t VALUES (1); DELETE FROM t").await;
+                // An error of the transaction like any other.
+                let _ = session.execute(end).await;
+                session.rollback();
+                assert_eq!(count(&mut other).await, 0, "{begin}; {sql}; {end}");
+            }
+        }
+    }
+    // Nor has it taken anything with it.
+    run(&mut session, "EXECUTE p(5); EXECUTE p(6)").await;
+    run(&mut other, "BEGIN; UPDATE t SET a = 7 WHERE a = 6").await;
+    run(
+        &mut session,
+        "PREPARE u AS UPDATE t SET a = 8 WHERE a = $1; SET default_transaction_isolation = 'read committed'",
+    )
+    .await;
+    for _ in 0..3 {
+        let waiting = tokio::time::timeout(Duration::from_millis(50), session.execute("EXECUTE u(6)")).await;
+        assert!(waiting.is_err(), "it waits");
+    }
+    run(&mut other, "ROLLBACK").await;
+    run(&mut session, "EXECUTE u(6)").await;
+    assert_eq!(count(&mut other).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prepared_statement_cannot_execute_itself() {
+    let mut session = Session::new(&in_memory());
+    assert_eq!(fails(&mut session, "PREPARE p AS EXECUTE p").await, "42601");
+    assert_eq!(fails(&mut session, "EXECUTE p").await, "26000");
 }
