@@ -6,7 +6,7 @@ use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
 use crate::transactions::{Isolation, Modes, Running};
-use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement};
+use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement, TransactionMode};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -111,15 +111,21 @@ fn schemas_of(written: &str) -> Option<Vec<String>> {
 }
 
 /// A setting that a transaction has changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Changed {
     name: String,
     before: String,
+    now: String,
     /// What it is after a commit; as before if SET LOCAL has changed it alone.
     kept: Option<String>,
 }
 
-/// What the running transaction has set: a rollback takes all of it back, a commit what was set for the transaction alone.
+/// What a transaction had set when a savepoint was made.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsMark(Vec<Changed>);
+
+/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what was set since, and a commit what was set
+/// for the transaction alone.
 #[derive(Default)]
 pub(crate) struct ChangedSettings {
     changed: Mutex<Vec<Changed>>,
@@ -132,10 +138,14 @@ impl ChangedSettings {
         let mut changed = self.changed.lock();
         let kept = (!local).then(|| now.to_owned());
         match changed.iter_mut().find(|changed| changed.name == name) {
-            // What was set for longer is there again after the transaction.
-            Some(_) if local => {}
-            Some(known) => known.kept = kept,
-            None => changed.push(Changed { name: name.to_owned(), before, kept }),
+            Some(known) => {
+                now.clone_into(&mut known.now);
+                // What was set for longer is there again after the transaction.
+                if !local {
+                    known.kept = kept;
+                }
+            }
+            None => changed.push(Changed { name: name.to_owned(), before, now: now.to_owned(), kept }),
         }
         // Relaxed: the session's own statements read it.
         self.any.store(true, Ordering::Relaxed);
@@ -148,6 +158,29 @@ impl ChangedSettings {
         }
         let changed = self.changed.lock();
         changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
+    }
+    /// What has been set so far.
+    pub(crate) fn mark(&self) -> SettingsMark {
+        // Relaxed: as in `note`.
+        let any = self.any.load(Ordering::Relaxed);
+        SettingsMark(if any { self.changed.lock().clone() } else { Vec::new() })
+    }
+    /// Forgets what has been set since; the settings that this is, and the values that they had.
+    fn roll_back(&self, mark: SettingsMark) -> Vec<(String, String)> {
+        let SettingsMark(then) = mark;
+        let has_some = !then.is_empty();
+        let mut values = Vec::new();
+        for changed in self.take() {
+            let before =
+                then.iter().find(|known| known.name == changed.name).map_or(changed.before, |known| known.now.clone());
+            if before != changed.now {
+                values.push((changed.name, before));
+            }
+        }
+        *self.changed.lock() = then;
+        // Relaxed: as in `note`.
+        self.any.store(has_some, Ordering::Relaxed);
+        values
     }
     fn take(&self) -> Vec<Changed> {
         // Relaxed: as in `note`.
@@ -229,11 +262,23 @@ impl Session {
             let _ = self.set_parameter(&changed.name, &changed.before);
         }
     }
+    /// Takes back what the transaction has set since a savepoint.
+    pub(crate) fn roll_settings_back(&mut self, mark: SettingsMark) {
+        let values = self.shared.changed_settings.roll_back(mark);
+        self.keep_settings(values);
+    }
     /// Sets again what a commit keeps.
     pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
         for (name, value) in kept {
             let _ = self.set_parameter(&name, &value);
         }
+    }
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
+    pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
+        let mut wanted = self.default_modes;
+        wanted.set(modes);
+        self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
+        self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)
     }
     fn modes(&self) -> Modes {
         self.running.as_ref().map_or(self.default_modes, |running| running.modes)

@@ -19,6 +19,8 @@
 //! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
 //! So is a statement whose future is dropped half-way, or that panics outside of its limits ([`OpenStatement`]).
 //!
+//! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they were. Locks stay, of rows apart.
+//!
 //! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
 //! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
 //! rows that leave before the statement ends wait for the whole snapshot.
@@ -35,6 +37,7 @@ use crate::pg_catalog::LazyImage;
 use crate::point::Started;
 use crate::roles::SessionRoles;
 use crate::session::{Session, StatementResult, TransactionStatus, fold};
+use crate::settings::SettingsMark;
 use datafusion::sql::sqlparser::ast::{
     ObjectName, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
@@ -137,6 +140,28 @@ pub(crate) enum Scope {
     Explicit,
 }
 
+/// As whom a transaction acts.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningRoles {
+    /// As whom the session acted when it began; it does so again when the transaction is rolled back.
+    before: SessionRoles,
+    /// What SET ROLE has made of that, for longer than the transaction.
+    pub(crate) set: Option<SessionRoles>,
+    /// Whether SET LOCAL ROLE has made something of it.
+    pub(crate) is_local: bool,
+}
+
+/// What SAVEPOINT has made.
+#[derive(Debug)]
+struct NamedSavepoint {
+    name: String,
+    mark: Mark,
+    /// Who the session was.
+    roles: SessionRoles,
+    running_roles: RunningRoles,
+    settings: SettingsMark,
+}
+
 /// The running transaction.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -150,13 +175,8 @@ pub(crate) struct Running {
     pub(crate) modes: Modes,
     /// Whether a statement has begun in it: its modes stay what they are then.
     started: bool,
-    /// As whom the session acted when it began; it does so again when the transaction is rolled back.
-    roles_before: SessionRoles,
-    /// What SET ROLE has made of that.
-    pub(crate) roles_set: Option<SessionRoles>,
-    /// Whether SET LOCAL ROLE has, for this transaction alone.
-    pub(crate) local_role: bool,
-    savepoints: Vec<(String, Mark)>,
+    pub(crate) roles: RunningRoles,
+    savepoints: Vec<NamedSavepoint>,
     /// Where the statement that runs has begun, in a block.
     begun: Option<Mark>,
     letters: Arc<Letters>,
@@ -173,8 +193,8 @@ impl Running {
     /// leads back to a savepoint.
     fn fail(&mut self) {
         match self.savepoints.last() {
-            Some((_, mark)) => {
-                let mark = mark.clone();
+            Some(savepoint) => {
+                let mark = savepoint.mark.clone();
                 self.rollback_to(&mark);
             }
             None => self.restart(),
@@ -272,8 +292,8 @@ impl Session {
         txn.set_serializable(modes.isolation == Isolation::Serializable);
         let temporary = self.shared.temporary_database.get().map(|database| self.begin_in(database));
         let (failed, started, savepoints) = (false, false, Vec::new());
-        let roles_before = self.shared.roles.read().clone();
-        txn.set_role(roles_before.current);
+        let roles = RunningRoles { before: self.shared.roles.read().clone(), set: None, is_local: false };
+        txn.set_role(roles.before.current);
         if scope == Scope::Statement {
             // Relaxed: see `Shared::time`.
             self.shared.time.store(0, Ordering::Relaxed);
@@ -281,7 +301,6 @@ impl Session {
             self.shared.start_time();
         }
         self.shared.statement_time.store(0, Ordering::Relaxed);
-        let (roles_set, local_role) = (None, false);
         let shown = Shown(self.cancel.clone());
         shown.show(&txn);
         let letters = self.shared.listener.letters.clone();
@@ -293,9 +312,7 @@ impl Session {
             failed,
             modes,
             started,
-            roles_before,
-            roles_set,
-            local_role,
+            roles,
             savepoints,
             begun: None,
             letters,
@@ -336,8 +353,8 @@ impl Session {
         if running.has_cursors {
             self.shared.cursors.lock().end();
         }
-        if running.local_role || running.roles_set.is_some() {
-            self.act_as(running.roles_before.clone());
+        if running.roles.is_local || running.roles.set.is_some() {
+            self.act_as(running.roles.before.clone());
         }
         self.unset();
         self.shared.advisory_locks.end_transaction();
@@ -422,7 +439,12 @@ impl Session {
     pub fn fail_transaction(&mut self) {
         match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
             Some(running) if running.failed => {}
-            Some(running) => running.fail(),
+            Some(running) => {
+                running.fail();
+                if running.savepoints.is_empty() {
+                    self.shared.advisory_locks.end_transaction();
+                }
+            }
             None => drop(self.end()),
         }
     }
@@ -477,7 +499,7 @@ impl Session {
         if !held.is_empty() {
             self.shared.cursors.lock().keep(held);
         }
-        if let Some(roles) = running.roles_set {
+        if let Some(roles) = running.roles.set {
             self.act_as(roles);
         }
         self.keep_settings(kept);
@@ -671,8 +693,7 @@ impl Session {
                 }
             },
             Statement::Set(Set::SetTransaction { modes, snapshot: None, session: true }) => {
-                self.default_modes.set(modes);
-                done("SET")
+                self.set_default_modes(modes).map(|()| StatementResult::command("SET"))
             }
             Statement::Set(Set::SetTransaction { modes, snapshot: None, session: false }) => {
                 let mut wanted = self.running.as_ref().map_or(self.default_modes, |running| running.modes);
@@ -682,26 +703,41 @@ impl Session {
             Statement::Rollback { savepoint: Some(name), .. } => {
                 let Some(running) = block else { return no_block("ROLLBACK TO SAVEPOINT") };
                 let name = fold(name);
-                let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
+                let Some(at) = running.savepoints.iter().rposition(|savepoint| savepoint.name == name) else {
                     return Some(no_savepoint(&name));
                 };
-                let (_, mark) = running.savepoints[at].clone();
-                running.rollback_to(&mark);
                 running.savepoints.truncate(at + 1);
+                let savepoint = &running.savepoints[at];
+                let (mark, roles, settings) =
+                    (savepoint.mark.clone(), savepoint.roles.clone(), savepoint.settings.clone());
+                running.roles = savepoint.running_roles.clone();
+                running.rollback_to(&mark);
+                running.txn.set_role(roles.current);
                 running.failed = false;
                 self.shared.cursors.lock().roll_back(at);
+                // Plans are made anew for another role.
+                if *self.shared.roles.read() != roles {
+                    self.act_as(roles);
+                }
+                self.roll_settings_back(settings);
                 done("ROLLBACK")
             }
             Statement::Savepoint { name } => {
                 let Some(running) = block else { return no_block("SAVEPOINT") };
-                let savepoint = running.mark();
-                running.savepoints.push((fold(name), savepoint));
+                let savepoint = NamedSavepoint {
+                    name: fold(name),
+                    mark: running.mark(),
+                    roles: self.shared.roles.read().clone(),
+                    running_roles: running.roles.clone(),
+                    settings: self.shared.changed_settings.mark(),
+                };
+                running.savepoints.push(savepoint);
                 done("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {
                 let Some(running) = block else { return no_block("RELEASE SAVEPOINT") };
                 let name = fold(name);
-                let Some(at) = running.savepoints.iter().rposition(|(n, _)| *n == name) else {
+                let Some(at) = running.savepoints.iter().rposition(|savepoint| savepoint.name == name) else {
                     return Some(no_savepoint(&name));
                 };
                 running.savepoints.truncate(at);

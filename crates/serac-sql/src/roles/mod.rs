@@ -32,7 +32,7 @@ use serac_engine::roles::{Access, BOOTSTRAP_ROLE, Columns, Login, Privilege, Rol
 use std::sync::Arc;
 
 /// Who a session is.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SessionRoles {
     /// Who has connected.
     login: RoleId,

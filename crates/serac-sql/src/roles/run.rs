@@ -85,11 +85,9 @@ impl Session {
         match &mut self.running {
             Some(running) => {
                 running.txn.set_role(roles.current);
-                if local {
-                    running.local_role = true;
-                } else {
-                    running.local_role = false;
-                    running.roles_set = Some(roles.clone());
+                running.roles.is_local = local;
+                if !local {
+                    running.roles.set = Some(roles.clone());
                 }
             }
             // Outside of a transaction LOCAL ends at once.

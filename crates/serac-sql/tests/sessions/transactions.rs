@@ -268,6 +268,85 @@ async fn a_value_of_a_sequence_is_shown_once_it_will_not_come_again() {
     }
 }
 
+/// The first value of a statement's rows, as text.
+async fn shown(session: &mut Session, sql: &str) -> String {
+    match run(session, sql).await.pop() {
+        Some(StatementResult::Rows { batches, .. }) => {
+            ScalarValue::try_from_array(batches[0].column(0), 0).unwrap().to_string()
+        }
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+/// What PostgreSQL 15 shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_savepoint_leads_back_to_roles_and_settings() {
+    let db = in_memory();
+    let mut session = Session::new(&db);
+    run(&mut session, "CREATE ROLE a; CREATE ROLE b; CREATE TABLE secret (x INTEGER)").await;
+    let (user, timeout) = ("SELECT current_user", "SHOW statement_timeout");
+    let level = "SHOW default_transaction_isolation";
+    for (before, sql, asked, inside, after) in [
+        ("SET ROLE a", "SAVEPOINT s; RESET ROLE; ROLLBACK TO s", user, "a", "a"),
+        ("SET ROLE a", "SAVEPOINT s; RESET ROLE; RELEASE s", user, "serac", "serac"),
+        ("", "SET ROLE a; SAVEPOINT s; SET LOCAL ROLE b; ROLLBACK TO s", user, "a", "a"),
+        ("", "SET LOCAL ROLE a; SAVEPOINT s; SET ROLE b; ROLLBACK TO s", user, "a", "serac"),
+        ("", "SAVEPOINT s; SET SESSION AUTHORIZATION b; ROLLBACK TO s", "SELECT session_user", "serac", "serac"),
+        ("", "SAVEPOINT r; SET ROLE a; SAVEPOINT s; SET ROLE b; ROLLBACK TO s; ROLLBACK TO r", user, "serac", "serac"),
+        (
+            "",
+            "SET LOCAL statement_timeout = 1000; SAVEPOINT s; SET statement_timeout = 2000; ROLLBACK TO s",
+            timeout,
+            "1000ms",
+            "0",
+        ),
+        ("", "SAVEPOINT s; SET lock_timeout = 3000; ROLLBACK TO s", "SHOW lock_timeout", "0", "0"),
+        (
+            "",
+            "SET statement_timeout = 1000; SAVEPOINT s; SET LOCAL statement_timeout = 2000; ROLLBACK TO s",
+            timeout,
+            "1000ms",
+            "1000ms",
+        ),
+        ("", "SAVEPOINT s; SET statement_timeout = 1000; RELEASE s", timeout, "1000ms", "1000ms"),
+        ("", "SAVEPOINT s; SET search_path = pg_catalog; ROLLBACK TO s", "SHOW search_path", "public", "public"),
+        (
+            "",
+            "SAVEPOINT s; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE; ROLLBACK TO s",
+            level,
+            "repeatable read",
+            "repeatable read",
+        ),
+        (
+            "",
+            "SELECT set_config('application_name', 'x', false); SAVEPOINT s; SELECT set_config('application_name', 'y', false); ROLLBACK TO s",
+            "SHOW application_name",
+            "x",
+            "x",
+        ),
+    ] {
+        run(&mut session, &format!("SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; {before}; BEGIN; {sql}"))
+            .await;
+        assert_eq!(shown(&mut session, asked).await, inside, "{before}; {sql}");
+        run(&mut session, "COMMIT").await;
+        assert_eq!(shown(&mut session, asked).await, after, "{before}; {sql}; COMMIT");
+    }
+    // After an error, too; and the role counts, it is not only shown.
+    run(&mut session, "RESET ALL; SET ROLE a; BEGIN; SAVEPOINT s; RESET ROLE").await;
+    run(&mut session, "SELECT x FROM secret").await;
+    assert_eq!(fails(&mut session, "SELECT 1 / 0").await, "22012");
+    run(&mut session, "ROLLBACK TO s").await;
+    assert_eq!(fails(&mut session, "SELECT x FROM secret").await, "42501");
+    assert_eq!(
+        fails(&mut session, "ROLLBACK; BEGIN; SAVEPOINT s; RESET ROLE; ROLLBACK TO s; DROP TABLE secret").await,
+        "42501"
+    );
+    run(&mut session, "ROLLBACK; RESET ROLE").await;
+    // What a rollback leads back to is there, though it was set for all transactions to come.
+    run(&mut session, "BEGIN; SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE; ROLLBACK").await;
+    assert_eq!(shown(&mut session, level).await, "repeatable read");
+}
+
 /// Statements whose futures are dropped when they have changed rows already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_dropped_half_way_leaves_nothing() {
