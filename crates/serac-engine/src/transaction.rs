@@ -301,6 +301,11 @@ impl Transaction {
         self.txn = Some(txn);
     }
 
+    /// Gives back the locks of tables and of the catalog, which a [`restart`](Self::restart) keeps: for a transaction that does nothing more.
+    pub fn release_locks(&mut self) {
+        self.release();
+    }
+
     /// After the rows.
     fn roll_entries_back(&mut self) {
         self.entries.roll_back(0);

@@ -197,7 +197,10 @@ impl Running {
                 let mark = savepoint.mark.clone();
                 self.rollback_to(&mark);
             }
-            None => self.restart(),
+            None => {
+                self.restart();
+                self.txn.release_locks();
+            }
         }
         self.begun = None;
         self.txn.pass_on();

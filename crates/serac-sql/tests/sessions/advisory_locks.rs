@@ -93,10 +93,11 @@ async fn locks_of_transactions_go_once_what_they_did_is_there() {
     // Outside of a block it went with its statement; in one that fails, with that.
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(1), pg_advisory_unlock(1)").await, "true");
     ok(&mut two, "BEGIN; SELECT pg_advisory_xact_lock_shared(1)").await;
-    assert_eq!(run(&mut two, "SELECT 1 / 0").await, Err("22012"));
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(1)").await, "false");
-    ok(&mut two, "ROLLBACK").await;
+    // As in PostgreSQL, before the ROLLBACK.
+    assert_eq!(run(&mut two, "SELECT 1 / 0").await, Err("22012"));
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(1)").await, "true");
+    ok(&mut two, "ROLLBACK").await;
     // Waiting ends with its statement.
     ok(&mut two, "SET statement_timeout = '50ms'").await;
     assert_eq!(run(&mut two, "SELECT pg_advisory_lock(1)").await, Err("57014"));

@@ -404,6 +404,29 @@ async fn what_is_dropped_half_way_leaves_nothing() {
     assert_eq!(count(&mut other).await, 2);
 }
 
+/// A transaction that has failed and has no savepoint does nothing more: what it has locked is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_transaction_is_in_nobodys_way() {
+    let db = in_memory();
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    run(&mut session, "CREATE TABLE t (a INTEGER PRIMARY KEY)").await;
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (1); CREATE TABLE u (a INTEGER); SELECT pg_advisory_xact_lock(5)")
+        .await;
+    assert_eq!(fails(&mut other, "ALTER TABLE t ADD COLUMN b INTEGER").await, "55006");
+    assert_eq!(shown(&mut other, "SELECT pg_try_advisory_lock(5)").await, "false");
+    assert_eq!(fails(&mut session, "SELECT 1 / 0").await, "22012");
+    run(&mut other, "ALTER TABLE t ADD COLUMN b INTEGER; CREATE TABLE u (b INTEGER)").await;
+    assert_eq!(shown(&mut other, "SELECT pg_try_advisory_lock(5)").await, "true");
+    assert_eq!(fails(&mut session, "SELECT 1").await, "25P02");
+    run(&mut session, "ROLLBACK; INSERT INTO t VALUES (1, 2)").await;
+    // One that can be led back keeps what it has locked.
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (2, 2); SAVEPOINT s").await;
+    assert_eq!(fails(&mut session, "SELECT 1 / 0").await, "22012");
+    assert_eq!(fails(&mut other, "ALTER TABLE t ADD COLUMN c INTEGER").await, "55006");
+    run(&mut session, "ROLLBACK TO s; COMMIT").await;
+    assert_eq!(count(&mut session).await, 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prepared_statement_cannot_execute_itself() {
     let mut session = Session::new(&in_memory());
