@@ -579,12 +579,13 @@ impl Session {
         if let Some(result) = self.control(&statement).await {
             return result.map(|result| StatementStream::done(self, result));
         }
-        if let Some(outcome) = self.execute_named(&statement).await? {
-            let result = self.acknowledged(outcome).await?;
+        if !self.only_shows(&statement) {
+            // As a whole, so that it can be begun again at a conflict.
+            let result = self.execute_statement(statement).await?;
             return Ok(StatementStream::done(self, result));
         }
-        if matches!(statement, Statement::Query(_)) && !is_only_a_query(&statement) {
-            let result = self.execute_statement(statement).await?;
+        if let Some(outcome) = self.execute_named(&statement).await? {
+            let result = self.acknowledged(outcome).await?;
             return Ok(StatementStream::done(self, result));
         }
         Box::pin(self.stream_other(statement)).await

@@ -440,3 +440,22 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
     drop(socket);
     served.end().await;
 }
+
+/// JDBC asks for one row of what gives none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_with_a_limit_of_rows_waits() {
+    let served = Served::new(PgOptions::default()).await;
+    let (mut holder, mut other) = (connect(served.address).await, connect(served.address).await);
+    let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)";
+    ask(&mut holder, &query(made), 1).await;
+    ask(&mut holder, &query("BEGIN; UPDATE t SET b = 11 WHERE a = 1"), 1).await;
+    let update = "UPDATE t SET b = t.b + s.n FROM (VALUES (100)) AS s (n) WHERE a = 1";
+    let limited = [parse_and_bind(update), message(b'E', b"\0\0\0\0\x01"), sync()].concat();
+    other.write_all(&limited).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    ask(&mut holder, &query("COMMIT"), 1).await;
+    assert_eq!(answer(&mut other, 1).await, "UPDATE 1, I.");
+    assert_eq!(ask(&mut holder, &query("SELECT b FROM t"), 1).await, "111, SELECT 1, I.");
+    drop((holder, other));
+    served.end().await;
+}

@@ -4,7 +4,7 @@ use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use serac_engine::Database;
 use serac_sql::activity::Client;
-use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, TransactionStatus};
+use serac_sql::{Rows, Session, SqlDatabase, SqlOptions, Start, StatementResult, StatementStream, TransactionStatus};
 use serac_storage::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -463,4 +463,31 @@ async fn who_waits_for_whom_can_be_seen() {
     assert_eq!((numbers(&mut other, nothing.0).await, numbers(&mut other, nothing.1).await), (vec![0], vec![0]));
     let rows = db.connections().rows();
     assert!(rows.iter().all(|row| row.transaction_number.is_none()), "all have ended: {rows:?}");
+}
+
+/// Statements whose rows might be given as they come wait like others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_is_streamed_waits() {
+    let update = "UPDATE t SET v = t.v + s.n FROM (VALUES (100)) AS s (n) WHERE id = 1";
+    for (before, sql) in [
+        (format!("PREPARE p AS {update}"), "EXECUTE p".to_owned()),
+        (String::new(), update.to_owned()),
+        (String::new(), "DECLARE c CURSOR WITH HOLD FOR SELECT v FROM t WHERE id = 1 FOR UPDATE".to_owned()),
+        ("PREPARE q AS SELECT v + 0 * random() FROM t WHERE id = 1 FOR UPDATE".to_owned(), "EXECUTE q".to_owned()),
+    ] {
+        let db = database(ROWS).await;
+        let mut holder = session(&db, "", "BEGIN; UPDATE t SET v = v + 5 WHERE id = 1").await;
+        let mut other = session(&db, "SET default_transaction_isolation = 'read committed'", &before).await;
+        let statement = serac_sql::parse(&sql).unwrap().pop().unwrap();
+        let task = tokio::spawn(async move {
+            if let StatementStream::Rows(mut rows) = other.stream_statement(statement).await.map_err(|e| e.sqlstate)? {
+                while rows.next().await.map_err(|e| e.sqlstate)?.is_some() {}
+            }
+            Ok::<_, &'static str>(())
+        });
+        tokio::time::sleep(MOMENT).await;
+        assert!(!task.is_finished(), "it waits: {sql}");
+        ok(&mut holder, "COMMIT").await;
+        assert_eq!(tokio::time::timeout(SOON, task).await.unwrap().unwrap(), Ok(()), "{sql}");
+    }
 }
