@@ -8,13 +8,17 @@ use crate::error::{Result, SqlError};
 use crate::parts::alias_of;
 use crate::query::Output;
 use crate::scan::ROW_ID_COLUMN;
-use crate::session::{Session, quote};
+use crate::session::{Session, fold, quote, resolve};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::datasource::MemTable;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, Query, SetExpr, Statement, TableFactor,
-    Value,
+    Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName, OrderBy, OrderByKind, Query, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, Value, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use futures::TryStreamExt;
 use serac_engine::roles::Privilege;
 use serac_engine::{Table, Transaction};
 use serac_storage::RowId;
@@ -103,7 +107,8 @@ fn bounds(clause: Option<&LimitClause>) -> Result<(usize, usize)> {
 }
 
 impl Session {
-    /// Claims the rows that a query on one table gives, and gives them. Its order and limit say which rows these are.
+    /// Claims the rows that a query on one table gives, and gives them: the query runs once, so that these are the same rows, whatever it leaves open
+    /// (LIMIT without an order, equal keys, volatile functions).
     pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
         let on_held = OnHeld::of(&std::mem::take(&mut query.locks)).expect("the query has a locking clause");
         let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");
@@ -122,26 +127,40 @@ impl Session {
         self.check_privilege(&table, Privilege::Update, &[])?;
         self.check_privilege(&table, Privilege::Select, &[])?;
         self.lend_target(&table)?;
+        select.projection = without_wildcards(std::mem::take(&mut select.projection), &table, &alias)?;
+        if on_held != OnHeld::Skip {
+            select.projection.push(SelectItem::ExprWithAlias {
+                expr: column_of(&alias, ROW_ID_COLUMN),
+                alias: Ident::new(ROW_ID_COLUMN),
+            });
+            select.from[0].relation = lent_table(TARGET, &alias);
+            let (schema, rows) = self.rows(Statement::Query(Box::new(query))).await?;
+            let rows: Vec<RecordBatch> = rows.try_collect().await?;
+            let shown: Vec<usize> = (0..schema.fields().len() - 1).collect();
+            let txn = self.txn_of(&table)?;
+            for batch in &rows {
+                for &row in batch.column(shown.len()).as_primitive::<UInt64Type>().values() {
+                    on_held.claim(txn, &table, RowId::from_u64(row))?;
+                }
+            }
+            let schema = Arc::new(schema.project(&shown)?);
+            let rows = rows.into_iter().map(move |batch| Ok(batch.project(&shown)?));
+            let stream = RecordBatchStreamAdapter::new(schema.clone(), futures::stream::iter(rows));
+            return Ok(Output::Rows { schema, stream: Box::pin(stream) });
+        }
         let filter = select.selection.as_ref().map_or(String::new(), |f| format!(" WHERE {f}"));
-        let order = query.order_by.as_ref().map_or(String::new(), |order| format!(" {order}"));
+        let mut order = query.order_by.clone();
+        write_keys_out(&mut order, &select.projection);
         // Without a limit the order does not matter.
-        let order = match &query.limit_clause {
-            Some(_) if on_held == OnHeld::Skip => order,
-            Some(limit) => format!("{order}{limit}"),
-            None => String::new(),
+        let order = match (&query.limit_clause, order) {
+            (Some(_), Some(order)) => format!(" {order}"),
+            _ => String::new(),
         };
         let name = quote(&alias);
         let find = format!("SELECT {name}.{ROW_ID_COLUMN} FROM {TARGET} AS {name}{filter}{order}");
         let frame = self.frame_of(&find).await?;
         let (ids, _) = self.collect_changes(&table, &[], frame).await?;
         let rows = ids.into_iter().map(RowId::from_u64);
-        if on_held != OnHeld::Skip {
-            let txn = self.txn_of(&table)?;
-            for row in rows {
-                on_held.claim(txn, &table, row)?;
-            }
-            return self.query(Statement::Query(Box::new(query))).await;
-        }
         let (mut skip, limit) = bounds(query.limit_clause.take().as_ref())?;
         let txn = self.txn_of(&table)?;
         let mut claimed = Vec::new();
@@ -164,15 +183,73 @@ impl Session {
         let claimed = self.readable_rows(&table, Arc::new(MemTable::try_new(schema, vec![vec![batch]])?));
         self.lend(RETURNING, claimed);
         select.selection = None;
-        select.from[0].relation = claimed_rows(&alias);
+        select.from[0].relation = lent_table(RETURNING, &alias);
         self.query(Statement::Query(Box::new(query))).await
     }
 }
 
-/// The rows that were claimed, under the name of their table.
-fn claimed_rows(alias: &str) -> TableFactor {
+/// A column of the table.
+fn column_of(alias: &str, name: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![Ident::with_quote('"', alias), Ident::with_quote('"', name)])
+}
+
+/// A select list with the columns that its wildcards stand for.
+fn without_wildcards(items: Vec<SelectItem>, table: &Table, alias: &str) -> Result<Vec<SelectItem>> {
+    let mut all = Vec::with_capacity(items.len());
+    for item in items {
+        let (of, options) = match &item {
+            SelectItem::Wildcard(options) => (None, options),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                (Some(resolve(name)?.1), options)
+            }
+            _ => {
+                all.push(item);
+                continue;
+            }
+        };
+        if *options != WildcardAdditionalOptions::default() {
+            return Err(SqlError::unsupported("a wildcard with more than its columns in a query FOR UPDATE"));
+        }
+        if let Some(other) = of.filter(|of| of != alias) {
+            return Err(SqlError::new("42P01", format!("missing FROM-clause entry for table \"{other}\"")).named(other));
+        }
+        let columns = table.definition.visible_columns().iter();
+        all.extend(columns.map(|column| SelectItem::UnnamedExpr(column_of(alias, &column.name))));
+    }
+    Ok(all)
+}
+
+/// Writes out the keys of ORDER BY that name results of the select list, or number them.
+fn write_keys_out(order: &mut Option<OrderBy>, items: &[SelectItem]) {
+    let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order else { return };
+    for key in keys {
+        let named = match &key.expr {
+            Expr::Value(value) => match &value.value {
+                Value::Number(number, _) => {
+                    let at = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                    match at.and_then(|at| items.get(at)) {
+                        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(expr),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            },
+            Expr::Identifier(name) => items.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } if fold(alias) == fold(name) => Some(expr),
+                _ => None,
+            }),
+            _ => None,
+        };
+        if let Some(expr) = named.cloned() {
+            key.expr = Expr::Nested(Box::new(expr));
+        }
+    }
+}
+
+/// A table that was lent to the statement, in the place of its own.
+fn lent_table(name: &str, alias: &str) -> TableFactor {
     TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(RETURNING)]),
+        name: ObjectName::from(vec![Ident::new(name)]),
         alias: Some(alias_of(Ident::with_quote('"', alias))),
         args: None,
         with_hints: Vec::new(),

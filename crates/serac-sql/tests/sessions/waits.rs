@@ -491,3 +491,30 @@ async fn a_statement_that_is_streamed_waits() {
         assert_eq!(tokio::time::timeout(SOON, task).await.unwrap().unwrap(), Ok(()), "{sql}");
     }
 }
+
+/// Rows lie in another order than their keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rows_that_are_given_are_those_that_are_claimed() {
+    let db =
+        database("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); INSERT INTO t VALUES (3, 1), (1, 2), (2, 3)").await;
+    let off = "SET enable_point_path = off";
+    for (sql, given) in [
+        ("SELECT id FROM t ORDER BY 1 DESC LIMIT 1 FOR UPDATE", 3),
+        ("SELECT id FROM t ORDER BY 1 LIMIT 1 FOR UPDATE SKIP LOCKED", 1),
+        ("SELECT id FROM t AS x ORDER BY x.id OFFSET 1 LIMIT 1 FOR UPDATE", 2),
+        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE", 3),
+        ("SELECT id, -id AS w FROM t ORDER BY w LIMIT 1 FOR UPDATE SKIP LOCKED", 3),
+        ("SELECT * FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE", 2),
+        ("SELECT t.* FROM t ORDER BY 2 DESC LIMIT 1 FOR UPDATE SKIP LOCKED", 2),
+        ("SELECT public.t.id, public.t.id FROM public.t WHERE public.t.v = 2 FOR UPDATE", 1),
+    ] {
+        let mut holder = session(&db, off, "BEGIN").await;
+        assert_eq!(numbers(&mut holder, sql).await, [given], "{sql}");
+        let mut other = session(&db, off, "BEGIN").await;
+        let free = numbers(&mut other, "SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED").await;
+        let expected: Vec<i64> = (1..=3).filter(|id| *id != given).collect();
+        assert_eq!(free, expected, "{sql}");
+        ok(&mut holder, "ROLLBACK").await;
+        ok(&mut other, "ROLLBACK").await;
+    }
+}
