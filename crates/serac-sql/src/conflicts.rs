@@ -7,10 +7,9 @@
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::parts::claims;
 use crate::session::Session;
-use crate::transactions::Isolation;
-use datafusion::sql::sqlparser::ast::Statement;
+use crate::transactions::{Isolation, Mark};
+use datafusion::sql::sqlparser::ast::{CopyTarget, Statement};
 use serac_engine::EngineError;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -44,7 +43,7 @@ impl Conflicts {
 impl Session {
     /// Whether a statement may be begun again when it meets a conflict.
     pub(crate) fn may_wait(&self, statement: &Statement) -> bool {
-        self.waits_at_any_level || self.is_read_committed() || claims(statement)
+        !takes_stream(statement) && (self.waits_at_any_level || self.is_read_committed() || self.claims(statement))
     }
     fn is_read_committed(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.modes.isolation == Isolation::ReadCommitted)
@@ -61,6 +60,17 @@ impl Session {
         conflicts: &mut Conflicts,
         limits: &mut Limits,
     ) -> Result<()> {
+        self.make_way_from(None, error, claims, conflicts, limits).await
+    }
+    /// As [`make_way`](Self::make_way); undoes what the statement has done since `mark` alone, if there is one.
+    pub(crate) async fn make_way_from(
+        &mut self,
+        mark: Option<&Mark>,
+        error: SqlError,
+        claims: bool,
+        conflicts: &mut Conflicts,
+        limits: &mut Limits,
+    ) -> Result<()> {
         let read_committed = self.is_read_committed();
         let waits = claims || self.waits_at_any_level;
         let timeout = self.lock_timeout;
@@ -68,7 +78,10 @@ impl Session {
         if error.sqlstate != "40001" || !(read_committed || (waits && error.blocker.is_some())) {
             return Err(error);
         }
-        running.undo_statement();
+        match mark {
+            Some(mark) => running.rollback_to(mark),
+            None => running.undo_statement(),
+        }
         let turn = match &error.blocker {
             Some(blocker) => running.txn.wait_for(blocker).map_err(|refused| deadlock(refused, &error))?,
             None => None,
@@ -95,6 +108,11 @@ impl Session {
         self.refresh_view();
         Ok(())
     }
+}
+
+/// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that (`copy`), and is not begun again.
+fn takes_stream(statement: &Statement) -> bool {
+    matches!(statement, Statement::Copy { to: false, target: CopyTarget::Stdin, .. })
 }
 
 /// Says at what the deadlock was met.

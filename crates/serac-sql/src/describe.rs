@@ -181,6 +181,7 @@ impl Session {
     /// What is wrong with the statement.
     pub async fn copied_columns(&mut self, statement: &Statement) -> Result<usize> {
         let Statement::Copy { source, .. } = statement else { return Ok(0) };
+        self.check_not_failed()?;
         match source.clone() {
             CopySource::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
             CopySource::Table { table_name, .. } => {

@@ -71,8 +71,12 @@ fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a COPY whose data the client has, or wants; the tag of its end.
+    /// Runs a COPY whose data the client has, or wants; the tag of its end. One from the client is not committed by itself, but at the end of an
+    /// implicit block: until the client has said that it is done, it may refuse what it has sent.
     pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<String, WireError> {
+        if copy.is_input {
+            self.session.begin_implicit();
+        }
         let columns = self.session.copied_columns(&statement).await?;
         let result = if copy.is_input {
             begin(&mut self.wire.out, b'G', copy.is_binary, columns);
@@ -91,21 +95,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (sender, pieces) = mpsc::channel(AHEAD);
         self.session.set_copy_input(Box::new(Input { pieces, current: Bytes::new() }));
         let Self { wire, session, cancel, .. } = self;
+        let mut limits = session.limits();
         let mut copied = pin!(session.execute_statement(statement));
-        let mut refused = None;
+        // What has ended by a mark in the data may still be refused by the client.
+        let (mut done, mut refused) = (None, None);
         loop {
+            let is_done = done.is_some();
+            let next = async {
+                match is_done {
+                    true => limits.keep(async { Ok(wire.next().await) }).await?,
+                    false => wire.next().await,
+                }
+            };
             let message = tokio::select! {
                 biased;
-                // The reading has ended for an error, and nothing more is taken.
-                result = &mut copied => return Ok(result?),
-                message = wire.next() => message?,
+                // The reading has ended; after an error nothing more is taken.
+                result = &mut copied, if !is_done => {
+                    done = Some(result?);
+                    continue;
+                }
+                message = next => message?,
             };
             let piece = match message {
                 Some((b'd', piece)) => Ok(piece),
                 Some((b'c', _)) => break,
                 Some((b'f', body)) => {
                     let reason = Body(&body).string().unwrap_or("the client gives no reason").to_owned();
-                    refused = Some(SqlError::new("57014", format!("COPY from stdin failed: {reason}")));
+                    refused = Some(SqlError::new("57014", format!("COPY from stdin failed: {reason}")).into());
                     Err(io::Error::other(reason))
                 }
                 Some((b'H' | b'S', _)) => continue,
@@ -113,22 +129,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let message = format!("unexpected message type {other} during COPY from stdin");
                     return Err(WireError::fatal("08P01", message));
                 }
-                None => Err(io::ErrorKind::ConnectionAborted.into()),
+                None => {
+                    refused = Some(WireError::Io);
+                    Err(io::ErrorKind::ConnectionAborted.into())
+                }
             };
             let is_last = piece.is_err();
-            tokio::select! {
-                biased;
-                result = &mut copied => return Ok(result?),
-                _ = sender.send(piece) => {}
+            if done.is_none() {
+                tokio::select! {
+                    biased;
+                    result = &mut copied => done = Some(result?),
+                    _ = sender.send(piece) => {}
+                }
             }
             if is_last {
                 break;
             }
         }
         drop(sender);
-        let result = wire.attend(cancel, copied).await;
+        let result = match done {
+            Some(done) => Ok(done),
+            None => wire.attend(cancel, copied).await,
+        };
         match refused {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => Ok(result?),
         }
     }

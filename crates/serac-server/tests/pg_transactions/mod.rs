@@ -441,6 +441,59 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
     served.end().await;
 }
 
+/// A mark in the data that it ends is not the client's word that it is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_committed_when_the_client_says_that_it_is_done() {
+    let copy = || query("COPY TABLE1 FROM STDIN");
+    let data = |text: &[u8]| message(b'd', text);
+    let marked = || data(b"1\n\\.\n");
+    let binary = [&b"PGCOPY\n\xff\r\n\0"[..], &[0; 8], &[0, 1, 0, 0, 0, 4, 0, 0, 0, 1], &[0xff, 0xff]].concat();
+    let (done, refused) = (|| message(b'c', b""), || message(b'f', b"no\0"));
+    check(
+        "copy",
+        &[
+            (&[copy(), marked(), refused()], "<G>, error 57014, I.", ""),
+            (&[copy(), data(b"1\n"), refused()], "<G>, error 57014, I.", ""),
+            (&[copy(), marked(), done()], "<G>, COPY 1, I.", "1"),
+            (&[copy(), marked(), data(b"2\n"), done()], "<G>, COPY 1, I.", "1"),
+            (&[query("COPY TABLE1 FROM STDIN (FORMAT binary)"), data(&binary), refused()], "<G>, error 57014, I.", ""),
+            (&[query("COPY TABLE1 FROM STDIN (FORMAT binary)"), data(&binary), done()], "<G>, COPY 1, I.", "1"),
+            (
+                &[query("BEGIN"), copy(), marked(), refused(), query("COMMIT")],
+                "BEGIN, T., <G>, error 57014, E., ROLLBACK, I.",
+                "",
+            ),
+            (
+                &[query("BEGIN; SELECT 1 / 0"), query("COPY TABLE1 (a) FROM STDIN"), query("ROLLBACK")],
+                "BEGIN, error 22012, E., error 25P02, E., ROLLBACK, I.",
+                "",
+            ),
+            (&[extended("COPY TABLE1 FROM STDIN"), marked(), refused(), sync()], "<G>, error 57014, I.", ""),
+        ],
+    )
+    .await;
+}
+
+/// A client that goes before it has said that it is done has not copied anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_client_that_goes_leaves_nothing() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut other = connect(served.address).await;
+    ask(&mut other, &query("CREATE TABLE t (a INTEGER PRIMARY KEY)"), 1).await;
+    for data in [&b"1\n\\.\n"[..], b"1\n"] {
+        let mut socket = connect(served.address).await;
+        socket.write_all(&[query("COPY t FROM STDIN"), message(b'd', data)].concat()).await.unwrap();
+        super::read_until(&mut socket, "G").await;
+        drop(socket);
+        // It holds the row until it is gone.
+        let waits = "BEGIN; INSERT INTO t VALUES (1); ROLLBACK; SELECT count(*) FROM t";
+        let said = ask(&mut other, &query(waits), 1).await;
+        assert_eq!(said, "BEGIN, INSERT 0 1, ROLLBACK, 0, SELECT 1, I.");
+    }
+    drop(other);
+    served.end().await;
+}
+
 /// JDBC asks for one row of what gives none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_with_a_limit_of_rows_waits() {

@@ -9,6 +9,7 @@ mod sink;
 mod source;
 mod text;
 
+use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
 use crate::session::{Session, StatementResult, fold, quote};
@@ -228,20 +229,32 @@ impl Session {
             run_rows += batch.num_rows();
             run.push(complete);
             if table.definition.cluster.is_empty() || run_rows >= CLUSTERED_ROWS {
-                self.insert_run(&table, std::mem::take(&mut run))?;
+                self.insert_run(&table, std::mem::take(&mut run)).await?;
                 run_rows = 0;
             }
             progress.rows.store(rows, Ordering::Relaxed);
             tokio::task::yield_now().await; // cancellation is seen between batches
         }
-        self.insert_run(&table, run)?;
+        self.insert_run(&table, run).await?;
         Ok(rows)
     }
 
-    /// Appends rows, in the order of the table's key if it has one.
-    fn insert_run(&mut self, table: &Arc<Table>, run: Vec<RecordBatch>) -> Result<()> {
+    /// Appends rows, in the order of the table's key if it has one. If another transaction is in the way of a batch, that batch waits and is
+    /// appended again: a stream does not give its rows twice. Not so where foreign keys are checked at the statement's end: to go back would
+    /// forget those of earlier batches.
+    async fn insert_run(&mut self, table: &Arc<Table>, run: Vec<RecordBatch>) -> Result<()> {
         for batch in self.clustered(table, run)? {
-            self.txn_of(table)?.insert_batch(table, &batch)?;
+            let mut conflicts = Conflicts::default();
+            loop {
+                let mark = self.running.as_mut().expect("it runs").mark();
+                let Err(error) = self.txn_of(table)?.insert_batch(table, &batch) else { break };
+                if !table.definition.foreign_keys.is_empty() {
+                    return Err(error.into());
+                }
+                // That of the whole statement goes on beside these.
+                let mut limits = self.limits();
+                self.make_way_from(Some(&mark), error.into(), false, &mut conflicts, &mut limits).await?;
+            }
         }
         Ok(())
     }

@@ -492,6 +492,28 @@ async fn a_statement_that_is_streamed_waits() {
     }
 }
 
+/// A COPY cannot be begun again: its rows come but once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_waits() {
+    for (begin, end, result) in [
+        ("", "ROLLBACK", Ok(())),
+        ("", "COMMIT", Err("23505")),
+        ("BEGIN ISOLATION LEVEL READ COMMITTED; INSERT INTO t VALUES (9, 90)", "ROLLBACK", Ok(())),
+    ] {
+        let db = database(ROWS).await;
+        let mut holder = session(&db, "", "BEGIN; INSERT INTO t VALUES (5, 50)").await;
+        let mut other = session(&db, "SET default_transaction_isolation = 'read committed'", begin).await;
+        other.set_copy_input(Box::new(&b"4,40\n5,51\n6,60\n"[..]));
+        let waiting = waits(other, "COPY t FROM STDIN").await;
+        ok(&mut holder, end).await;
+        let (mut other, copied) = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+        assert_eq!(copied, result, "{begin}, {end}");
+        ok(&mut other, "COMMIT").await;
+        let added = numbers(&mut holder, "SELECT v FROM t WHERE id BETWEEN 4 AND 6 ORDER BY id").await;
+        assert_eq!(added, if result.is_ok() { vec![40, 51, 60] } else { vec![50] }, "{begin}, {end}");
+    }
+}
+
 /// Rows lie in another order than their keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rows_that_are_given_are_those_that_are_claimed() {
