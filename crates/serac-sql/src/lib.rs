@@ -60,7 +60,7 @@ pub use maintenance::runs_outside_of_blocks;
 pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
-pub use parts::is_only_a_query;
+pub use parts::{is_only_a_query, shows_changes};
 pub use point::{Blocked, Prepared, Rows, Start, Started};
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{

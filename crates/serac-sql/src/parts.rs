@@ -207,6 +207,14 @@ pub fn is_only_a_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Query(_)) && !found.claims && !found.changes
 }
 
+/// Whether a statement changes rows and gives some: who cannot show these must not have committed it.
+pub fn shows_changes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Query(_) => has_changes(statement),
+        change => returns(change),
+    }
+}
+
 /// Something that runs before the rest of its statement.
 struct Part {
     /// What stood in its place: a WITH that was brought to several places has its parts in each of them.

@@ -25,7 +25,7 @@ use serac_sql::activity::{StatementKind, Wait};
 use serac_sql::wire::{Given, TEXT, oid, scalar, value};
 use serac_sql::{
     Blocked, Description, Start, Started, StatementResult, StatementStream, TransactionStatus, controls_transaction,
-    ends_transaction, fold, runs_outside_of_blocks,
+    ends_transaction, fold, runs_outside_of_blocks, shows_changes,
 };
 use serac_storage::{ColumnType, Value};
 use smallvec::SmallVec;
@@ -572,6 +572,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.deallocate(statement.statement()) {
             self.wire.complete("DEALLOCATE");
             return Ok(());
+        }
+        if shows_changes(statement.statement()) {
+            self.session.begin_implicit();
         }
         let types = if self.portal(name)?.parameters.is_empty() {
             Vec::new()

@@ -7,7 +7,7 @@ use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_sql::activity::StatementKind;
-use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream};
+use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream, shows_changes};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
@@ -90,6 +90,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.deallocate(&statement) {
             return Ok("DEALLOCATE".into());
+        }
+        if shows_changes(&statement) {
+            self.session.begin_implicit();
         }
         let Self { wire, session, cancel, row_count, .. } = self;
         if changes(&statement) {

@@ -494,6 +494,28 @@ async fn a_copy_of_a_client_that_goes_leaves_nothing() {
     served.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_shown_is_not_committed() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut socket = connect(served.address).await;
+    ask(&mut socket, &query("CREATE TABLE t (a INTEGER PRIMARY KEY)"), 1).await;
+    // No time of the protocol.
+    let late = "to_timestamp_seconds(9223372036854775807 - a)";
+    for sql in [
+        format!("INSERT INTO t VALUES (1) RETURNING {late}"),
+        format!("WITH i AS (INSERT INTO t VALUES (1) RETURNING a) SELECT {late} FROM i"),
+    ] {
+        let limited = [parse_and_bind(&sql), message(b'D', b"P\0"), message(b'E', b"\0\0\0\0\x01"), sync()].concat();
+        for sent in [query(&sql), [extended(&sql), sync()].concat(), limited] {
+            let said = ask(&mut socket, &sent, 1).await;
+            assert!(said.starts_with("error 22"), "{said}: {sql}");
+            assert_eq!(ask(&mut socket, &query("SELECT count(*) FROM t"), 1).await, "0, SELECT 1, I.", "{sql}");
+        }
+    }
+    drop(socket);
+    served.end().await;
+}
+
 /// JDBC asks for one row of what gives none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_with_a_limit_of_rows_waits() {
