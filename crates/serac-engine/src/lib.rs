@@ -43,6 +43,7 @@ pub use database::Database;
 pub use error::{EngineError, Result};
 pub use export::{ArrowScan, DecimalForm, VarlenForm, into_form};
 pub use expressions::Expressions;
+pub use lock::LOCK_TIMEOUT;
 pub use procedure::{Procedure, Resolved, RetryPolicy};
 pub use read_set::ReadSet;
 pub use serac_operators::select::Comparison;

@@ -534,3 +534,34 @@ async fn a_change_with_a_limit_of_rows_waits() {
     drop((holder, other));
     served.end().await;
 }
+
+/// Statements on keys run where connections wait: one that DDL is in the way of must not keep the loop from whoever ends that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 12)]
+async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
+    let served = Served::new(PgOptions::default()).await;
+    let mut holder = connect(served.address).await;
+    let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t SELECT value, 0 FROM generate_series(0, 9) AS s (value)";
+    ask(&mut holder, &query(made), 1).await;
+    // As many that each loop has some.
+    let mut writers = Vec::new();
+    for a in 0..8 {
+        let mut writer = connect(served.address).await;
+        let update = query(&format!("UPDATE t SET b = b + 1 WHERE a = {a}"));
+        for _ in 0..2 {
+            assert_eq!(ask(&mut writer, &update, 1).await, "UPDATE 1, I.");
+        }
+        writers.push((writer, update));
+    }
+    ask(&mut holder, &query("BEGIN; ALTER TABLE t ADD COLUMN c INTEGER"), 1).await;
+    for (writer, update) in &mut writers {
+        writer.write_all(update).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(ask(&mut holder, &query("COMMIT"), 1).await, "COMMIT, I.");
+    for (writer, _) in &mut writers {
+        assert_eq!(answer(writer, 1).await, "UPDATE 1, I.");
+    }
+    assert_eq!(ask(&mut holder, &query("SELECT sum(b) FROM t"), 1).await, "24, SELECT 1, I.");
+    drop((holder, writers));
+    served.end().await;
+}

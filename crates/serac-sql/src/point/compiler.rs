@@ -225,6 +225,8 @@ impl<'s> Compiler<'s> {
                 | Expr::OuterReferenceColumn(..)
                 | Expr::Unnest(_)
                 | Expr::GroupingSet(_) => known = false,
+                // What waits is for the other path.
+                Expr::ScalarFunction(call) if call.func.as_async().is_some() => known = false,
                 _ => {}
             }
             Ok(TreeNodeRecursion::Continue)

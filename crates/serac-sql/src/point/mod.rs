@@ -35,7 +35,8 @@ use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parts::claims;
-use crate::session::{Session, StatementResult, TransactionStatus};
+use crate::session::{Session, StatementResult};
+use crate::transactions::OpenStatement;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -44,11 +45,12 @@ use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Stat
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
-use serac_engine::Catalog;
 use serac_engine::values::OwnedValue;
+use serac_engine::{Catalog, LOCK_TIMEOUT};
 use serac_storage::{ColumnType, CommitTicket, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Duration;
 pub(crate) use texts::Texts;
 
 /// What a session keeps for its point statements.
@@ -466,16 +468,17 @@ impl Session {
     ) -> Result<Option<Started>> {
         let claims = claims(prepared.statement());
         let (mut conflicts, mut limits) = (Conflicts::default(), Limits::new(&self.cancel, self.statement_timeout));
+        let mut open = OpenStatement::new(self);
         let result = loop {
-            if let Err(error) = self.make_way(error, claims, &mut conflicts, &mut limits).await {
+            if let Err(error) = open.make_way(error, claims, &mut conflicts, &mut limits).await {
                 break Err(error);
             }
-            match self.run_once(prepared, parameters, rows) {
+            match open.run_once(prepared, parameters, rows) {
                 Err(again) if again.sqlstate == "40001" => error = again,
                 result => break result,
             }
         };
-        self.close_point(result)
+        open.into_session().close_point(result)
     }
 
     /// Ends a statement; none if it has not run, as it is not for the point path.
@@ -487,17 +490,30 @@ impl Session {
                 Ok(Some(Started { affected, ticket }))
             }
             Ok(None) => {
-                if self.transaction_status() == TransactionStatus::Idle {
-                    self.end();
-                }
+                self.abandon_statement();
                 Ok(None)
             }
             Err(error) => Err(self.close_failed_statement(error)),
         }
     }
 
-    /// Runs a statement in the transaction as it is; none if it is not for the point path.
+    /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is it if DDL holds the table: that is waited for on the
+    /// other path, as whoever would end the waiting may need this thread. A panic is an error like any other.
     fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
+        self.running.as_mut().expect("a statement is open").txn.set_lock_timeout(Duration::ZERO);
+        let run = std::panic::AssertUnwindSafe(|| self.run_known(prepared, parameters, rows));
+        let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
+        let running = self.running.as_mut().expect("a statement is open");
+        running.txn.set_lock_timeout(LOCK_TIMEOUT);
+        match result {
+            Err(error) if error.sqlstate == "55006" => {
+                running.undo_statement();
+                Ok(None)
+            }
+            result => result,
+        }
+    }
+    fn run_known(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
         self.know(prepared);
         let Some(plan) = prepared.plan() else { return Ok(None) };
         let exact = match parameters {
@@ -513,8 +529,7 @@ impl Session {
             Given::Exact(_) => &exact[..],
         };
         let mut scratch = self.point.scratch.take().unwrap_or_default();
-        let run = std::panic::AssertUnwindSafe(|| self.run_plan(plan, parameters, &mut scratch, rows));
-        let result = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::limits::of_panic(&*panic)));
+        let result = self.run_plan(plan, parameters, &mut scratch, rows);
         self.point.scratch = Some(scratch);
         result
     }

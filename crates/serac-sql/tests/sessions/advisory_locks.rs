@@ -151,3 +151,18 @@ async fn only_one_is_inside_at_a_time() {
     }
     assert_eq!(entered.load(Ordering::SeqCst), 120);
 }
+
+/// Beside rows found by their keys, too, where statements are compiled once they are known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn known_statements_wait_for_locks() {
+    let db = database();
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    ok(&mut session, "CREATE TABLE t (a BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    ok(&mut session, "PREPARE p AS SELECT pg_advisory_lock(a) FROM t WHERE a = $1").await;
+    for a in 2..5 {
+        ok(&mut session, "SELECT pg_advisory_lock(a) FROM t WHERE a = 1").await;
+        ok(&mut session, &format!("INSERT INTO t VALUES ({a}) RETURNING pg_advisory_lock(1)")).await;
+        ok(&mut session, "EXECUTE p(1)").await;
+    }
+    assert_eq!(ok(&mut other, "SELECT pg_try_advisory_lock(1)").await, "false");
+}
