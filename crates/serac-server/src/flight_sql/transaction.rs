@@ -50,13 +50,16 @@ impl FlightSql {
 
     async fn run_text(&self, seat: &Arc<Seat>, sql: String, anew: bool) -> Result<(), Status> {
         let mut session = if anew { seat.take_anew().await? } else { seat.take().await? };
+        if anew && session.transaction_status() != TransactionStatus::Idle {
+            return Err(error("25001", "the session has a transaction already"));
+        }
         seat.attend(async move { session.execute(&sql).await.map(|_| ()) }).await
     }
 
     pub(super) async fn end_transaction(&self, caller: &Caller, id: &[u8], commits: bool) -> Result<(), Status> {
         let OpenTransaction { seat } = self.transactions.take(id)?;
         let mut session = seat.take().await?;
-        let had_failed = session.transaction_status() == TransactionStatus::Failed;
+        let status = session.transaction_status();
         let sql = if commits { "COMMIT" } else { "ROLLBACK" };
         let ended = seat.attend(async move { session.execute(sql).await.map(|_| ()) }).await;
         if Self::session_key(caller).is_none() {
@@ -66,10 +69,13 @@ impl FlightSql {
             let _ = self.spare.keep(key, seat);
         }
         ended?;
-        if commits && had_failed {
-            return Err(error("25P02", "a statement of the transaction had failed: it has been rolled back"));
+        match status {
+            TransactionStatus::Failed if commits => {
+                Err(error("25P02", "a statement of the transaction had failed: it has been rolled back"))
+            }
+            TransactionStatus::Idle => Err(error("25P01", "the transaction has ended before")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The savepoint's id: its transaction's, and its name.

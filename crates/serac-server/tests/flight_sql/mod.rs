@@ -512,3 +512,31 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
     assert!(matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted), "{status}");
     served.end().await;
 }
+
+/// A transaction's id is that of one transaction, up to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_is_not_taken_for_another() {
+    use arrow_flight::sql::EndTransaction::{Commit, Rollback};
+    let served = Served::open().await;
+    let mut client = served.client().await;
+    client.execute_update("CREATE TABLE t (id BIGINT PRIMARY KEY)".into(), None).await.unwrap();
+    // One that was ended by a statement cannot be ended again, as if what came after it was in it.
+    for end in [Commit, Rollback] {
+        let txn = client.begin_transaction().await.unwrap();
+        client.execute_update("COMMIT".into(), Some(txn.clone())).await.unwrap();
+        assert!(code(client.end_transaction(txn, end).await.unwrap_err()).contains("25P01"));
+    }
+    // A client with a session has one at a time.
+    let mut raw = FlightServiceClient::new(served.channel().await);
+    let offered = raw.list_actions(arrow_flight::Empty {}).await.unwrap();
+    let cookie = offered.metadata().get("set-cookie").unwrap().to_str().unwrap().split(';').next().unwrap();
+    client.set_header("cookie", cookie);
+    let txn = client.begin_transaction().await.unwrap();
+    client.execute_update("INSERT INTO t VALUES (1)".into(), Some(txn.clone())).await.unwrap();
+    assert!(code(client.begin_transaction().await.unwrap_err()).contains("25001"));
+    client.end_transaction(txn, Rollback).await.unwrap();
+    assert_eq!(number(&mut client, "SELECT count(*) FROM t", None).await, 0);
+    let txn = client.begin_transaction().await.unwrap();
+    client.end_transaction(txn, Commit).await.unwrap();
+    served.end().await;
+}
