@@ -292,8 +292,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn handle(&mut self, tag: u8, body: &Bytes) -> Result<Next, WireError> {
-        let extended = matches!(tag, b'P' | b'B' | b'D' | b'E' | b'C' | b'H');
-        if self.skipping && extended {
+        // Queries of the simple protocol, too, as in PostgreSQL.
+        if self.skipping && !matches!(tag, b'S' | b'X') {
             return Ok(Next::Goes);
         }
         let result = match tag {

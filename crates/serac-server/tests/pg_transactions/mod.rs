@@ -565,3 +565,18 @@ async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
     drop((holder, writers));
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_error_everything_is_skipped_up_to_the_sync() {
+    let (served, addresses) = servers().await;
+    for address in addresses {
+        let mut socket = connect_to(address, &served).await;
+        ask(&mut socket, &query("CREATE TABLE skipped (a INTEGER)"), 1).await;
+        let sent = [parse_and_bind("SELEC 1"), query("INSERT INTO skipped VALUES (1)"), sync()].concat();
+        assert_eq!(ask(&mut socket, &sent, 1).await, "error 42601, I.", "{address}");
+        assert_eq!(ask(&mut socket, &query("SELECT count(*) FROM skipped"), 1).await, "0, SELECT 1, I.", "{address}");
+        ask(&mut socket, &query("DROP TABLE skipped"), 1).await;
+        drop(socket);
+    }
+    served.end().await;
+}
