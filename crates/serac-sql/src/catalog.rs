@@ -58,6 +58,8 @@ pub(crate) struct View {
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
     /// What the current user may do.
     pub(crate) access: Access,
+    /// Whether the transaction may change nothing but temporary relations.
+    pub(crate) read_only: bool,
     /// The schemas in which unqualified names are looked up, in order: those of the setting that are there and that the user may use.
     pub(crate) path: Arc<[String]>,
 }

@@ -344,7 +344,8 @@ impl Session {
             let access = running.txn.access(self.current_role());
             let temporary = running.temporary.as_ref().map(part);
             let path = self.path(&catalog, &access);
-            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access, path }
+            let read_only = running.modes.read_only;
+            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access, read_only, path }
         });
         *self.shared.view.write() = view;
     }

@@ -114,6 +114,11 @@ impl SequenceFunction {
             _ => &self.shared.database,
         };
         let (catalog, snapshot) = view.of(schema);
+        let changes = matches!(self.function, Function::Next | Function::Set);
+        if changes && view.read_only && schema != TEMPORARY_SCHEMA {
+            let message = format!("cannot execute {}() in a read-only transaction", self.name());
+            return Err(SqlError::new("25006", message));
+        }
         if schema != TEMPORARY_SCHEMA && !view.access.is_superuser() {
             self.check_access(&view, schema, short)?;
         }
