@@ -191,8 +191,12 @@ impl Session {
 
     /// Drops all temporary tables of the session.
     pub(crate) fn drop_temporary_tables(&mut self) -> Result<()> {
-        let Some(catalog) = self.temporary_catalog() else { return Ok(()) };
+        if self.temporary_catalog().is_none() {
+            return Ok(());
+        }
         let txn = self.txn_for(TEMPORARY_SCHEMA)?;
+        // Those that the transaction has made, too.
+        let catalog = txn.catalog().clone();
         for table in catalog.tables() {
             // Those that a CASCADE has taken with it are gone.
             if txn.catalog().table(TEMPORARY_SCHEMA, table.name()).is_ok() {
