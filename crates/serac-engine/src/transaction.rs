@@ -301,7 +301,8 @@ impl Transaction {
         self.txn = Some(txn);
     }
 
-    /// Gives back the locks of tables and of the catalog, which a [`restart`](Self::restart) keeps: for a transaction that does nothing more.
+    /// Gives back the locks of tables and of the catalog, which a [`restart`](Self::restart) keeps:
+    /// for a transaction that does nothing more.
     pub fn release_locks(&mut self) {
         self.release();
     }

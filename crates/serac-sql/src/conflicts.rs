@@ -62,7 +62,8 @@ impl Session {
     ) -> Result<()> {
         self.make_way_from(None, error, claims, conflicts, limits).await
     }
-    /// As [`make_way`](Self::make_way); undoes what the statement has done since `mark` alone, if there is one.
+    /// As [`make_way`](Self::make_way); undoes what the statement has done since `mark` alone, if
+    /// there is one.
     pub(crate) async fn make_way_from(
         &mut self,
         mark: Option<&Mark>,
@@ -110,7 +111,8 @@ impl Session {
     }
 }
 
-/// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that (`copy`), and is not begun again.
+/// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that
+/// (`copy`), and is not begun again.
 fn takes_stream(statement: &Statement) -> bool {
     matches!(statement, Statement::Copy { to: false, target: CopyTarget::Stdin, .. })
 }

@@ -207,7 +207,8 @@ pub fn is_only_a_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Query(_)) && !found.claims && !found.changes
 }
 
-/// Whether a statement changes rows and gives some: who cannot show these must not have committed it.
+/// Whether a statement changes rows and gives some: who cannot show these must not have committed
+/// it.
 pub fn shows_changes(statement: &Statement) -> bool {
     match statement {
         Statement::Query(_) => has_changes(statement),

@@ -107,8 +107,9 @@ fn bounds(clause: Option<&LimitClause>) -> Result<(usize, usize)> {
 }
 
 impl Session {
-    /// Claims the rows that a query on one table gives, and gives them: the query runs once, so that these are the same rows, whatever it leaves open
-    /// (LIMIT without an order, equal keys, volatile functions).
+    /// Claims the rows that a query on one table gives, and gives them: the query runs once, so
+    /// that these are the same rows, whatever it leaves open (LIMIT without an order, equal keys,
+    /// volatile functions).
     pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
         let on_held = OnHeld::of(&std::mem::take(&mut query.locks)).expect("the query has a locking clause");
         let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");

@@ -617,7 +617,8 @@ impl Session {
             Err(error) => Err(session.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
         }
     }
-    /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows may be given as they come.
+    /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
+    /// may be given as they come.
     fn only_shows(&self, statement: &Statement) -> bool {
         match statement {
             Statement::Query(_) => is_only_a_query(statement),
@@ -823,7 +824,8 @@ impl Drop for Executed<'_> {
     }
 }
 
-/// PREPARE takes what gives or changes rows. EXECUTE is not among it, so no statement can execute itself.
+/// PREPARE takes what gives or changes rows. EXECUTE is not among it, so no statement can execute
+/// itself.
 fn check_preparable(statement: &Statement) -> Result<()> {
     match statement {
         Statement::Query(_)

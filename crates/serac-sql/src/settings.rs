@@ -124,8 +124,8 @@ struct Changed {
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsMark(Vec<Changed>);
 
-/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what was set since, and a commit what was set
-/// for the transaction alone.
+/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what
+/// was set since, and a commit what was set for the transaction alone.
 #[derive(Default)]
 pub(crate) struct ChangedSettings {
     changed: Mutex<Vec<Changed>>,

@@ -17,9 +17,11 @@
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
 //! An error is one of any kind: of a statement, of its syntax, or of the client's protocol ([`Session::fail_transaction`]).
-//! So is a statement whose future is dropped half-way, or that panics outside of its limits ([`OpenStatement`]).
+//! So is a statement whose future is dropped half-way, or that panics outside of its limits
+//! ([`OpenStatement`]).
 //!
-//! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they were. Locks stay, of rows apart.
+//! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
+//! were. Locks stay, of rows apart.
 //!
 //! **What is shown must be durable.** A statement that commits waits for its own log. One that does not, as it runs in a block, waits for
 //! the newest commit that its transaction has read ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]);
@@ -143,7 +145,8 @@ pub(crate) enum Scope {
 /// As whom a transaction acts.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningRoles {
-    /// As whom the session acted when it began; it does so again when the transaction is rolled back.
+    /// As whom the session acted when it began; it does so again when the transaction is rolled
+    /// back.
     before: SessionRoles,
     /// What SET ROLE has made of that, for longer than the transaction.
     pub(crate) set: Option<SessionRoles>,
@@ -254,8 +257,9 @@ impl Running {
     }
 }
 
-/// A session in which a statement has begun. If this goes before the statement has ended (its future was dropped, or it has panicked),
-/// that is an error like any other: nothing is left of the statement, and its transaction has failed.
+/// A session in which a statement has begun. If this goes before the statement has ended (its
+/// future was dropped, or it has panicked), that is an error like any other: nothing is left of the
+/// statement, and its transaction has failed.
 pub(crate) struct OpenStatement<'s>(Option<&'s mut Session>);
 
 impl<'s> OpenStatement<'s> {

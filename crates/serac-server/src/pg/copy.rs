@@ -71,8 +71,9 @@ fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a COPY whose data the client has, or wants; the tag of its end. One from the client is not committed by itself, but at the end of an
-    /// implicit block: until the client has said that it is done, it may refuse what it has sent.
+    /// Runs a COPY whose data the client has, or wants; the tag of its end. One from the client is
+    /// not committed by itself, but at the end of an implicit block: until the client has said that
+    /// it is done, it may refuse what it has sent.
     pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<String, WireError> {
         if copy.is_input {
             self.session.begin_implicit();

@@ -535,7 +535,8 @@ async fn a_change_with_a_limit_of_rows_waits() {
     served.end().await;
 }
 
-/// Statements on keys run where connections wait: one that DDL is in the way of must not keep the loop from whoever ends that.
+/// Statements on keys run where connections wait: one that DDL is in the way of must not keep the
+/// loop from whoever ends that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 12)]
 async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
     let served = Served::new(PgOptions::default()).await;

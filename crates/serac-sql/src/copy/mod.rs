@@ -239,9 +239,10 @@ impl Session {
         Ok(rows)
     }
 
-    /// Appends rows, in the order of the table's key if it has one. If another transaction is in the way of a batch, that batch waits and is
-    /// appended again: a stream does not give its rows twice. Not so where foreign keys are checked at the statement's end: to go back would
-    /// forget those of earlier batches.
+    /// Appends rows, in the order of the table's key if it has one. If another transaction is in
+    /// the way of a batch, that batch waits and is appended again: a stream does not give its rows
+    /// twice. Not so where foreign keys are checked at the statement's end: to go back would forget
+    /// those of earlier batches.
     async fn insert_run(&mut self, table: &Arc<Table>, run: Vec<RecordBatch>) -> Result<()> {
         for batch in self.clustered(table, run)? {
             let mut conflicts = Conflicts::default();

@@ -497,8 +497,9 @@ impl Session {
         }
     }
 
-    /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is it if DDL holds the table: that is waited for on the
-    /// other path, as whoever would end the waiting may need this thread. A panic is an error like any other.
+    /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is
+    /// it if DDL holds the table: that is waited for on the other path, as whoever would end the
+    /// waiting may need this thread. A panic is an error like any other.
     fn run_once(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
         self.running.as_mut().expect("a statement is open").txn.set_lock_timeout(Duration::ZERO);
         let run = std::panic::AssertUnwindSafe(|| self.run_known(prepared, parameters, rows));

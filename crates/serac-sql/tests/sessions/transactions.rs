@@ -404,7 +404,8 @@ async fn what_is_dropped_half_way_leaves_nothing() {
     assert_eq!(count(&mut other).await, 2);
 }
 
-/// A transaction that has failed and has no savepoint does nothing more: what it has locked is free.
+/// A transaction that has failed and has no savepoint does nothing more: what it has locked is
+/// free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_transaction_is_in_nobodys_way() {
     let db = in_memory();
