@@ -288,7 +288,8 @@ impl Snapshot {
 }
 
 enum Hook {
-    Commit(CommitHook),
+    /// None once it has run.
+    Commit(Option<CommitHook>),
     Abort(Action),
     Obsolete(Action),
 }
@@ -390,7 +391,7 @@ impl Transaction {
     }
     /// See [`CommitHook`].
     pub fn on_commit(&mut self, hook: CommitHook) {
-        self.hooks.push(Hook::Commit(hook));
+        self.hooks.push(Hook::Commit(Some(hook)));
     }
     /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back; newest first.
     pub fn on_abort(&mut self, action: Action) {
@@ -471,7 +472,6 @@ impl Transaction {
             return Err(error.into());
         }
         let manager = &*self.snapshot.0.manager;
-        let mut obsolete = Vec::new();
         let timestamp = {
             let mut latch = manager.commit_latch.lock();
             let open = if latch.closed { Err(StorageError::Closed.into()) } else { Ok(()) };
@@ -488,11 +488,12 @@ impl Transaction {
             };
             let timestamp = Timestamp(manager.clock.load(Ordering::Relaxed) + 1);
             at_commit(timestamp);
-            for hook in self.hooks.drain(..) {
-                match hook {
-                    Hook::Commit(hook) => hook(timestamp),
-                    Hook::Obsolete(action) => obsolete.push(action),
-                    Hook::Abort(_) => {}
+            // If one panics, the transaction is rolled back, so the others stay where they are.
+            for hook in &mut self.hooks {
+                if let Hook::Commit(hook) = hook
+                    && let Some(hook) = hook.take()
+                {
+                    hook(timestamp);
                 }
             }
             if let Some(undo) = &self.undo {
@@ -512,8 +513,10 @@ impl Transaction {
             manager.gc.submit(undo);
         }
         // After the records, as the collector relies on.
-        for action in obsolete {
-            manager.gc.defer(timestamp, action);
+        for hook in self.hooks.drain(..) {
+            if let Hook::Obsolete(action) = hook {
+                manager.gc.defer(timestamp, action);
+            }
         }
         if manager.gc.is_overrun(manager) {
             manager.gc.lend_a_hand(manager);
