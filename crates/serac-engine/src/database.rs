@@ -306,7 +306,7 @@ impl DatabaseInner {
     fn close(&self) -> Result<()> {
         let _one_at_a_time = self.closing.lock();
         if self.storage.is_closed() {
-            return Ok(());
+            return Ok(self.storage.close()?);
         }
         if self.storage.options().durability == Durability::Off {
             // What is committed beside the checkpoint would not be in it, and nowhere else.
@@ -422,7 +422,7 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
             Ok(())
         };
         // This thread is one of them: a small database needs no other.
-        let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (1..workers).filter_map(|_| serac_sync::thread::spawn_helper(scope, work)).collect();
         let own = work();
         let others = threads.into_iter().map(|thread| thread.join().expect("filling an index does not panic"));
         std::iter::once(own).chain(others).collect()

@@ -1,20 +1,21 @@
 //! The storage's own threads: the log's, garbage collection's, compaction's.
 //!
-//! On Linux they run as batch work (`SCHED_BATCH`): one that is woken takes an idle processor at once, but does not push aside a thread that serves clients. Where
-//! all processors are busy, more commits so gather for one sync of the log.
+//! On Linux they run as batch work (`SCHED_BATCH`): one that is woken takes an idle processor at once, but does not push
+//! aside a thread that serves clients. Where all processors are busy, more commits so gather for one sync of the log.
 
+use crate::error::{Result, StorageError};
 use serac_sync::thread::{Builder, JoinHandle};
-use std::io;
 
-/// Starts a thread.
+/// Starts a thread for `whom`.
 ///
 /// # Errors
-/// If there can be no more.
-pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    Builder::new().name(name).spawn(move || {
+/// [`StorageError::Io`] if there can be no more threads.
+pub(crate) fn spawn(name: String, whom: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = Builder::new().name(name).spawn(move || {
         give_way();
         run();
-    })
+    });
+    thread.map_err(|e| StorageError::io(format!("cannot start {whom}'s thread"), e))
 }
 
 #[cfg(target_os = "linux")]

@@ -165,7 +165,8 @@ pub(crate) fn compact_cold_blocks(
     };
     let threads = (groups.len() / GROUPS_PER_THREAD).clamp(1, plan.threads.max(1));
     serac_sync::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&|| false))).collect();
+        let helper = |_| serac_sync::thread::spawn_helper(scope, || work(&|| false));
+        let helpers: Vec<_> = (1..threads).filter_map(helper).collect();
         let own = work(stop);
         helpers.into_iter().fold(own, |all, helper| {
             let part = helper.join().expect("compaction does not panic");

@@ -1,39 +1,56 @@
 //! Garbage collection: version chains are pruned, then their memory is freed (§3.3).
 //!
-//! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction (the clock if none runs), and never
-//! newer than what may be acknowledged (what is durable; with a relaxed log, or none, everything). A record committed at or before it undoes something that every snapshot sees: it and all older ones of
-//! its chain are cut off. For what is newer, *interval pruning*: two neighbouring records of a chain between whose timestamps no running
-//! transaction started are undone by exactly the same readers, and the older before-image wins where they overlap; so a record whose
-//! columns are covered by older ones of its interval is taken out of the middle. A reader that runs for hours thus keeps a few records per row, not
-//! the whole history since it began. Three kinds of record stay: the newest of a chain, so that nobody finds a head again that was covered
-//! meanwhile (A-B-A); what may not be acknowledged, so that a reader always meets the timestamp of the version it reads and waits for that; and of an
-//! interval in which somebody has committed, a record that says so: whoever writes with an older snapshot must meet it (first updater wins), and writers pass by
-//! aborted records.
+//! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction, or
+//! the clock if none runs. It is never newer than the newest commit that may be acknowledged: what
+//! is durable, or everything with a relaxed log or none. Every snapshot sees what a record
+//! committed at or before the watermark undoes. So the collector cuts off that record and all older
+//! ones of its chain.
 //!
-//! Collectors may run side by side. They take finished transactions from one queue; a row's chain is pruned under one of a fixed set of
-//! latches, chosen by the row. Writers take no latch: they only ever install at the head, by compare-and-swap, and a collector that
-//! removes the head does so by compare-and-swap too and starts over when it loses.
+//! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
+//! interval if no running transaction started between their timestamps: the same readers undo both.
+//! Where both have a before-image of a column, the older one wins. So the collector takes a record
+//! out of the middle if older records of its interval cover its columns. A reader that runs for
+//! hours thus keeps a few records per row, not the whole history since it began. Three kinds of
+//! record stay:
+//! - The newest record of a chain. Otherwise a head that was covered could become the head again
+//!   (A-B-A).
+//! - A record that may not be acknowledged yet. A reader must meet the timestamp of the version
+//!   that it reads, to wait for it.
+//! - One record of an interval in which a transaction has committed. A writer with an older
+//!   snapshot must meet it (first updater wins); writers pass by aborted records.
 //!
-//! **Step two, free.** A context none of whose records is linked is retired: readers pin an epoch while they walk a chain, and when all
-//! that could be walking have unpinned, the segments return to the pool. This is by epochs rather than by a second timestamp, as the
-//! text has it, so that a transaction that is open but not reading right now does not keep memory from being freed.
+//! Collectors may run side by side. They take finished transactions from one queue. A fixed set of
+//! latches, chosen by the row, protects the pruning of a row's chain. Writers take no latch: they
+//! install at the head, by compare-and-swap. A collector that removes the head does so by
+//! compare-and-swap, too, and starts over when it loses.
 //!
-//! **Values in heaps.** What a record that was unlinked names in its block's heap is let go of, and so is what a row that is gone for everybody has there:
-//! under the row's latch, so that no other collector unlinks the record of somebody who has just deleted the row and takes that back. Rows of a bulk append that is
-//! undone let go of theirs at once;
-//! a heap with much garbage is vacuumed ([`crate::vacuum`]) by whoever finds it.
+//! **Step two, free.** A context none of whose records is linked is retired. Readers pin an epoch
+//! while they walk a chain. When all that could be walking have unpinned, the segments return to
+//! the pool. The text has a second timestamp in place of the epochs; with that, a transaction that
+//! is open but does not read would keep memory from being freed.
 //!
-//! **Deferred actions** run once the watermark has reached their timestamp, in its order, and once the records of all transactions up to it are
-//! unlinked: an action may ask which versions a chain still reaches. So a run takes actions first and transactions afterwards (a transaction is submitted
-//! before its actions are), and puts actions back that are not older than what another run has in hand, or has put down unfinished because its watermark was lower.
-//! An action looks at rows without being a transaction. So while it runs, the present is [held](TransactionManager::hold) for it: what others change and take
-//! back meanwhile stays on its chain, where the action finds what was there before.
+//! **Values in heaps.** The collector releases the values that an unlinked record names in its
+//! block's heap, and those of a row that is gone for everybody. It does so under the row's latch:
+//! no other collector may meanwhile unlink the record of a transaction that has just deleted the
+//! row and takes that back. Rows of a bulk append that is undone release theirs at once. Whoever
+//! finds a heap with much garbage vacuums it ([`crate::vacuum`]).
 //!
-//! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began to cool ([`crate::freeze`]). Every run takes blocks from one
-//! queue until it is empty, so collectors share a backlog block by block.
+//! **Deferred actions** run in the order of their timestamps, once the watermark has reached theirs
+//! and the records of all transactions up to it are unlinked: an action may ask which versions a
+//! chain still reaches. A transaction is submitted before its actions are, so a run takes actions
+//! first and transactions afterwards. It puts back the actions that are not older than what another
+//! run has in hand, or than what another run has put down unfinished because its watermark was
+//! lower. An action looks at rows without being a transaction. So the present is
+//! [held](TransactionManager::hold) while it runs: what others change and take back meanwhile stays
+//! on its chain, where the action finds what was there before.
 //!
-//! **How many collectors.** One goes by every few milliseconds. The others sleep until there is more work than for one (finished transactions, blocks to freeze):
-//! whoever finds it wakes them, and they sleep again when it is done.
+//! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
+//! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so
+//! collectors share a backlog block by block.
+//!
+//! **How many collectors.** One comes by every few milliseconds. The others sleep until there is
+//! more work than for one (finished transactions, blocks to freeze). The collector that finds it
+//! wakes them; they sleep again when it is done.
 
 use crate::block::{Block, HotBlock};
 use crate::data_table::DataTable;
@@ -46,6 +63,7 @@ use crate::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, Und
 use crate::vacuum::{garbage_floor, vacuum};
 use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use serac_sync::epoch;
+use serac_sync::time::Duration;
 use serac_sync::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -55,7 +73,8 @@ use std::sync::Arc;
 const PRUNING_LATCHES: usize = 256;
 /// Finished transactions that a run takes from the queue at a time.
 const BATCH: u64 = 1024;
-/// Finished transactions in the queue from which on committing threads collect too, so that memory stays bounded.
+/// Finished transactions in the queue from which on committing threads collect too, so that memory
+/// stays bounded.
 const OVERRUN: u64 = 16_384;
 
 /// Work from which on one more collector is woken, in finished transactions.
@@ -63,21 +82,34 @@ const HELP_FROM: u64 = 4_096;
 /// Gathering a block is about as much work as collecting so many transactions.
 const BLOCK_WORK: usize = 1_024;
 
-/// Where the background threads wait.
+/// Where the background threads wait for work, and for the end.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
-    pub(crate) stop: Mutex<bool>,
+    stopped: Mutex<bool>,
     /// Notified at the end.
-    pub(crate) wake: Condvar,
+    pub(crate) end: Condvar,
     /// Notified at the end, and when there is work for more than one collector.
     pub(crate) work: Condvar,
 }
 
 impl Parking {
+    /// Ends all waits, now and later.
     pub(crate) fn stop(&self) {
-        *self.stop.lock() = true;
-        self.wake.notify_all();
+        *self.stopped.lock() = true;
+        self.end.notify_all();
         self.work.notify_all();
+    }
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stopped.lock()
+    }
+    /// Waits for `signal`, one of the two above, but no longer than `pause`. False if the thread is
+    /// to end.
+    pub(crate) fn park(&self, signal: &Condvar, pause: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            signal.wait_for(&mut stopped, pause);
+        }
+        !*stopped
     }
 }
 
@@ -114,12 +146,15 @@ pub struct GarbageCollector {
     incoming: Mutex<VecDeque<(u64, ContextPtr)>>,
     pool: Arc<UndoPool>,
     waiting: Mutex<BTreeMap<u64, ContextPtr>>,
-    /// The lowest timestamps of what runs have taken from the two above and not yet worked through. Entered under the latch of the queue.
+    /// The lowest timestamps of the transactions that runs have taken from the two queues above and
+    /// have not worked through yet. A run enters them under the latch of the queue.
     in_hand: Mutex<Vec<u64>>,
     deferred: Mutex<BTreeMap<u64, Vec<DeferredAction>>>,
-    /// Blocks that freeze once the watermark has reached the timestamp, unless somebody writes to them.
+    /// Blocks that freeze once the watermark has reached the timestamp, unless a transaction writes
+    /// to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
-    /// Those for which it has, with their rounds. Collectors take them one by one.
+    /// Blocks for which the watermark has reached it, with their rounds. Collectors take them one by
+    /// one.
     cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
@@ -163,15 +198,16 @@ impl Default for GarbageCollector {
 }
 
 impl Drop for GarbageCollector {
-    /// What could not be collected goes with the database. Transactions and snapshots hold the manager that this belongs to, so all have ended.
+    /// Frees what the collectors have left. Transactions and snapshots hold the manager that owns
+    /// this, so all of them have ended.
     fn drop(&mut self) {
-        // Nobody is left to read what would freeze.
+        // Nobody is left to read frozen blocks.
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
         let horizon = Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() };
         self.collect(&horizon, None);
-        // As at the end of a close: two epochs later the memory is free.
+        // The memory is free two epochs later, as at the end of a close.
         (0..2).for_each(|_| epoch::pin().flush());
     }
 }
@@ -194,7 +230,8 @@ impl GarbageCollector {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         self.deferred.lock().entry(timestamp.0).or_default().push(DeferredAction(action));
     }
-    /// Freezes the blocks of `round` that go on cooling in it, once no transaction older than `timestamp` is alive.
+    /// Freezes the blocks of `round` that go on cooling in it, once no transaction older than
+    /// `timestamp` is alive.
     pub(crate) fn freeze(&self, timestamp: Timestamp, round: CoolingRound) {
         self.backlog.fetch_add(round.blocks.len(), Ordering::Relaxed);
         self.cooling.lock().entry(timestamp.0).or_default().push(round);
@@ -202,7 +239,8 @@ impl GarbageCollector {
     pub(crate) fn parking(&self) -> &Arc<Parking> {
         &self.parking
     }
-    /// Whether there is work for `collectors` threads. What waits for the log is none.
+    /// Whether there is work for `collectors` threads. Transactions that wait for the log are no
+    /// work.
     pub(crate) fn has_work_for(&self, collectors: usize, manager: &TransactionManager) -> bool {
         let blocks = self.cooled_count.load(Ordering::Relaxed);
         let stalled = self.stalled_at.load(Ordering::Relaxed) > manager.acknowledged().0;
@@ -216,12 +254,13 @@ impl GarbageCollector {
             self.parking.work.notify_all();
         }
     }
-    /// Finished transactions, deferred actions and cooling blocks that wait for a run or for the watermark.
+    /// Finished transactions, deferred actions and cooling blocks that wait for a run or for the
+    /// watermark.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
-    /// Whether finished transactions come in faster than the collectors take them: then whoever commits lends a hand, unless they only wait for
-    /// the log.
+    /// Whether finished transactions come in faster than the collectors take them: then whoever
+    /// commits lends a hand, unless they only wait for the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) as u64 > serac_sync::limit("a collector's queue", OVERRUN, 4)
             && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
@@ -231,7 +270,8 @@ impl GarbageCollector {
         self.unlinked_total.load(Ordering::Relaxed)
     }
 
-    /// One pass over everything that has finished since the last pass or that the watermark has reached.
+    /// One pass over everything that has finished since the last pass or that the watermark has
+    /// reached.
     pub fn run_once(&self, manager: &TransactionManager) -> GcStats {
         let horizon = Horizon::of(manager);
         let mut stats = self.collect(&horizon, Some(manager));
@@ -253,7 +293,8 @@ impl GarbageCollector {
             std::mem::replace(&mut *deferred, later)
         };
 
-        // Up to the first that is not settled: nothing can be taken off for it yet, nor for what finished after it.
+        // The queue is taken up to the first transaction that is not settled: no record of that one,
+        // or of one that finished after it, can be unlinked yet.
         loop {
             let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
@@ -287,7 +328,8 @@ impl GarbageCollector {
             let mut waiting = self.waiting.lock();
             let later = waiting.split_off(&(watermark + 1));
             let reached = std::mem::replace(&mut *waiting, later);
-            // SAFETY: what waits is linked, so it is alive; counted up under the latch under which a retirement removes it.
+            // SAFETY: a waiting context is linked, so it is alive. Its count goes up under the latch
+            // under which a retirement removes it.
             reached.values().for_each(|context| unsafe { &*context.0 }.acquire());
             self.take_in_hand(reached.keys().copied());
             reached
@@ -356,7 +398,8 @@ impl GarbageCollector {
         &self.latches[(row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES]
     }
 
-    /// Lets go of the values in the heap that the before-images of `gone` name, and of those of a row that is gone with them. Under the row's pruning latch.
+    /// Releases the values in the heap that the before-images of `gone` name, and those of the row
+    /// itself if it is gone. The caller holds the row's pruning latch.
     fn release_values(&self, table: &DataTable, row: RowId, block: &HotBlock, gone: &[&UndoRecord]) {
         if !block.layout().has_views() || gone.is_empty() {
             return;
@@ -390,7 +433,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Runs those of `actions` that come before all transactions whose records may still be linked; the others wait for the next run.
+    /// Runs those of `actions` that come before all transactions whose records may still be linked;
+    /// the others wait for the next run.
     fn run_actions(
         &self,
         mut actions: BTreeMap<u64, Vec<DeferredAction>>,
@@ -400,8 +444,10 @@ impl GarbageCollector {
         if actions.is_empty() {
             return;
         }
-        // The queue first: what leaves it is in hand then. Another collector, whose watermark was lower, may have put down just now what it could not unlink:
-        // that waits, and we have not taken it up. What leaves those that wait is in hand before their latch is free.
+        // The order matters. The queue comes first: a transaction that leaves it is in hand by then.
+        // Another collector with a lower watermark may just have put down a transaction that it
+        // could not unlink: that one waits, and this run has not taken it up. A transaction that
+        // leaves the waiting ones is in hand before their latch is free.
         let queued = self.incoming.lock().iter().map(|(ts, _)| *ts).min();
         let (waiting, in_hand) = {
             let waiting = self.waiting.lock();
@@ -415,7 +461,7 @@ impl GarbageCollector {
             *actions = early;
         }
         for DeferredAction(action) in actions.into_values().flatten() {
-            // For one action each: the watermark stays where it is meanwhile.
+            // Held anew for each action: the watermark stays where it is meanwhile.
             let _present = manager.map(TransactionManager::hold);
             action();
             stats.deferred_run += 1;
@@ -423,7 +469,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Prunes the chains of all rows that `context` changed. The caller holds one count of the context.
+    /// Prunes the chains of all rows that `context` changed. The caller holds one count of the
+    /// context.
     fn process<'g>(
         &self,
         context: ContextPtr,
@@ -432,7 +479,8 @@ impl GarbageCollector {
         emptied: &mut Emptied<'g>,
         first_time: bool,
     ) {
-        // SAFETY: the held count keeps the context alive, and then the guard of `emptied`: it is freed, and its tables are let go of, an epoch after its retirement.
+        // SAFETY: the held count keeps the context alive, and then the guard of `emptied`: it is
+        // freed, and its tables are let go of, an epoch after its retirement.
         let undo: &'g UndoContext = unsafe { &*context.0 };
         let observed = (!undo.is_unobserved()).then_some(horizon.now);
         for record in undo.records().filter(|record| !record.is_unlinked()) {
@@ -440,7 +488,7 @@ impl GarbageCollector {
         }
         if first_time {
             if undo.is_unreachable() {
-                // The common case: pruned at once, so nobody else has heard of it.
+                // The common case: everything is pruned at once, so no other run knows the context.
                 run.retired.push(context);
                 return;
             }
@@ -451,14 +499,17 @@ impl GarbageCollector {
         }
     }
 
-    /// Step two for a context that nothing links. The caller has pinned an epoch since before the count fell to zero.
+    /// Step two for a context that nothing links. The caller has pinned an epoch since before the
+    /// count fell to zero.
     fn retire(&self, context: ContextPtr, run: &mut Run) {
         // SAFETY: the count was taken to zero by the caller, who is the only one to retire it.
         let timestamp = unsafe { &*context.0 }.timestamp().0;
         {
             let mut waiting = self.waiting.lock();
-            // A run may be about to look at it: it counted up under this latch, and its own release will retire the context.
-            // SAFETY: freed an epoch after the retirement at the earliest, and the caller is pinned.
+            // Another run may be about to look at the context: it counted up under this latch, and
+            // its own release will retire the context.
+            // SAFETY: the context is freed an epoch after its retirement at the earliest, and the
+            // caller is pinned.
             if !unsafe { &*context.0 }.claim_retirement() {
                 return;
             }
@@ -473,14 +524,16 @@ impl GarbageCollector {
             run.stats.retired += run.retired.len();
             self.backlog.fetch_sub(run.retired.len(), Ordering::Relaxed);
             let (pool, batch) = (self.pool.clone(), std::mem::take(&mut run.retired));
-            // SAFETY: no chain reaches the contexts' records any more; readers that are still in the middle of one have pinned an epoch.
+            // SAFETY: no chain reaches the contexts' records any more; readers that are still in
+            // the middle of one have pinned an epoch.
             unsafe { guard.defer_unchecked(move || pool.expire(batch)) };
         }
         self.pool.recycle_expired();
     }
 
-    /// Prunes the chain of the row that a record is of, which was linked a moment ago. What is linked is in a hot block: a block with versions does not freeze, and
-    /// whoever takes the last one off marks its record under the row's latch.
+    /// Prunes the chain of a record's row. The record was linked a moment ago. A linked record is in
+    /// a hot block: a block with versions does not freeze, and whoever takes the last version off
+    /// marks its record under the row's latch.
     fn prune<'g>(
         &self,
         record: &'g UndoRecord,
@@ -504,7 +557,8 @@ impl GarbageCollector {
         let mut gone = Gone::new();
         let mut is_empty = false;
         if kind == UndoKind::Append {
-            // SAFETY: linked records are alive. Acquire: pairs with the Release that set the marker.
+            // SAFETY: linked records are alive. Acquire: pairs with the Release that set the
+            // marker.
             let record = unsafe { block.append_marker().load(Ordering::Acquire).as_ref() };
             gone.extend(record.filter(|record| horizon.everyone_sees(record.timestamp())));
         } else {
@@ -512,8 +566,9 @@ impl GarbageCollector {
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
-        // Last: a block that is calm by these two may freeze in place, so nobody writes to it from here on. Release: pairs with the freezer's Acquire and
-        // the readers'; only the collector clears the marker, under the latch.
+        // These two come last: a block that is calm by them may freeze in place, so nobody writes to
+        // it from here on. Release: pairs with the Acquire of the freezer and of readers. Only the
+        // collector clears the marker, under the latch.
         if is_empty {
             emptied.add(block);
         }
@@ -532,8 +587,9 @@ impl GarbageCollector {
 /// Blocks whose emptied slots are gathered at a time.
 const EMPTIED_BLOCKS: usize = 64;
 
-/// Slots that have come to have no version any more, by block, and that the blocks still count: a batch has many slots of a block, whose count is in the cache of
-/// whoever writes to it.
+/// Slots whose last version was taken off, by block, while the blocks still count them. A batch has
+/// many slots of a block, and the block's count is in the cache of whoever writes to the block: so
+/// each count changes once for a batch.
 struct Emptied<'g> {
     /// Keeps the blocks.
     guard: &'g epoch::Guard,
@@ -554,7 +610,8 @@ impl<'g> Emptied<'g> {
     }
     fn settle((block, slots): (&HotBlock, u32)) {
         block.note_settled();
-        // Release: pairs with the Acquire of who finds that there is none; the heads are null already.
+        // Release: pairs with the Acquire of the reader that finds no version. The heads are null
+        // already.
         block.versioned().fetch_sub(slots, Ordering::Release);
     }
 }
@@ -571,8 +628,8 @@ fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g At
     Some(block.version_head(record.row().slot()))
 }
 
-/// What `process` will touch of the contexts behind the first lies in other cores' caches: asked for in steps, each of which follows a
-/// pointer that the step before has fetched.
+/// Fetches what `process` will touch of the contexts behind the first: it lies in the caches of
+/// other cores. Each step follows a pointer that the step before has fetched.
 fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some((_, context)) = batch.get(12) {
         prefetch(context.0);
@@ -619,7 +676,8 @@ struct Horizon {
 
 impl Horizon {
     fn of(manager: &TransactionManager) -> Self {
-        // First: what it covers was published before, so the clock below is not older.
+        // This comes first: everything up to it was published before, so the clock below is not
+        // older.
         let acknowledged = manager.acknowledged().0;
         let (starts, clock) = manager.active_starts();
         let watermark = starts.first().copied().unwrap_or(clock).min(acknowledged);
@@ -628,12 +686,14 @@ impl Horizon {
     fn everyone_sees(&self, timestamp: Timestamp) -> bool {
         timestamp.0 <= self.watermark
     }
-    /// How many running transactions started before `timestamp`: equal for two records iff the same readers undo both.
+    /// How many running transactions started before `timestamp`: equal for two records iff the same
+    /// readers undo both.
     fn readers_before(&self, timestamp: u64) -> usize {
         self.starts.partition_point(|&start| start < timestamp)
     }
 
-    /// Takes what nobody needs off the chain at `head` and adds it to `gone`; `emptied` is called if nothing is left.
+    /// Takes the records that no reader needs off the chain at `head` and adds them to `gone`. Calls
+    /// `emptied` if no record is left.
     fn prune_chain(&self, head: &AtomicPtr<UndoRecord>, gone: &mut Gone<'_>, emptied: impl FnOnce()) {
         // Acquire: pairs with the installing compare-and-swap.
         let mut first = head.load(Ordering::Acquire);
@@ -641,7 +701,8 @@ impl Horizon {
         loop {
             let mut newer: Option<&UndoRecord> = None;
             let mut current = first;
-            // SAFETY: linked records are alive, and the row's pruning latch keeps other collectors away.
+            // SAFETY: linked records are alive, and the row's pruning latch keeps other collectors
+            // away.
             while let Some(record) = unsafe { current.as_ref() } {
                 if self.everyone_sees(record.settle()) {
                     break;
@@ -654,7 +715,8 @@ impl Horizon {
             }
             match newer {
                 Some(newer) => newer.set_next(ptr::null_mut()),
-                // AcqRel: a reader that finds null here must also find what the writer published; failure reloads.
+                // AcqRel: a reader that finds null here must also find what the writer published;
+                // failure reloads.
                 None => match head.compare_exchange(first, ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire) {
                     Ok(_) => {}
                     Err(installed) => {

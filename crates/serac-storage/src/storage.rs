@@ -14,9 +14,10 @@
 //! collectors and other threads get to see them.
 //!
 //! # Closing
-//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. It refuses commits from then on; what was
-//! committed before is written. Whether a last checkpoint is
-//! made before is the engine's decision: [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would cost.
+//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the lock is given back. It refuses commits
+//! from then on; what was committed before is written. Whoever closes beside the first waits until that has ended. The storage's own threads
+//! do not: the first waits for them. Whether a last checkpoint is made before is the engine's decision: [`Storage::unwritten`] says what an
+//! opening would find in the log, and what a checkpoint would cost.
 
 use crate::background;
 use crate::block::HotBlock;
@@ -45,7 +46,7 @@ use crate::wal::{
 };
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use serac_sync::thread::JoinHandle;
+use serac_sync::thread::{JoinHandle, ThreadId};
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -228,6 +229,10 @@ pub struct Storage {
     /// What a checkpoint needs of the log if this process writes none.
     unlogged_position: LogPosition,
     closed: AtomicBool,
+    /// Held by who closes.
+    closing: Mutex<()>,
+    /// The threads for which closing waits, and the one that closes.
+    own_threads: Mutex<Vec<ThreadId>>,
 }
 
 /// What an opening would replay, and what a checkpoint would write instead.
@@ -381,13 +386,12 @@ impl Storage {
     /// Opens or makes a storage and recovers what it held.
     ///
     /// # Errors
-    /// [`StorageError::Locked`], [`StorageError::Corrupt`], or what the files say.
+    /// [`StorageError::Locked`], [`StorageError::Corrupt`], [`StorageError::Io`] if a thread cannot be started, or what the files say.
     pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
         let mut report = RecoveryReport::default();
         let Some(path) = options.path.clone() else {
             let manager = TransactionManager::new(Timestamp::ZERO, None);
-            let storage = Self::assemble(options, manager, Opened::default());
-            return Ok((storage, report));
+            return Ok((Self::assemble(options, manager, Opened::default())?, report));
         };
         let file_system = options.file_system.clone();
         let files = &*file_system;
@@ -398,7 +402,7 @@ impl Storage {
             StorageOptions { gc_threads: 0, ..options.clone() },
             TransactionManager::new(Timestamp::ZERO, None),
             Opened::default(),
-        );
+        )?;
         let started = Instant::now();
         let mut aside = Aside::new(&path, files);
         let (mut manifest, found) = find_manifest(&path, files, options.salvage, &mut aside, &mut report)?;
@@ -474,48 +478,19 @@ impl Storage {
         tables.values().for_each(|table| table.recover_finish());
         let checkpoint_ts = manifest.checkpoint_ts;
         let opened = Opened { tables, log_thread, lock: Some(lock), named, checkpoint_ts, unlogged_position };
-        Ok((Self::assemble(options, TransactionManager::new(newest, log), opened), report))
+        Ok((Self::assemble(options, TransactionManager::new(newest, log), opened)?, report))
     }
 
-    fn assemble(options: StorageOptions, manager: Arc<TransactionManager>, opened: Opened) -> Arc<Self> {
-        let parking = manager.gc().parking().clone();
-        let tables = Arc::new(RwLock::new(opened.tables));
-        let follower: Arc<Follower> = Arc::default();
-        let mut threads: Vec<JoinHandle<()>> = (0..options.gc_threads)
-            .map(|i| {
-                let collector = Collector {
-                    number: i + 1,
-                    parking: parking.clone(),
-                    manager: Arc::downgrade(&manager),
-                    interval: options.gc_interval,
-                    // One of them freezes too.
-                    freezing: options.freeze_after.filter(|_| i == 0).map(|after| (after, tables.clone())),
-                };
-                background::spawn(format!("serac-gc-{i}"), move || collector.run()).expect("a thread can be started")
-            })
-            .collect();
-        if let Some(freeze_after) = options.freeze_after
-            && options.gc_threads > 0
-            && options.compaction != CompactionGroups::Off
-        {
-            let compactor = Compactor {
-                parking: parking.clone(),
-                manager: Arc::downgrade(&manager),
-                tables: tables.clone(),
-                follower: follower.clone(),
-                plan: options.compaction_plan(),
-                freeze_after,
-            };
-            let thread = background::spawn("serac-compaction".into(), move || compactor.run());
-            threads.push(thread.expect("a thread can be started"));
-        }
-        Arc::new(Self {
+    /// Puts the storage together and starts its threads. If one cannot be started, the storage is closed again.
+    fn assemble(options: StorageOptions, manager: Arc<TransactionManager>, opened: Opened) -> Result<Arc<Self>> {
+        let own_threads: Vec<_> = opened.log_thread.iter().map(|thread| thread.thread().id()).collect();
+        let storage = Self {
+            parking: manager.gc().parking().clone(),
             options,
             manager,
-            tables,
-            follower,
-            parking,
-            threads: Mutex::new(threads),
+            tables: Arc::new(RwLock::new(opened.tables)),
+            follower: Arc::default(),
+            threads: Mutex::default(),
             log_thread: Mutex::new(opened.log_thread),
             checkpoint_latch: Mutex::new(opened.named),
             checkpoint_ts: AtomicU64::new(opened.checkpoint_ts),
@@ -524,7 +499,45 @@ impl Storage {
             lock: Mutex::new(opened.lock),
             unlogged_position: opened.unlogged_position,
             closed: AtomicBool::new(false),
-        })
+            closing: Mutex::default(),
+            own_threads: Mutex::new(own_threads),
+        };
+        storage.start_threads()?;
+        Ok(Arc::new(storage))
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let own = |thread: JoinHandle<()>| {
+            self.own_threads.lock().push(thread.thread().id());
+            self.threads.lock().push(thread);
+        };
+        let options = &self.options;
+        for i in 0..options.gc_threads {
+            let collector = Collector {
+                number: i + 1,
+                parking: self.parking.clone(),
+                manager: Arc::downgrade(&self.manager),
+                interval: options.gc_interval,
+                // One of them freezes too.
+                freezing: options.freeze_after.filter(|_| i == 0).map(|after| (after, self.tables.clone())),
+            };
+            own(background::spawn(format!("serac-gc-{i}"), "a collector", move || collector.run())?);
+        }
+        if let Some(freeze_after) = options.freeze_after
+            && options.gc_threads > 0
+            && options.compaction != CompactionGroups::Off
+        {
+            let compactor = Compactor {
+                parking: self.parking.clone(),
+                manager: Arc::downgrade(&self.manager),
+                tables: self.tables.clone(),
+                follower: self.follower.clone(),
+                plan: options.compaction_plan(),
+                freeze_after,
+            };
+            own(background::spawn("serac-compaction".into(), "the compactor", move || compactor.run())?);
+        }
+        Ok(())
     }
 
     fn checkpoint_folder<'a>(&'a self, path: &'a Path) -> CheckpointFolder<'a> {
@@ -559,9 +572,10 @@ impl Storage {
                 Ok(mapped)
             };
             // This thread is one of them: a small database needs no other.
-            let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let helper = |_| serac_sync::thread::spawn_helper(scope, work);
+            let helpers: Vec<_> = (1..workers).filter_map(helper).collect();
             let own = work();
-            let others = threads.into_iter().map(|thread| thread.join().expect("mapping does not panic"));
+            let others = helpers.into_iter().map(|helper| helper.join().expect("mapping does not panic"));
             std::iter::once(own).chain(others).try_fold(mapped, |mut all, part| {
                 let part = part?;
                 all.rows += part.rows;
@@ -831,21 +845,28 @@ impl Storage {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
-    /// Writes what is in the log's queue, stops the threads and gives the folder back. Later calls do nothing.
+    /// Writes what is in the log's queue, stops the threads and gives the folder back. Other calls do nothing: they wait for the first one's end.
     ///
     /// # Errors
     /// When the log cannot be written.
     pub fn close(&self) -> Result<()> {
+        let me = serac_sync::thread::current().id();
+        let is_own = self.own_threads.lock().contains(&me);
+        let closing = if is_own { self.closing.try_lock() } else { Some(self.closing.lock()) };
+        // One of our own threads: who closes waits for it.
+        let Some(_one_at_a_time) = closing else { return Ok(()) };
         if self.closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
+            return self.manager.log().map_or(Ok(()), |log| log.end());
         }
+        // Deferred actions run here, and may drop handles of the database.
+        self.own_threads.lock().push(me);
         // One that is running needs the log. Later ones find the storage closed, so from now on nobody writes to the data folder.
         drop(self.checkpoint_latch.lock());
         self.manager.refuse_commits();
         self.parking.stop();
         for thread in self.threads.lock().drain(..) {
             // The collector's thread may itself hold the last reference.
-            if thread.thread().id() != serac_sync::thread::current().id() {
+            if thread.thread().id() != me {
                 let _ = thread.join();
             }
         }
@@ -901,18 +922,9 @@ impl Collector {
 
     /// Sleeps for as long as there is too little work.
     fn help(&self) {
-        loop {
-            {
-                let mut stop = self.parking.stop.lock();
-                if !*stop {
-                    self.parking.work.wait_for(&mut stop, Duration::from_secs(1));
-                }
-                if *stop {
-                    return;
-                }
-            }
+        while self.parking.park(&self.parking.work, Duration::from_secs(1)) {
             let Some(manager) = self.manager.upgrade() else { return };
-            while manager.gc().has_work_for(self.number, &manager) && !*self.parking.stop.lock() {
+            while manager.gc().has_work_for(self.number, &manager) && !self.parking.is_stopped() {
                 manager.gc().run_once(&manager);
             }
         }
@@ -923,17 +935,11 @@ impl Collector {
         let mut busy = false;
         let mut looked = Instant::now();
         loop {
-            {
-                let mut stop = self.parking.stop.lock();
-                if !*stop {
-                    // With nothing to do, look less and less often, down to once a second.
-                    // With much to do, come back before what was written leaves the caches.
-                    let pause = if busy { self.interval / 10 } else { self.interval * 2u32.pow(idle_runs.min(7)) };
-                    self.parking.work.wait_for(&mut stop, pause.min(Duration::from_secs(1)));
-                }
-                if *stop {
-                    return;
-                }
+            // With nothing to do, look less and less often, down to once a second.
+            // With much to do, come back before what was written leaves the caches.
+            let pause = if busy { self.interval / 10 } else { self.interval * 2u32.pow(idle_runs.min(7)) };
+            if !self.parking.park(&self.parking.work, pause.min(Duration::from_secs(1))) {
+                return;
             }
             let Some(manager) = self.manager.upgrade() else { return };
             if let Some((after, tables)) = &self.freezing
@@ -968,16 +974,7 @@ struct Compactor {
 impl Compactor {
     fn run(&self) {
         let pause = (self.freeze_after / 4).max(Duration::from_millis(1));
-        loop {
-            {
-                let mut stop = self.parking.stop.lock();
-                if !*stop {
-                    self.parking.wake.wait_for(&mut stop, pause);
-                }
-                if *stop {
-                    return;
-                }
-            }
+        while self.parking.park(&self.parking.end, pause) {
             let Some(manager) = self.manager.upgrade() else { return };
             let Some(follower) = self.follower.0.get() else { continue };
             let tables: Vec<_> = self.tables.read().values().cloned().collect();
@@ -985,7 +982,7 @@ impl Compactor {
                 // Half the time that it takes to freeze, so that moves come first.
                 let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
-                let stop = || *self.parking.stop.lock();
+                let stop = || self.parking.is_stopped();
                 // A log that takes no more is reported to those who commit; it is tried again next time.
                 let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }

@@ -25,6 +25,15 @@ pub mod thread {
         std::thread_local!(static ORDINAL: usize = NEXT.fetch_add(1, Ordering::Relaxed));
         ORDINAL.with(|ordinal| *ordinal)
     }
+
+    /// Starts a thread of `scope` that helps with what the caller does, too. Where no thread can be started, the
+    /// caller is alone, and must be able to do all of it. A simulation refuses one in eight.
+    pub fn spawn_helper<'scope, T: Send + 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        Builder::new().spawn_scoped(scope, work).ok()
+    }
 }
 
 /// Clocks.

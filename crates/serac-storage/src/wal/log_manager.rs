@@ -337,8 +337,7 @@ impl LogManager {
         }
         let thread = {
             let log = log.clone();
-            background::spawn("serac-log".into(), move || log.run(tail.checksum))
-                .map_err(|e| StorageError::io("cannot start the log thread", e))?
+            background::spawn("serac-log".into(), "the log", move || log.run(tail.checksum))?
         };
         Ok((log, thread))
     }

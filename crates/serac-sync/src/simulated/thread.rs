@@ -14,6 +14,14 @@ pub fn ordinal() -> usize {
     if simulation::running() { current().id().into() } else { 0 }
 }
 
+/// A task of `scope` that helps with what the caller does, too; one in eight is refused.
+pub fn spawn_helper<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Option<ScopedJoinHandle<'scope, T>> {
+    (!simulation::one_in(8)).then(|| scope.spawn(work))
+}
+
 /// Lets other tasks go on.
 pub fn yield_now() {
     if simulation::running() {
