@@ -219,6 +219,7 @@ fn fill_views<T: AsRef<[u8]>>(
 mod tests {
     use crate::block::HotBlock;
     use crate::layout::BlockLayout;
+    use crate::storage::{RecoveryCatalog, Storage, StorageOptions};
     use crate::transaction::TransactionManager;
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
     use crate::{BlockNo, ColumnId, DataTable, RowBuffer, RowId, Slot, StorageError, TableId, Timestamp, Value};
@@ -276,6 +277,43 @@ mod tests {
         table.append(&mut txn, &values(1 - 10i128.pow(38))).unwrap();
         txn.commit().unwrap();
         table.verify();
+    }
+
+    /// Its record in the log would be too long.
+    #[test]
+    fn a_block_that_was_made_for_refused_rows_is_recycled() {
+        struct NoCatalog;
+        impl RecoveryCatalog for NoCatalog {
+            fn restore(&mut self, _: &Storage, _: &str) -> crate::Result<()> {
+                Ok(())
+            }
+            fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> crate::Result<()> {
+                Ok(())
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = Some(folder.path().to_owned());
+        let options = StorageOptions { path, gc_threads: 0, freeze_after: None, ..Default::default() };
+        let (storage, _) = Storage::open(options, &mut NoCatalog).unwrap();
+        let schema = table(ColumnType::Utf8).schema().clone();
+        let table = storage.create_table(TableId(1), "t", schema).unwrap();
+        let long = |rows: usize| batch(arrow_array::StringArray::from_iter_values(vec!["x".repeat(10_000); rows]));
+        for commits in [true, false] {
+            let mut txn = storage.begin();
+            // Other rows are in a block of their own.
+            table.append(&mut txn, &long(3)).unwrap();
+            txn.savepoint();
+            assert!(matches!(table.append(&mut txn, &long(200)), Err(StorageError::Limit(_))));
+            if commits {
+                txn.commit().unwrap().wait().unwrap();
+            } else {
+                txn.abort();
+            }
+            table.verify();
+            let (frozen, blocks) = storage.freeze_table(&table, std::time::Duration::from_secs(2));
+            assert_eq!((frozen, blocks), (1, 1), "the transaction commits: {commits}");
+        }
+        storage.close().unwrap();
     }
 
     /// For Miri: the words with the bits of slots that are filled have bits that others read.

@@ -778,7 +778,13 @@ impl DataTable {
             let part = batch.slice(done, rows);
             let first = RowId::new(head, Slot(from)).as_u64();
             // Before the rows are there: what the log cannot take must not be.
-            txn.redo().append(self.id, RowId::from_u64(first), &part)?;
+            let logged = txn.redo().append(self.id, RowId::from_u64(first), &part);
+            if logged.is_err() && from == 0 {
+                // Nobody fills the block, which was made for these rows. As one that is full of empty slots it is recycled.
+                txn.forget_append_head();
+                block.insert_cursor().store(self.layout.slot_count(), Ordering::Release);
+            }
+            logged?;
             // SAFETY: the block is marked as this transaction's and nobody else looks behind a marker that it does not see.
             unsafe { crate::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.

@@ -36,6 +36,8 @@ thread_local! {
 }
 /// A longer buffer is not kept.
 const LARGEST_SPARE_BYTES: usize = 64 << 10;
+/// Bytes of rows that one record of a bulk append may have: its length has four bytes. Unit tests reach the limit with less.
+const LARGEST_APPEND: usize = if cfg!(test) { 1 << 20 } else { u32::MAX as usize };
 
 /// The redo of one running transaction that the log does not have yet.
 #[derive(Debug)]
@@ -193,10 +195,11 @@ impl RedoBuffer {
         writer.write(&batch)?;
         writer.finish()?;
         drop(writer);
-        let length = u32::try_from(self.bytes.len() - length_at - 4).map_err(|_| {
-            StorageError::Limit("the rows of a block can have at most 4 GiB when they are loaded".into())
-        })?;
-        self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        let length = self.bytes.len() - length_at - 4;
+        if length > LARGEST_APPEND {
+            return Err(StorageError::Limit("the rows of a block can have at most 4 GiB when they are loaded".into()));
+        }
+        self.bytes[length_at..length_at + 4].copy_from_slice(&(length as u32).to_le_bytes());
         Ok(())
     }
     pub(crate) fn meta(&mut self, payload: &[u8]) {
