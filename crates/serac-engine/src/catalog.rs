@@ -9,7 +9,7 @@ use crate::comments::Comments;
 use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::roles::{Object, ObjectKind, RoleId, Security};
-use crate::sequence::Sequence;
+use crate::sequence::{Mark, Sequence};
 use crate::table::Table;
 use serac_storage::Storage;
 use serac_storage::transaction::TransactionManager;
@@ -206,7 +206,7 @@ struct SchemaState {
     name: String,
     tables: Vec<TableDefinition>,
     views: Vec<ViewDefinition>,
-    sequences: Vec<(SequenceDefinition, Option<i64>)>,
+    sequences: Vec<(SequenceDefinition, Option<Mark>)>,
 }
 
 /// What the engine logs.
@@ -216,8 +216,8 @@ pub(crate) enum MetaRecord {
     Catalog(CatalogState),
     /// Data of a table that the transaction's version of the catalog will have, unless it is dropped again before.
     NewData(TableDefinition),
-    /// Values of a sequence up to and including this one may have been given out.
-    Sequence { id: u32, reserved: i64 },
+    /// Values of a sequence may have been given out up to here.
+    Sequence { id: u32, reserved: Mark },
 }
 
 impl MetaRecord {

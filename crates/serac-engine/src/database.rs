@@ -8,10 +8,12 @@
 use crate::bitmap::BitmapIndex;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};
 use crate::catalog_changes::CatalogLocks;
-use crate::error::Result;
+use crate::definition::SequenceDefinition;
+use crate::error::{EngineError, Result};
 use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
 use crate::roles::{RoleId, Security};
+use crate::sequence::Mark;
 use crate::transaction::Transaction;
 use serac_index::cubit::Merger;
 use serac_storage::checkpoint::CheckpointReport;
@@ -185,11 +187,12 @@ impl Database {
     /// `snapshot` belongs.
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`], or what keeps the log from taking a reservation.
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`], [`crate::EngineError::InUse`] while the sequence's direction is
+    /// being changed, or what keeps the log from taking a reservation.
     pub fn next_value(&self, snapshot: &Snapshot, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
         let sequence = catalog.sequence(schema, name)?;
         let (value, reserved_at) =
-            sequence.next(|reserved| self.0.log_reservation(sequence.definition.id, reserved))?;
+            sequence.next(|reserved| self.0.reserve(&sequence.definition, (schema, name), reserved))?;
         snapshot.note_read(reserved_at);
         Ok(value)
     }
@@ -209,8 +212,9 @@ impl Database {
     ) -> Result<()> {
         let sequence = catalog.sequence(schema, name)?;
         sequence.definition.check_value(value)?;
-        let last = if is_called { value } else { value - sequence.definition.increment };
-        let logged_at = sequence.set(last, |reserved| self.0.log_reservation(sequence.definition.id, reserved))?;
+        let mark = if is_called { Mark::Last(value) } else { Mark::Next { next: value } };
+        let logged_at =
+            sequence.set(mark, |reserved| self.0.log_reservation(sequence.definition.id, reserved, || Ok(())))?;
         snapshot.note_read(logged_at);
         Ok(())
     }
@@ -363,14 +367,33 @@ impl DatabaseInner {
     pub(crate) fn security(&self) -> Arc<Security> {
         self.newest_catalog().security.clone()
     }
-    /// Logs that values of a sequence are reserved. Returns the commit that did it; zero without a log.
-    fn log_reservation(&self, id: u32, reserved: i64) -> Result<Timestamp> {
+    /// Reserves values for a definition of a sequence, unless the committed one goes the other way. Returns the commit that did it; zero without a log.
+    fn reserve(
+        &self,
+        definition: &SequenceDefinition,
+        (schema, name): (&str, &str),
+        reserved: Mark,
+    ) -> Result<Timestamp> {
+        self.log_reservation(definition.id, reserved, || {
+            let newest = self.newest_catalog();
+            let committed = newest.sequence(schema, name).ok().map(|sequence| &sequence.definition);
+            match committed.filter(|committed| committed.id == definition.id) {
+                Some(committed) if committed.increment.signum() != definition.increment.signum() => {
+                    Err(EngineError::InUse(format!("the direction of sequence \"{name}\" is being changed")))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+    /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that others commit can change before this commit. Returns
+    /// that; zero without a log.
+    fn log_reservation(&self, id: u32, reserved: Mark, is_valid: impl FnOnce() -> Result<()>) -> Result<Timestamp> {
         if self.storage.manager().log().is_none() {
-            return Ok(Timestamp::ZERO);
+            return is_valid().map(|()| Timestamp::ZERO);
         }
         let mut txn = self.storage.begin();
         txn.log_meta(&MetaRecord::Sequence { id, reserved }.to_bytes());
-        Ok(txn.commit()?.commit_ts())
+        Ok(txn.commit_if(|_| is_valid(), |_| {})?.commit_ts())
     }
 }
 

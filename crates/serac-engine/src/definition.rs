@@ -349,9 +349,9 @@ impl SequenceDefinition {
         Ok(())
     }
     /// # Errors
-    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have, or before which there is no number.
+    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
     pub(crate) fn check_value(&self, value: i64) -> Result<()> {
-        if (self.min..=self.max).contains(&value) && value.checked_sub(self.increment).is_some() {
+        if (self.min..=self.max).contains(&value) {
             return Ok(());
         }
         Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })

@@ -1,9 +1,13 @@
-//! How a database ends and begins again: clean ends, full disks, sequences across crashes, and checkpoints by themselves.
+//! How a database ends and begins again: clean ends, full disks, sequences across crashes, and
+//! checkpoints by themselves.
 
+mod common;
+
+use common::{int_column, sequence};
 use serac_engine::definition::{ColumnDefinition, SequenceDefinition, TableDefinition};
-use serac_engine::{Database, Transaction};
+use serac_engine::{Database, EngineError, Transaction};
 use serac_storage::file_system::FaultFileSystem;
-use serac_storage::{BlockNo, ColumnType, Durability, RowId, Slot, StorageOptions, Value};
+use serac_storage::{BlockNo, Durability, RowId, Slot, StorageOptions, Value};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,24 +29,10 @@ fn open(path: &Path, files: &FaultFileSystem) -> Database {
 
 fn create(db: &Database) {
     let mut txn = db.begin();
-    let column = ColumnDefinition { name: "id".into(), nullable: false, ..column_of(ColumnType::Int64) };
+    let column = ColumnDefinition { nullable: false, ..int_column("id") };
     txn.create_table(TableDefinition::new("public", "t", vec![column])).unwrap();
-    let sequence =
-        SequenceDefinition { id: 0, name: "s".into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None };
-    txn.create_sequence("public", sequence).unwrap();
+    txn.create_sequence("public", sequence("s")).unwrap();
     txn.commit().unwrap().wait().unwrap();
-}
-
-fn column_of(column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: String::new(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
 }
 
 fn insert(db: &Database, id: i64) -> serac_engine::Result<()> {
@@ -96,7 +86,8 @@ fn a_clean_end_leaves_nothing_to_recover() {
     assert_eq!(written(), before);
 }
 
-/// A row changed in each of many blocks: writing all of them would cost more than to read the little log again.
+/// A row changed in each of many blocks: writing all of them would cost more than to read the
+/// little log again.
 #[test]
 fn a_clean_end_does_not_write_many_blocks_for_a_little_log() {
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
@@ -199,7 +190,8 @@ fn who_has_closed_a_database_does_not_write_to_its_folder_any_more() {
     assert_eq!(rows(&open(path, &files).begin()), 2);
 }
 
-/// Who is shown a value has the promise that it was drawn, also if nothing else was written, and also if somebody else's reservation covers it.
+/// Who is shown a value has the promise that it was drawn, also if nothing else was written, and
+/// also if somebody else's reservation covers it.
 #[test]
 fn a_value_of_a_sequence_is_not_shown_before_its_reservation_is_durable() {
     let folder = tempfile::tempdir().unwrap();
@@ -301,4 +293,112 @@ fn what_is_salvaged_is_a_whole_database_at_once() {
     assert!(std::process::Command::new("cp").arg("-r").arg(path).arg(again.path()).status().unwrap().success());
     let copy = again.path().join(path.file_name().unwrap());
     assert_eq!(rows(&open(&copy, &files).begin()), 10);
+}
+
+/// Values before which, or behind which, there is no number.
+#[test]
+fn a_sequence_goes_on_with_any_of_its_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, files) = (folder.path(), FaultFileSystem::default());
+    let ends = [("up", 1, i64::MIN, i64::MIN + 1), ("down", -1, i64::MAX, i64::MAX - 1)];
+    let mut db = open(path, &files);
+    let mut txn = db.begin();
+    for (name, increment, first, _) in ends {
+        let definition = SequenceDefinition { increment, start: first, min: i64::MIN, ..sequence(name) };
+        txn.create_sequence("public", definition).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    let next = |db: &Database, name: &str| db.next_value(db.begin().snapshot(), &db.catalog(), "public", name);
+    let set = |db: &Database, name: &str, value: i64, is_called: bool| {
+        db.set_value(db.begin().snapshot(), &db.catalog(), "public", name, value, is_called).unwrap();
+    };
+    for (name, _, first, second) in ends {
+        assert_eq!(next(&db, name).unwrap(), first);
+        set(&db, name, first, true);
+        assert_eq!(next(&db, name).unwrap(), second);
+        set(&db, name, first, false);
+        assert_eq!(db.catalog().sequence("public", name).unwrap().last(), None, "none has been given out yet");
+        assert_eq!([(); 2].map(|()| next(&db, name).unwrap()), [first, second]);
+        // Begun anew by ALTER SEQUENCE.
+        let mut txn = db.begin();
+        let definition = txn.catalog().sequence("public", name).unwrap().definition.clone();
+        txn.alter_sequence("public", definition, Some(first)).unwrap();
+        txn.commit().unwrap();
+        assert_eq!(next(&db, name).unwrap(), first);
+        // The far end has values, and nothing behind.
+        let last = if first == i64::MIN { i64::MAX } else { i64::MIN };
+        set(&db, name, last, false);
+        assert_eq!(next(&db, name).unwrap(), last);
+        assert!(matches!(next(&db, name), Err(EngineError::SequenceExhausted(_))));
+        set(&db, name, first, false);
+    }
+    // From the log, and from a checkpoint.
+    for clean in [false, true] {
+        if clean {
+            db.close().unwrap();
+        }
+        db = reopened(path, db, clean);
+        for (name, _, first, second) in ends {
+            assert_eq!([(); 2].map(|()| next(&db, name).unwrap()), [first, second], "a clean end: {clean}");
+            set(&db, name, first, false);
+        }
+    }
+}
+
+/// The database after an end: of a copy of the files as they are now, if that is not clean.
+fn reopened(path: &Path, db: Database, clean: bool) -> Database {
+    let files = FaultFileSystem::default();
+    if clean {
+        drop(db);
+        return open(path, &files);
+    }
+    let copy = path.join("copy");
+    for folder in ["data", "log"] {
+        std::fs::create_dir_all(copy.join(folder)).unwrap();
+        for entry in std::fs::read_dir(path.join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(folder).join(entry.file_name())).unwrap();
+        }
+    }
+    for file in ["MANIFEST", "MANIFEST.copy"] {
+        std::fs::copy(path.join(file), copy.join(file)).unwrap();
+    }
+    drop(db);
+    let db = open(&copy, &files);
+    assert!(db.recovery_report().transactions_replayed > 0, "the log was read");
+    db.close().unwrap();
+    // The rest of the test goes on with the original, which has ended cleanly.
+    open(path, &files)
+}
+
+/// What one definition reserves says nothing about the values of the other.
+#[test]
+fn a_direction_that_is_not_committed_reserves_nothing() {
+    for memory in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, files) = (folder.path(), FaultFileSystem::default());
+        let db = if memory { Database::in_memory().unwrap() } else { open(path, &files) };
+        create(&db);
+        let mut shown: Vec<i64> = (0..3).map(|_| draw(&db).unwrap()).collect();
+        let mut changing = db.begin();
+        let mut definition = changing.catalog().sequence("public", "s").unwrap().definition.clone();
+        (definition.increment, definition.min) = (-1, i64::MIN);
+        changing.alter_sequence("public", definition, None).unwrap();
+        let drawn = |txn: &Transaction| db.next_value(txn.snapshot(), txn.catalog(), "public", "s");
+        let refused = drawn(&changing);
+        assert!(matches!(refused, Err(EngineError::InUse(_))), "{refused:?}");
+        shown.extend((0..40).map(|_| draw(&db).unwrap()));
+        let old = db.begin();
+        changing.rollback();
+        shown.extend((0..40).map(|_| draw(&db).unwrap()));
+        assert!(shown.is_sorted_by(|a, b| a < b), "{shown:?}");
+        // Committed, it goes down from there.
+        let mut changing = db.begin();
+        let mut definition = changing.catalog().sequence("public", "s").unwrap().definition.clone();
+        (definition.increment, definition.min) = (-1, i64::MIN);
+        changing.alter_sequence("public", definition, None).unwrap();
+        changing.commit().unwrap();
+        assert_eq!(draw(&db).unwrap(), shown.last().unwrap() - 1);
+        assert!(matches!(drawn(&old), Err(EngineError::InUse(_))), "of a snapshot from before");
+    }
 }
