@@ -64,14 +64,26 @@ impl RowFollower for IndexFollower {
         };
         txn.on_commit(Box::new(move |timestamp| lock.note_commit(timestamp.0, Hold::Write)));
         let copied: Arc<Mutex<Vec<Copied>>> = Arc::default();
-        let (of_aborted, indexed) = (copied.clone(), table.clone());
+        let (of_aborted, indexed, database) = (copied.clone(), table.clone(), self.0.clone());
         txn.on_abort(Box::new(move || {
-            for Copied { copy, keys, .. } in of_aborted.lock().iter() {
-                for_each_key(&indexed, keys, |index, key| _ = remove_if_unused(&indexed, index, *copy, key));
+            let mut copied = std::mem::take(&mut *of_aborted.lock());
+            copied.retain(|copied| !remove_entries(&indexed, copied.copy, &copied.keys));
+            // The records of a copy that was deleted again show it for a while.
+            if let (false, Some(database)) = (copied.is_empty(), database.upgrade()) {
+                database.storage.defer(Box::new(move || {
+                    copied.iter().for_each(|copied| _ = remove_entries(&indexed, copied.copy, &copied.keys));
+                }));
             }
         }));
         Some(Box::new(IndexMoves { table, owner, copied }))
     }
+}
+
+/// Removes the entries of a row unless a version has their keys. Whether all are gone.
+fn remove_entries(table: &Table, row: RowId, keys: &[Vec<u8>]) -> bool {
+    let mut all = true;
+    for_each_key(table, keys, |index, key| all &= remove_if_unused(table, index, row, key));
+    all
 }
 
 fn for_each_key(table: &Table, keys: &[Vec<u8>], mut f: impl FnMut(&TableIndex, &[u8])) {
@@ -105,8 +117,7 @@ impl FollowMoves for IndexMoves {
         let (copied, table, moved) = (self.copied.clone(), self.table.clone(), moved.to_vec());
         txn.on_obsolete(Box::new(move || {
             for (Copied { row, copy, keys, .. }, moved) in std::mem::take(&mut *copied.lock()).iter().zip(moved) {
-                let gone = if moved { *row } else { *copy };
-                for_each_key(&table, keys, |index, key| _ = remove_if_unused(&table, index, gone, key));
+                remove_entries(&table, if moved { *row } else { *copy }, keys);
             }
         }));
     }

@@ -1,10 +1,16 @@
-//! Rows that compaction moves stay in every index, exactly once in every snapshot, and constraints hold meanwhile.
+//! Rows that compaction moves stay in every index, exactly once in every snapshot, and constraints
+//! hold meanwhile.
 
+mod common;
+
+use common::{int_column, references, table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
 use serac_engine::{Database, EngineError, Table, Transaction};
-use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
+use serac_storage::compact::selection::CompactionGroups;
+use serac_storage::file_system::FaultFileSystem;
+use serac_storage::{BlockNo, RowBuffer, RowId, StorageOptions, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,14 +24,7 @@ const CLASS: i64 = 50;
 const PASSING: i64 = 1_000_000;
 
 fn key(name: &str, column: usize, unique: bool) -> KeyDefinition {
-    KeyDefinition {
-        name: name.into(),
-        columns: vec![column],
-        unique,
-        primary: false,
-        constraint: false,
-        ..Default::default()
-    }
+    common::key(name, &[column], unique, false)
 }
 
 fn bitmap(name: &str, column: usize) -> BitmapDefinition {
@@ -33,43 +32,27 @@ fn bitmap(name: &str, column: usize) -> BitmapDefinition {
 }
 
 fn table_of(name: &str, columns: [&str; 3]) -> TableDefinition {
-    let column = |name: &str| ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int64.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    };
-    TableDefinition::new("public", name, columns.map(column).into())
+    TableDefinition::new("public", name, columns.map(int_column).into())
 }
 
 fn open() -> Database {
     let db = Database::in_memory().unwrap();
+    create_tables(&db);
+    db
+}
+
+fn create_tables(db: &Database) {
     let mut parent = table_of("parent", ["id", "class", "changes"]);
     parent.keys = vec![key("parent_id", 0, true), key("parent_class", 1, false)];
     parent.bitmaps = vec![bitmap("parent_classes", 1), bitmap("parent_changes", 2)];
     let mut child = table_of("child", ["id", "parent", "x"]);
     child.keys = vec![key("child_id", 0, true)];
-    child.foreign_keys.push(ForeignKeyDefinition {
-        name: "child_parent".into(),
-        columns: vec![1],
-        parent_schema: "public".into(),
-        parent_table: "parent".into(),
-        parent_columns: vec![0],
-        on_delete: ReferentialAction::Cascade,
-        on_update: ReferentialAction::NoAction,
-    });
+    let on_delete = ReferentialAction::Cascade;
+    child.foreign_keys.push(ForeignKeyDefinition { on_delete, ..references("child_parent", 1, "parent") });
     let mut txn = db.begin();
     txn.create_table(parent).unwrap();
     txn.create_table(child).unwrap();
     txn.commit().unwrap();
-    db
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 fn insert(txn: &mut Transaction, table: &Arc<Table>, row: [i64; 3]) -> Result<RowId, EngineError> {
@@ -116,7 +99,8 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     let running = || {
         started.elapsed() < time || !moved.load(Ordering::Relaxed) && started.elapsed() < time + Duration::from_secs(60)
     };
-    // Blocks under constant changes are not compacted: writers rest now and then, each in its own time.
+    // Blocks under constant changes are not compacted: writers rest now and then, each in its own
+    // time.
     let rest = |round: i64| {
         if round % 20 == 19 {
             std::thread::sleep(Duration::from_millis(15));
@@ -270,4 +254,58 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     assert_eq!(parent.indexes[1].entries.len(), parents);
     assert_eq!(child.indexes[0].entries.len(), children);
     parent.data.verify();
+}
+
+/// Of a copy whose row could not leave, in a transaction that the log does not take.
+#[test]
+fn a_compaction_that_is_rolled_back_leaves_no_index_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = FaultFileSystem::default();
+    let db = Database::open_with(StorageOptions {
+        path: Some(folder.path().to_owned()),
+        file_system: Arc::new(files.clone()),
+        gc_threads: 0,
+        freeze_after: None,
+        log_segment_bytes: 1 << 16,
+        compaction: CompactionGroups::Fixed(2),
+        ..Default::default()
+    })
+    .unwrap();
+    create_tables(&db);
+    let mut txn = db.begin();
+    let parent = table(&txn, "parent");
+    let slots = i64::from(parent.data.layout().slot_count());
+    let rows: Vec<RowId> = (0..2 * slots).map(|id| insert(&mut txn, &parent, [id, id, 0]).unwrap()).collect();
+    txn.commit().unwrap();
+    // Every 16th row stays.
+    let gone: Vec<RowId> = (0..rows.len()).filter(|at| at % 16 > 0).map(|at| rows[at]).collect();
+    let mut txn = db.begin();
+    txn.delete_batch(&table(&txn, "parent"), &gone).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    let clean = || {
+        for _ in 0..4 {
+            db.storage().run_gc();
+        }
+        let ids = (0..2 * slots).step_by(16);
+        ids.map(|id| parent.indexes[0].entries.rows(&parent.indexes[0].key_of(&[Value::Int64(id); 3]).0).len()).max()
+    };
+    assert_eq!(clean(), Some(1));
+    // A child pins all parents but one.
+    let mut pinning = db.begin();
+    let child = table(&pinning, "child");
+    for id in (16..2 * slots).step_by(16) {
+        insert(&mut pinning, &child, [id, id, 0]).unwrap();
+    }
+    files.faults().disk_full.store(true, Ordering::SeqCst);
+    let data = parent.data.clone();
+    let mut failed = 0;
+    for _ in 0..3 {
+        failed += usize::from(db.storage().compact_table(&data).is_err());
+    }
+    assert!(failed > 0, "the log takes it");
+    files.faults().disk_full.store(false, Ordering::SeqCst);
+    pinning.rollback();
+    assert_eq!(clean(), Some(1), "entries of copies");
+    parent.verify(db.begin().snapshot());
+    db.close().unwrap();
 }
