@@ -32,11 +32,19 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// Refuses a name that is not free.
     pub(crate) fn check_free(&self, name: &str) -> Result<()> {
-        if self.tables.contains_key(name) || self.views.contains_key(name) || self.sequences.contains_key(name) {
-            return exists("relation", name);
-        }
-        Ok(())
+        if self.is_free(name) { Ok(()) } else { exists("relation", name) }
+    }
+    /// Whether no table, view, sequence or index of the schema has that name.
+    pub fn is_free(&self, name: &str) -> bool {
+        let is_relation =
+            self.tables.contains_key(name) || self.views.contains_key(name) || self.sequences.contains_key(name);
+        !is_relation && !self.has_index(name)
+    }
+    /// Whether one of the tables has an index with that name.
+    pub fn has_index(&self, name: &str) -> bool {
+        self.tables.values().any(|table| table.definition.index_names().any(|index| index == name))
     }
 }
 

@@ -1,25 +1,39 @@
-//! What a transaction changes in the catalog, and how it meets what others change meanwhile.
+//! What a transaction changes in the catalog, and how its changes meet those of concurrent
+//! transactions.
 //!
-//! DDL of several transactions goes on side by side if it is about different things. What it is about follows from what is different in the catalog
-//! afterwards: a [`CatalogKey`] names one thing that one transaction at a time may change.
+//! DDL of several transactions runs side by side if it is about different things. The difference
+//! between the catalog before and after a statement says what the statement is about: a
+//! [`CatalogKey`] names one thing that one transaction at a time may change.
 //! ```text
-//! a change                                                 the commit
-//! 1. is made in a private copy of the catalog              1. under the latch of catalog commits:
-//! 2. before and after are compared: keys                   2. the newest catalog, with the things that the keys name
-//! 3. the keys are locked to the end of the transaction        as they are in the private copy
-//! 4. what they name must be in the newest catalog as       3. is logged, and published in the critical section
-//!    it is in the snapshot's: otherwise a conflict            of the commit
+//! a change                                     the commit
+//! 1. is made in a private copy                 1. takes the latch of catalog commits
+//! 2. before and after are compared: keys       2. takes the newest catalog, with what the keys
+//! 3. the keys are locked to the end               name as it is in the private copy
+//! 4. what they name must be in the newest      3. logs it, and publishes it in the critical
+//!    catalog as in the snapshot's: conflict       section of the commit
 //! ```
-//! After step 4 nobody else changes these things until the transaction's end, so what others commit meanwhile and what the private copy has of its own add
-//! up, in the order of the commits. What is about several things at once has a key that all of them share: who changes something in a schema, or what
-//! is said or granted of it, shares the schema's key, which excludes dropping it; who changes a sequence that a column owns shares the table's;
-//! who names roles, as owners or in grants, shares [`CatalogKey::Roles`], which excludes dropping one. Who drops a thing, or gives it another name, has
-//! looked at all that goes along with it, so step 4 asks whether that is still all. That no role is, by any number of steps, a member of itself is
-//! about all memberships together: one transaction at a time changes them. What
-//! foreign keys and rows rest on is kept by the locks of tables ([`crate::lock`]). Views, defaults and checks name what they rest on in texts that the engine does
-//! not understand; what they name may go under them, as it may in one transaction after the other.
+//! After step 4 nobody else changes these things until the transaction ends. So the commits of
+//! others and the private copy add up, in the order of the commits.
 //!
-//! A transaction whose snapshot is renewed puts its changes on top of the catalog of the new snapshot, in the same way.
+//! **Shared keys.** Some changes rest on a thing that they do not change. They share the key of
+//! that thing, which excludes whoever changes it:
+//! - A change in a schema shares the schema's key. So do comments and grants on the schema. Nobody
+//!   drops the schema meanwhile.
+//! - A change of a sequence that a column owns shares the key of the column's table.
+//! - A new index shares the key of the relation of its name. No relation gets that name meanwhile.
+//! - A change that names a role, as an owner or in a grant, shares [`CatalogKey::Roles`]. Nobody
+//!   drops a role meanwhile.
+//!
+//! A transaction that drops or renames a thing has looked at everything that goes with it. Step 4
+//! checks that nothing has joined since. Memberships of roles must have no circle, which is about
+//! all of them together: one transaction at a time changes them.
+//!
+//! The locks of tables ([`crate::lock`]) keep what foreign keys and rows rest on. Views, defaults
+//! and checks name what they rest on in texts that the engine does not understand. A concurrent
+//! transaction may drop what such a text names, just as a later one may.
+//!
+//! A transaction whose snapshot is renewed puts its changes on top of the new snapshot's catalog in
+//! the same way.
 
 use crate::catalog::{Catalog, Schema};
 use crate::lock::TableLock;
@@ -100,20 +114,20 @@ fn owned_sequences<'s>(schema: Option<&'s Schema>, table: &str) -> BTreeSet<&'s 
 }
 
 fn has_index(schema: Option<&Schema>, name: &str) -> bool {
-    schema.is_some_and(|schema| schema.tables.values().any(|t| t.definition.index_names().any(|n| n == name)))
+    schema.is_some_and(|schema| schema.has_index(name))
 }
 
 /// What one transaction has changed.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CatalogChanges {
-    /// What differs. To be locked exclusively.
+    /// The things that differ. To be locked exclusively.
     pub(crate) keys: BTreeSet<CatalogKey>,
-    /// What must stay as it is beside these.
+    /// What must not change before this transaction ends. To be locked for sharing.
     pub(crate) shared: BTreeSet<CatalogKey>,
 }
 
 impl CatalogChanges {
-    /// What is different in `after`.
+    /// The differences between two catalogs.
     pub(crate) fn between(before: &Catalog, after: &Catalog) -> Self {
         let mut changes = Self::default();
         let schemas: BTreeSet<&String> = before.schemas.keys().chain(after.schemas.keys()).collect();
@@ -144,6 +158,10 @@ impl CatalogChanges {
             | CatalogKey::Rights(Object::Schema(schema)) = key
             {
                 shared.push(CatalogKey::Schema(schema.clone()));
+            }
+            // No table, view or sequence gets the name of an index.
+            if let CatalogKey::Index(schema, name) = key {
+                shared.push(CatalogKey::Relation(schema.clone(), name.clone()));
             }
             // The table whose column owns a sequence, or did.
             for catalog in [before, after] {
@@ -200,14 +218,14 @@ impl CatalogChanges {
         self.keys.contains(&CatalogKey::Relation(schema.to_owned(), name.to_owned()))
     }
 
-    /// Whether all that is named is in `newest` as it is in `base`.
+    /// Whether everything that the keys name is the same in `base` and in `newest`.
     pub(crate) fn are_about_the_same(&self, base: &Catalog, newest: &Catalog) -> bool {
         std::ptr::eq(base, newest)
             || self.keys.iter().all(|key| is_same_in(key, true, base, newest))
                 && self.shared.iter().all(|key| is_same_in(key, false, base, newest))
     }
 
-    /// `newest`, with what is named as it is in `own`.
+    /// The catalog `newest`, but with everything that the keys name as it is in `own`.
     pub(crate) fn on_top_of(&self, newest: &Catalog, own: &Catalog) -> Catalog {
         let mut merged = newest.clone();
         let mut security = merged.security.clone();
@@ -264,7 +282,8 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
             fn defaults<'c>(catalog: &'c Catalog, name: &str) -> impl Iterator<Item = &'c DefaultGrant> {
                 catalog.security.defaults().iter().filter(move |default| default.schema.as_deref() == Some(name))
             }
-            // Who drops it drops what is known to be in it, and to be said and granted of it.
+            // A transaction that drops the schema drops the relations, comments and grants that it
+            // knows.
             let is_whole = || {
                 names(old) == names(new)
                     && rights(&Object::Schema(name.clone()))
@@ -275,6 +294,7 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
         CatalogKey::Relation(schema, name) => {
             let (old, new) = (base.schemas.get(schema), newest.schemas.get(schema));
             is_same_relation(old, new, name)
+                && has_index(old, name) == has_index(new, name)
                 && rights(&Object::relation(schema, name))
                 && (!exclusive || owned_sequences(old, name) == owned_sequences(new, name))
         }
@@ -287,7 +307,7 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
             let named = |catalog: &Catalog| catalog.security.role_named(name).map(|role| role.id).ok();
             named(base) == named(newest)
         }
-        // Who drops one has looked at all that may refer to it.
+        // A transaction that drops a role has looked at everything that may refer to it.
         CatalogKey::Roles if exclusive => base.security.names_the_same_roles(&newest.security),
         CatalogKey::Memberships => base.security.has_same_memberships(&newest.security),
         CatalogKey::Roles => base.security.roles().all(|role| newest.security.role(role.id).is_some()),
@@ -303,11 +323,11 @@ impl CatalogLocks {
     pub(crate) fn of(&self, key: &CatalogKey) -> Arc<TableLock> {
         self.0.lock().entry(key.clone()).or_default().clone()
     }
-    /// Gives up a lock that its holder has released, or has not got.
+    /// Gives up a lock that the caller has released or did not get.
     pub(crate) fn forget(&self, key: &CatalogKey, lock: Arc<TableLock>) {
         let mut locks = self.0.lock();
         drop(lock);
-        // Nobody gets at it but by the map, which is latched.
+        // Others reach the lock through the map only, which is latched.
         if locks.get(key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(key);
         }

@@ -1,5 +1,6 @@
 //! DDL of constraints and indexes: what is added to a table with rows is checked against all of them.
 
+use crate::catalog::Schema;
 use crate::definition::{BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::roles::Privilege;
@@ -9,13 +10,21 @@ use crate::values::display;
 use serac_storage::{BlockNo, RowBuffer, RowId};
 use std::sync::Arc;
 
-/// Gives each foreign key an index on its columns, where no key has them.
-pub(crate) fn index_foreign_keys(definition: &mut TableDefinition) {
-    for foreign_key in &definition.foreign_keys {
-        if !definition.keys.iter().any(|k| k.columns == foreign_key.columns && k.is_plain()) {
-            let (name, columns) = (format!("{}_idx", foreign_key.name), foreign_key.columns.clone());
-            definition.keys.push(KeyDefinition { name, columns, constraint: true, ..Default::default() });
+/// Gives each foreign key of a table in `schema` an index on its columns, where no key has them.
+pub(crate) fn index_foreign_keys(definition: &mut TableDefinition, schema: &Schema) {
+    for at in 0..definition.foreign_keys.len() {
+        let ForeignKeyDefinition { name, columns, .. } = &definition.foreign_keys[at];
+        if definition.keys.iter().any(|k| k.columns == *columns && k.is_plain()) {
+            continue;
         }
+        // Tables may have foreign keys of one name.
+        let is_free = |index: &String| {
+            *index != definition.name && definition.index_names().all(|n| n != index) && schema.is_free(index)
+        };
+        let mut names = std::iter::once(format!("{name}_idx")).chain((1..).map(|n| format!("{name}_idx{n}")));
+        let name = names.find(is_free).expect("numbers do not end");
+        let columns = columns.clone();
+        definition.keys.push(KeyDefinition { name, columns, constraint: true, ..Default::default() });
     }
 }
 
@@ -119,7 +128,7 @@ impl Transaction {
         self.lock_parent(&old.definition, &foreign_key)?;
         let mut definition = old.definition.clone();
         definition.foreign_keys.push(foreign_key);
-        index_foreign_keys(&mut definition);
+        index_foreign_keys(&mut definition, self.catalog.schema(schema)?);
         let at = definition.foreign_keys.len() - 1;
         let new = Arc::new(old.redefined(definition));
         for index in &new.indexes[old.indexes.len()..] {
@@ -216,7 +225,7 @@ impl Transaction {
                 self.drop_constraint(&child.definition.schema, child.name(), name, false)?;
             }
         }
-        index_foreign_keys(definition);
+        index_foreign_keys(definition, self.catalog.schema(&old.definition.schema)?);
         Ok(())
     }
 
@@ -230,7 +239,7 @@ impl Transaction {
         let old = self.catalog.table(schema, table)?.clone();
         self.check_owner(schema, table)?;
         self.lock_rows_for_ddl(&old)?;
-        self.check_index_name(schema, &key.name)?;
+        self.catalog.schema(schema)?.check_free(&key.name)?;
         let mut definition = old.definition.clone();
         definition.keys.push(key.clone());
         let index = Arc::new(TableIndex::new(&key, &definition));
@@ -244,11 +253,6 @@ impl Transaction {
         self.put_table(new)
     }
 
-    fn check_index_name(&self, schema: &str, name: &str) -> Result<()> {
-        let taken = self.catalog.schema(schema)?.tables.values().any(|t| t.definition.index_names().any(|n| n == name));
-        if taken { exists("relation", name) } else { Ok(()) }
-    }
-
     /// CREATE INDEX … USING bitmap.
     ///
     /// # Errors
@@ -257,7 +261,7 @@ impl Transaction {
         let old = self.catalog.table(schema, table)?.clone();
         self.check_owner(schema, table)?;
         self.lock_rows_for_ddl(&old)?;
-        self.check_index_name(schema, &bitmap.name)?;
+        self.catalog.schema(schema)?.check_free(&bitmap.name)?;
         let mut definition = old.definition.clone();
         definition.bitmaps.push(bitmap);
         let new = Arc::new(old.redefined(definition));

@@ -81,9 +81,11 @@ impl Transaction {
     pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.catalog.schema(&definition.schema)?;
         self.check_create(&definition.schema)?;
-        self.catalog.schema(&definition.schema)?.check_free(&definition.name)?;
+        let schema = self.catalog.schema(&definition.schema)?;
         check_unique_names("column", definition.columns.iter().map(|c| &c.name))?;
-        check_unique_names("relation", definition.index_names())?;
+        let relations = || std::iter::once(&definition.name).chain(definition.index_names());
+        check_unique_names("relation", relations())?;
+        relations().try_for_each(|name| schema.check_free(name))?;
         if definition.keys.iter().filter(|k| k.primary).count() > 1 {
             return Err(EngineError::InvalidDefinition(format!(
                 "multiple primary keys for table \"{}\" are not allowed",
@@ -101,7 +103,8 @@ impl Transaction {
             self.lock_parent(&definition, &foreign_key)?;
             definition.foreign_keys[i] = foreign_key;
         }
-        index_foreign_keys(&mut definition);
+        let schema = self.catalog.schema(&definition.schema)?;
+        index_foreign_keys(&mut definition, schema);
         definition.id = TableId(self.next_id());
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.put_data(definition, data)

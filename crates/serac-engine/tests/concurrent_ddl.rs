@@ -1,29 +1,21 @@
-//! DDL of transactions that overlap: side by side where it is about different things, one after the other or a conflict where it is not.
+//! DDL of transactions that overlap: side by side where it is about different things, one after the
+//! other or a conflict where it is not.
+
+mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use common::{int_column as column, references, sequence, table};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
 use serac_engine::roles::{DefaultGrant, Object, ObjectKind, Privilege, Privileges, RoleId, RoleOptions, Terms};
-use serac_engine::{Database, EngineError, Savepoint, Table, Transaction};
-use serac_storage::{ColumnType, StorageOptions, Value};
+use serac_engine::{Database, EngineError, Savepoint, Transaction};
+use serac_storage::{StorageOptions, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-fn column(name: &str) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int64.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
 
 fn keyed(schema: &str, name: &str) -> TableDefinition {
     let mut definition = TableDefinition::new(schema, name, ["id", "x"].map(column).into());
@@ -36,16 +28,13 @@ fn view(name: &str, query: &str) -> ViewDefinition {
     ViewDefinition { name: name.into(), query: query.into(), columns: Vec::new() }
 }
 
-fn sequence(name: &str) -> SequenceDefinition {
-    SequenceDefinition { id: 0, name: name.into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None }
-}
-
 fn open(path: Option<&Path>) -> Database {
     let path = path.map(Path::to_owned);
     Database::open_with(StorageOptions { path, gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
 }
 
-/// The database as it would be after a crash: from its files as they are now. What is durable is there.
+/// The database as it would be after a crash: from its files as they are now. What is durable is
+/// there.
 fn crashed(path: &Path) -> (tempfile::TempDir, Database) {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
@@ -76,10 +65,6 @@ fn with_tables(names: &[&str]) -> Database {
     }
     txn.commit().unwrap();
     db
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 fn insert(txn: &mut Transaction, name: &str, id: i64) -> Result<(), EngineError> {
@@ -189,6 +174,49 @@ fn one_name_goes_to_one_transaction() {
     a.rollback();
     b.create_index("public", "a", index(1)).unwrap();
     b.commit().unwrap();
+}
+
+/// Tables, views, sequences and indexes of a schema have names of their own.
+#[test]
+fn a_relation_and_an_index_do_not_get_one_name() {
+    let db = with_tables(&["t"]);
+    let keyed_as = |name: &str, key: &str| {
+        let mut definition = keyed("public", name);
+        definition.keys[0].name = key.into();
+        definition
+    };
+    let mut txn = begin(&db);
+    for (name, key) in [("u", "t"), ("u", "t_key"), ("u", "u"), ("t_key", "u_key")] {
+        assert_error(txn.create_table(keyed_as(name, key)), "42P07");
+    }
+    assert_error(txn.create_view("public", view("t_key", "SELECT 1"), false), "42P07");
+    assert_error(txn.create_sequence("public", sequence("t_key")), "42P07");
+    assert_error(txn.rename_table("public", "t", "t_key"), "42P07");
+    let index = |name: &str| KeyDefinition { name: name.into(), columns: vec![1], ..Default::default() };
+    assert_error(txn.create_index("public", "t", index("t")), "42P07");
+    let bitmap = BitmapDefinition { name: "t".into(), column: 1 };
+    assert_error(txn.create_bitmap_index("public", "t", bitmap), "42P07");
+    // Foreign keys of one name: the names of their indexes are nobody's choice.
+    for name in ["c", "d"] {
+        let mut child = keyed("public", name);
+        child.foreign_keys.push(references("parent", 1, "t"));
+        txn.create_table(child).unwrap();
+    }
+    txn.commit().unwrap();
+    let names: Vec<String> =
+        db.catalog().tables().flat_map(|table| table.definition.index_names().cloned().collect::<Vec<_>>()).collect();
+    assert_eq!(names, ["c_key", "parent_idx", "d_key", "parent_idx1", "t_key"]);
+    // Beside each other, in either order.
+    let (mut a, mut b) = (begin(&db), begin(&db));
+    a.create_index("public", "t", index("x")).unwrap();
+    assert_error(b.create_sequence("public", sequence("x")), "55006");
+    a.commit().unwrap();
+    assert_error(b.create_sequence("public", sequence("x")), "40001");
+    let (mut a, mut b) = (begin(&db), begin(&db));
+    a.create_sequence("public", sequence("y")).unwrap();
+    assert_error(b.create_index("public", "t", index("y")), "55006");
+    a.commit().unwrap();
+    assert_error(b.create_index("public", "t", index("y")), "40001");
 }
 
 #[test]
@@ -416,7 +444,8 @@ fn the_memory_of_data_that_is_gone_is_given_back() {
 
 // ---- random transactions
 
-/// What a catalog is like: its tables with their columns and the ids of their rows, sequences, indexes, comments, roles, and who was granted what.
+/// What a catalog is like: its tables with their columns and the ids of their rows, sequences,
+/// indexes, comments, roles, and who was granted what.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Model {
     tables: BTreeMap<String, (Vec<String>, BTreeSet<i64>)>,
@@ -506,7 +535,8 @@ impl Change {
             _ => Self::Insert(name, random.random_range(0..64)),
         }
     }
-    /// Whether it would change nothing: such a statement locks nothing either, so others may change what it found.
+    /// Whether it would change nothing: such a statement locks nothing either, so others may change
+    /// what it found.
     fn is_done(&self, txn: &Transaction) -> bool {
         let Self::Grant(name, role) = *self else { return false };
         let security = &txn.catalog().security;
@@ -589,7 +619,8 @@ struct Open {
     savepoints: Vec<(Savepoint, usize)>,
 }
 
-/// Several open transactions, played by one thread: those that commit add up to what they would be one after the other, also after a crash or a clean end.
+/// Several open transactions, played by one thread: those that commit add up to what they would be
+/// one after the other, also after a crash or a clean end.
 fn play(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();

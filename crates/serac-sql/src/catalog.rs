@@ -86,7 +86,7 @@ impl View {
             || self.access.owns(&Object::relation(&definition.schema, &definition.name))
             || self.access.check_usage(&definition.schema).is_ok() && readable(&self.access, table) == Columns::All
     }
-    fn schema(&self, name: &str) -> Option<&Schema> {
+    pub(crate) fn schema(&self, name: &str) -> Option<&Schema> {
         self.of(name).0.schema(name).ok()
     }
     /// The schema that an unqualified name of a relation means.

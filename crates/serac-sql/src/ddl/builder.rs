@@ -164,7 +164,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// `base`, or `base` with the first number that makes it a new constraint's name.
+    /// `base`, or `base` with the first number that makes it the name of a new constraint and of a new relation of the schema.
     pub(super) fn free_name(&self, base: String) -> String {
         let definition = &self.definition;
         let checks = definition.checks.iter().map(|c| &c.name);
@@ -172,8 +172,10 @@ impl TableBuilder {
         let later = self.expression_keys.iter().map(|k| &k.name);
         let known = checks.chain(foreign_keys).chain(definition.index_names()).chain(later);
         let taken: HashSet<&String> = known.collect();
+        let schema = self.view.schema(&definition.schema);
+        let is_free = |name: &String| !taken.contains(name) && schema.is_none_or(|schema| schema.is_free(name));
         let numbered = (1..).map(|n| format!("{base}{n}"));
-        std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains(name)).expect("numbers do not end")
+        std::iter::once(base.clone()).chain(numbered).find(is_free).expect("numbers do not end")
     }
     fn column_names(&self, columns: &[usize]) -> String {
         let names: Vec<_> = columns.iter().map(|&c| self.definition.columns[c].name.as_str()).collect();

@@ -146,14 +146,7 @@ impl Session {
     pub(super) fn create_key(&mut self, table: &TableDefinition, mut key: KeyDefinition) -> Result<()> {
         let (schema, name) = (&table.schema, &table.name);
         if !key.expressions.is_empty() {
-            let taken = self
-                .txn_for(schema)?
-                .catalog()
-                .schema(schema)?
-                .tables
-                .values()
-                .any(|other| other.definition.index_names().any(|index| *index == key.name));
-            if taken {
+            if !self.txn_for(schema)?.catalog().schema(schema)?.is_free(&key.name) {
                 return Err(EngineError::Exists { kind: "relation", name: key.name }.into());
             }
             self.check_predicate(table, key.predicate.as_deref())?;
