@@ -1,4 +1,5 @@
-//! Bitmap indexes beside writers: in every snapshot they say what a scan of it finds, whatever is committed, rolled back, built, dropped and recovered.
+//! Bitmap indexes beside writers: in every snapshot they say what a scan of it finds, whatever is
+//! committed, rolled back, built, dropped and recovered.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use rand::rngs::StdRng;
@@ -64,7 +65,8 @@ fn batch(rng: &mut StdRng, rows: usize) -> RecordBatch {
         .unwrap()
 }
 
-/// What the transaction itself is told by its indexes is what it finds in the table, its own changes included.
+/// What the transaction itself is told by its indexes is what it finds in the table, its own
+/// changes included.
 fn check_own(txn: &Transaction, table: &Table) {
     let own = txn.own_bitmap_changes();
     for index in &table.bitmaps {

@@ -1,25 +1,32 @@
-//! Random interleavings of transactions on tables with unique keys and foreign keys of every referential action.
+//! Random interleavings of transactions on tables with unique keys and foreign keys of every
+//! referential action.
 //!
-//! One thread plays several open transactions of all levels of isolation, one statement at a time, with savepoints, DDL that rewrites parents, compaction
-//! and collections of garbage in between, all chosen by a seed: also which tables there are, how few keys, and how often each kind of statement comes, so that
-//! some runs consist of what others hardly have. The oracle reads tables by scans: in no snapshot have two rows the same key, in no
-//! committed state is there a child without its parent, and indexes find what scans find. A failure prints its seed and the step; `SERAC_SEED=n` replays one
-//! seed and tells each step, `SERAC_STRESS=1` runs many.
+//! One thread plays several open transactions of all levels of isolation, one statement at a time,
+//! with savepoints, DDL that rewrites parents, compaction and collections of garbage in between,
+//! all chosen by a seed: also which tables there are, how few keys, and how often each kind of
+//! statement comes, so that some runs consist of what others hardly have. The oracle reads tables
+//! by scans: in no snapshot have two rows the same key, in no committed state is there a child
+//! without its parent, and indexes find what scans find. A failure prints its seed and the step;
+//! `SERAC_SEED=n` replays one seed and tells each step, `SERAC_STRESS=1` runs many.
+
+mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use common::{int_column as column, table};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
 use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess, Savepoint, Table, Transaction};
 use serac_storage::compact::selection::CompactionGroups;
-use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, StorageOptions, Value};
+use serac_storage::{BlockNo, RowBuffer, RowId, StorageOptions, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ids of parents are below this at the most, so that transactions meet; those of other tables in some runs, too.
+/// Ids of parents are below this at the most, so that transactions meet; those of other tables in
+/// some runs, too.
 const MOST_IDS: i64 = 6;
 const MOST_CHILD_IDS: i64 = 60;
 const SLOTS: usize = 4;
@@ -33,18 +40,6 @@ const ACTIONS: [ReferentialAction; 5] = [
 ];
 /// A parent, a table that is its own parent, children of the parent, and a grandchild.
 const TABLES: [&str; 8] = ["p", "s", "c0", "c1", "c2", "c3", "c4", "g"];
-
-fn column(name: &str) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int64.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
 
 /// (extra, id, parent, a, b) with unique keys id and (a, b).
 fn definition(name: &str) -> TableDefinition {
@@ -61,14 +56,12 @@ fn definition(name: &str) -> TableDefinition {
 }
 
 fn references(child: &mut TableDefinition, parent: &str, on_delete: ReferentialAction, on_update: ReferentialAction) {
+    let name = format!("{}_{parent}", child.name);
     child.foreign_keys.push(ForeignKeyDefinition {
-        name: format!("{}_{parent}", child.name),
-        columns: vec![2],
-        parent_schema: "public".into(),
-        parent_table: parent.into(),
         parent_columns: vec![1],
         on_delete,
         on_update,
+        ..common::references(&name, 2, parent)
     });
 }
 
@@ -96,10 +89,6 @@ fn open(tables: &[&str]) -> Database {
     }
     txn.commit().unwrap();
     db
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 type Row = BTreeMap<String, Option<i64>>;
@@ -414,7 +403,8 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         tables.retain(|name| *name != "g");
     }
     let mut weights = [0; KINDS].map(|_: u32| *[0, 1, 3, 10, 30].choose(&mut random).unwrap());
-    // Every other run is about one parent or two, children that come and go, and snapshots that are a little old.
+    // Every other run is about one parent or two, children that come and go, and snapshots that are
+    // a little old.
     let family = random.random();
     if family {
         let child = *["c2", "c3", "c4"].choose(&mut random).unwrap();

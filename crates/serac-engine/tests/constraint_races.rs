@@ -1,26 +1,18 @@
-//! Constraints between transactions that overlap: each test is one interleaving, played by one thread.
+//! Constraints between transactions that overlap: each test is one interleaving, played by one
+//! thread.
+
+mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use common::{int_column as column, table};
 use serac_engine::definition::*;
 use serac_engine::roles::{Object, Privilege, Privileges, RoleOptions, Terms};
-use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess, KeyRange, Table, Transaction};
-use serac_storage::{ColumnType, RowBuffer, RowId, StorageOptions, Value};
+use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess, KeyRange, Transaction};
+use serac_storage::{RowBuffer, RowId, StorageOptions, Value};
 use std::sync::Arc;
 
-fn column(name: &str) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int64.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
-
 fn key(name: &str, columns: &[usize]) -> KeyDefinition {
-    KeyDefinition { name: name.into(), columns: columns.into(), unique: true, constraint: true, ..Default::default() }
+    KeyDefinition { constraint: true, ..common::key(name, columns, true, false) }
 }
 
 /// A table of three numbers, `id` unique.
@@ -31,15 +23,7 @@ fn keyed(name: &str) -> TableDefinition {
 }
 
 fn references(parent: &str, on_delete: ReferentialAction) -> ForeignKeyDefinition {
-    ForeignKeyDefinition {
-        name: format!("{parent}_fkey"),
-        columns: vec![1],
-        parent_schema: "public".into(),
-        parent_table: parent.into(),
-        parent_columns: vec![0],
-        on_delete,
-        on_update: ReferentialAction::NoAction,
-    }
+    ForeignKeyDefinition { on_delete, ..common::references(&format!("{parent}_fkey"), 1, parent) }
 }
 
 /// A database whose garbage is collected when the test says so.
@@ -64,10 +48,6 @@ fn family(on_delete: ReferentialAction) -> Database {
     insert(&mut txn, "p", [Some(2), None, None]).unwrap();
     txn.commit().unwrap();
     db
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 fn insert(txn: &mut Transaction, name: &str, row: [Option<i64>; 3]) -> Result<RowId, EngineError> {
@@ -223,7 +203,8 @@ fn a_write_that_fails_leaves_the_parents_of_earlier_children_where_they_are() {
     let db = family(ReferentialAction::Cascade);
     let mut child = db.begin();
     insert(&mut child, "c", [Some(10), Some(1), None]).unwrap();
-    // DDL that keeps the parents' rows goes on beside it, and makes its snapshot's parents too old to be written to.
+    // DDL that keeps the parents' rows goes on beside it, and makes its snapshot's parents too old
+    // to be written to.
     let mut ddl = db.begin();
     ddl.create_index("public", "p", KeyDefinition { unique: false, constraint: false, ..key("p_x", &[2]) }).unwrap();
     ddl.commit().unwrap();
@@ -265,7 +246,8 @@ fn an_update_made_before_the_children_asks_for_them() {
 
 // ---- unique keys
 
-/// The rows with a key of `t`, by the index, as a lookup of a whole key finds them and as a range finds them.
+/// The rows with a key of `t`, by the index, as a lookup of a whole key finds them and as a range
+/// finds them.
 fn lookups(txn: &Transaction, id: i64) -> (usize, usize) {
     let t = table(txn, "t");
     let access = IndexAccess::new(txn.catalog(), &t, &t.indexes[0], &[0]);
@@ -602,7 +584,8 @@ fn validation_looks_at_a_bounded_number_of_entries() {
         insert(&mut txn, "t", [Some(id), None, None]).unwrap();
     }
     txn.commit().unwrap();
-    // Ranges in which nothing changes, of a table in which something does. All are within what one range may have.
+    // Ranges in which nothing changes, of a table in which something does. All are within what one
+    // range may have.
     for (ranges, committed) in [(4, true), (5, false)] {
         let mut reader = db.begin();
         reader.set_serializable(true);

@@ -1,21 +1,12 @@
 //! Constraints, DDL and recovery through the embedded API.
 
+mod common;
+
+use common::{column, key, table};
 use serac_engine::definition::*;
-use serac_engine::{Database, EngineError, Table, Transaction};
+use serac_engine::{Database, EngineError, Transaction};
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
-
-fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
 
 fn keyed(name: &str) -> TableDefinition {
     let mut definition = TableDefinition::new(
@@ -23,14 +14,7 @@ fn keyed(name: &str) -> TableDefinition {
         name,
         vec![column("id", ColumnType::Int64), column("parent", ColumnType::Int64), column("text", ColumnType::Utf8)],
     );
-    definition.keys.push(KeyDefinition {
-        name: format!("{name}_pkey"),
-        columns: vec![0],
-        unique: true,
-        primary: true,
-        constraint: true,
-        ..Default::default()
-    });
+    definition.keys.push(key(&format!("{name}_pkey"), &[0], true, true));
     definition
 }
 
@@ -38,10 +22,6 @@ fn create(db: &Database, definition: TableDefinition) {
     let mut txn = db.begin();
     txn.create_table(definition).unwrap();
     txn.commit().unwrap().wait().unwrap();
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 fn insert(txn: &mut Transaction, name: &str, id: i64, parent: Option<i64>) -> Result<RowId, EngineError> {

@@ -1,34 +1,19 @@
-//! Definitions that change beside transactions which write: nothing that was committed is lost, whoever comes first.
+//! Definitions that change beside transactions which write: nothing that was committed is lost,
+//! whoever comes first.
+
+mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use common::{int_column as column, table};
 use serac_engine::definition::*;
-use serac_engine::{Database, EngineError, Table, Transaction};
-use serac_storage::{ColumnType, RowId, Value};
+use serac_engine::{Database, EngineError, Transaction};
+use serac_storage::{RowId, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn column(name: &str) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: ColumnType::Int64.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
-
 fn key(name: &str, column: usize, primary: bool) -> KeyDefinition {
-    KeyDefinition {
-        name: name.into(),
-        columns: vec![column],
-        unique: primary,
-        primary,
-        constraint: primary,
-        ..Default::default()
-    }
+    common::key(name, &[column], primary, primary)
 }
 
 fn definition(name: &str) -> TableDefinition {
@@ -41,10 +26,6 @@ fn create(db: &Database, definition: TableDefinition) {
     let mut txn = db.begin();
     txn.create_table(definition).unwrap();
     txn.commit().unwrap();
-}
-
-fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table("public", name).unwrap().clone()
 }
 
 fn insert(txn: &mut Transaction, name: &str, id: i64) -> Result<RowId, EngineError> {

@@ -1,4 +1,5 @@
-//! Arrow out in process: batches of frozen blocks are the blocks' own memory, valid Arrow, and never change.
+//! Arrow out in process: batches of frozen blocks are the blocks' own memory, valid Arrow, and
+//! never change.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -233,7 +234,8 @@ fn blocks_lend_what_they_have_in_the_form_asked_for_and_make_the_rest() {
         table.data.set_freeze_format(format);
         let (frozen, blocks) = db.storage().freeze_table(&table.data, Duration::from_secs(20));
         assert_eq!(frozen, blocks);
-        // Block 1 is hot and has holes and versions; block 2 has been that and is frozen again with holes, unless compaction filled them.
+        // Block 1 is hot and has holes and versions; block 2 has been that and is frozen again with
+        // holes, unless compaction filled them.
         let rows =
             |no: u32| (5..900).step_by(7).map(move |slot| RowId::new(BlockNo(no), Slot(slot))).collect::<Vec<_>>();
         let delete = |no| {

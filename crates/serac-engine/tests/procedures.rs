@@ -80,7 +80,8 @@ fn balance(txn: &Transaction, number: i32) -> Option<(RowId, i64)> {
     Some((id, row.get(0).unwrap()))
 }
 
-/// Where a lookup found a key last is where the next one looks first: it must not find what its snapshot does not see, nor another key.
+/// Where a lookup found a key last is where the next one looks first: it must not find what its
+/// snapshot does not see, nor another key.
 #[test]
 fn what_was_found_before_leads_nobody_astray() {
     let db = accounts();
@@ -247,7 +248,8 @@ fn conflicts_are_tried_again_and_no_update_is_lost() {
     });
     assert_eq!(balance(&db.begin(), 1).map(|found| found.1), Some(threads * rounds));
     assert!(attempts.load(Ordering::Relaxed) >= (threads * rounds) as u64);
-    // A policy of one attempt gives the conflict to the caller; so does one that keeps meeting the same.
+    // A policy of one attempt gives the conflict to the caller; so does one that keeps meeting the
+    // same.
     let mut blocker = db.begin();
     let plan = ColumnUpdate::named(blocker.catalog(), "account", &["balance"]).unwrap();
     let (row, _) = balance(&blocker, 1).unwrap();

@@ -34,7 +34,8 @@ pub fn check(db: &Database, acknowledged: &Acknowledged) -> Acknowledged {
     newest
 }
 
-/// An index gives the rows that a scan gives: for every key that there is, and for all of them together.
+/// An index gives the rows that a scan gives: for every key that there is, and for all of them
+/// together.
 fn check_indexes(txn: &Transaction, table: &Table) {
     table.verify(txn.snapshot());
     let rows = scan(txn, table);
@@ -72,7 +73,8 @@ fn check_constraints(txn: &Transaction, table: &Table) {
     }
 }
 
-/// A thread begins a transaction when the one before is durable: all that were acknowledged are there, and at most one more.
+/// A thread begins a transaction when the one before is durable: all that were acknowledged are
+/// there, and at most one more.
 fn check_numbers<'a>(ledger: impl Iterator<Item = &'a Vec<Datum>>, acknowledged: &Acknowledged) -> Acknowledged {
     let mut numbers: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for row in ledger {
@@ -89,7 +91,8 @@ fn check_numbers<'a>(ledger: impl Iterator<Item = &'a Vec<Datum>>, acknowledged:
     numbers.into_iter().filter_map(|(thread, numbers)| Some((thread, *numbers.last()?))).collect()
 }
 
-/// Every parent is as its newest entry in the ledger says, and has as many children. Returns the largest id that was ever used.
+/// Every parent is as its newest entry in the ledger says, and has as many children. Returns the
+/// largest id that was ever used.
 fn check_parents<'a>(txn: &Transaction, ledger: impl Iterator<Item = &'a Vec<Datum>>) -> i64 {
     // By parent: version → number of children, or none if it is gone.
     let mut entries: BTreeMap<i64, BTreeMap<i64, Option<i64>>> = BTreeMap::new();

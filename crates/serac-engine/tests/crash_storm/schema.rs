@@ -1,47 +1,22 @@
 //! The tables of the storm, and reading them.
 //!
-//! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction, says what was done: "id version children" of a
-//! parent, or "id version gone". Of the thread that runs DDL it says what the catalog is like afterwards ([`describe`]).
+//! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction,
+//! says what was done: "id version children" of a parent, or "id version gone". Of the thread that
+//! runs DDL it says what the catalog is like afterwards ([`describe`]).
 
-use serac_engine::definition::{
-    ColumnDefinition, ForeignKeyDefinition, KeyDefinition, SequenceDefinition, TableDefinition,
-};
+pub use crate::common::*;
+use serac_engine::definition::TableDefinition;
 use serac_engine::roles::Object;
 use serac_engine::{Database, Result, Table, Transaction};
 use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
-pub const SCHEMA: &str = "public";
 pub const WRITERS: i64 = 3;
 /// The number of the thread that runs DDL.
 pub const DDL_THREAD: i64 = WRITERS;
 /// Tables whose rows only DDL transactions change have names that begin so.
 pub const SCRATCH: &str = "scratch_";
-
-pub fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
-
-pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
-    KeyDefinition {
-        name: name.into(),
-        columns: columns.into(),
-        unique,
-        primary,
-        constraint: primary,
-        ..Default::default()
-    }
-}
 
 /// A table with its first columns as primary key.
 pub fn definition(name: &str, columns: &[(&str, ColumnType)], primary: &[usize]) -> TableDefinition {
@@ -49,22 +24,6 @@ pub fn definition(name: &str, columns: &[(&str, ColumnType)], primary: &[usize])
     let mut definition = TableDefinition::new(SCHEMA, name, columns);
     definition.keys.push(key(&format!("{name}_pkey"), primary, true, true));
     definition
-}
-
-pub fn references(name: &str, column: usize, parent: &str) -> ForeignKeyDefinition {
-    ForeignKeyDefinition {
-        name: name.into(),
-        columns: vec![column],
-        parent_schema: SCHEMA.into(),
-        parent_table: parent.into(),
-        parent_columns: vec![0],
-        on_delete: Default::default(),
-        on_update: Default::default(),
-    }
-}
-
-pub fn sequence(name: &str) -> SequenceDefinition {
-    SequenceDefinition { id: 0, name: name.into(), start: 1, increment: 1, min: 1, max: i64::MAX, owner: None }
 }
 
 /// Makes the tables, if they are not there.
@@ -85,10 +44,6 @@ pub fn create(db: &Database) -> Result<()> {
     txn.create_sequence(SCHEMA, sequence("child_id"))?;
     txn.commit()?.wait()?;
     Ok(())
-}
-
-pub fn table(txn: &Transaction, name: &str) -> Arc<Table> {
-    txn.catalog().table(SCHEMA, name).expect("the table is there").clone()
 }
 
 /// A value that outlives its row.
@@ -150,7 +105,8 @@ pub fn count(txn: &Transaction, table: &Table) -> usize {
         .sum()
 }
 
-/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch tables have, who owns them, sequences, roles and grants.
+/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch
+/// tables have, who owns them, sequences, roles and grants.
 pub fn describe(txn: &Transaction) -> String {
     let mut out = String::new();
     for table in txn.catalog().tables() {

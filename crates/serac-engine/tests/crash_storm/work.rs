@@ -1,5 +1,6 @@
-//! What the child process does until it is killed: writers, DDL, checkpoints, compaction and freezing beside each other. Whatever has become durable is reported as a line
-//! "ack thread number".
+//! What the child process does until it is killed: writers, DDL, checkpoints, compaction and
+//! freezing beside each other. Whatever has become durable is reported as a line "ack thread
+//! number".
 
 use crate::schema::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -80,7 +81,8 @@ fn acknowledge(thread: i64, number: i64) {
     out.flush().unwrap();
 }
 
-/// Whether the transaction is durable. Conflicts with other transactions are the only failures that may happen.
+/// Whether the transaction is durable. Conflicts with other transactions are the only failures that
+/// may happen.
 fn attempt(db: &Database, thread: i64, number: i64, rng: &mut StdRng) -> bool {
     let with_writers_tables = thread == DDL_THREAD && rng.random_bool(0.3);
     let mut txn = db.begin();
