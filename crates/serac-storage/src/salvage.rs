@@ -1,7 +1,10 @@
-//! Where an opening that salvages keeps what it leaves out: a folder `salvaged-<n>` of its own in the database's folder.
+//! Where an opening that salvages keeps what it leaves out: a folder `salvaged-<n>` of its own in
+//! the database's folder.
 //!
-//! The folder repeats the database's: `MANIFEST`, `data/`, `log/`. It is made when there is something to keep, and nothing ever reads or removes it.
-//! Files that stay in use get a second name there (they are never changed, only replaced); what is about to be cut is copied; what nothing needs is moved.
+//! The folder repeats the database's: `MANIFEST`, `data/`, `log/`. It is made when there is
+//! something to keep, and nothing ever reads or removes it. Files that stay in use get a second
+//! name there (they are never changed, only replaced); what is about to be cut is copied; what
+//! nothing needs is moved.
 
 use crate::error::{Result, StorageError};
 use crate::file_system::{FileSystem, create_folders};
@@ -43,8 +46,8 @@ impl<'a> Aside<'a> {
         self.keep(file, |files, to| files.rename(file, to))
     }
 
-    /// Lets `put` give a file its place in the folder, and makes that durable. A file that is not there is nothing to keep, nor is
-    /// one that is kept already.
+    /// Lets `put` give a file its place in the folder, and makes that durable. A file that is not
+    /// there is nothing to keep, nor is one that is kept already.
     fn keep(&mut self, file: &Path, put: impl FnOnce(&dyn FileSystem, &Path) -> io::Result<()>) -> Result<()> {
         let keep = || -> io::Result<()> {
             if !self.files.exists(file)? {

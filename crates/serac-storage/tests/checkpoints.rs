@@ -1,5 +1,5 @@
-//! Checkpoints write a frozen block once, name its file for as long as the block is as it was, and map it back; whatever happens meanwhile, what was
-//! committed is there.
+//! Checkpoints write a frozen block once, name its file for as long as the block is as it was, and
+//! map it back; whatever happens meanwhile, what was committed is there.
 
 mod one_table;
 
@@ -128,7 +128,8 @@ fn a_second_checkpoint_writes_only_what_has_changed() {
         "nothing is written, and everything is there"
     );
 
-    // One block is touched: it alone is written, hot and once more when it has frozen again; then never again.
+    // One block is touched: it alone is written, hot and once more when it has frozen again; then
+    // never again.
     update(&storage, &table, RowId::new(BlockNo(2), Slot(5)), "changed").unwrap();
     for round in 0..3 {
         let before = written();
@@ -170,7 +171,8 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     storage.run_gc();
     assert_eq!((counts(), counts(), counts()), ((8, 0), (0, 8), (0, 8)));
 
-    // Written as it was before, and once more when the writer is gone, whether it has changed anything or not.
+    // Written as it was before, and once more when the writer is gone, whether it has changed
+    // anything or not.
     let mut writer = storage.begin();
     table.update(&mut writer, RowId::new(BlockNo(3), Slot(7)), &[TEXT], &[Value::Bytes(b"taken back")]).unwrap();
     assert_eq!((counts(), counts()), ((1, 7), (1, 7)));
@@ -335,7 +337,8 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     storage.close().unwrap();
 }
 
-/// Damage in one block keeps no checkpoint from being made, also when the other blocks of its file have changed.
+/// Damage in one block keeps no checkpoint from being made, also when the other blocks of its file
+/// have changed.
 #[test]
 fn a_damaged_block_stays_where_it_is_when_the_rest_of_its_file_has_changed() {
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +425,8 @@ fn another_format_version_is_refused_by_name() {
     assert!(error.contains("format version 99") && error.contains("reads 4"), "{error}");
 }
 
-/// A table of a few rows does not get a block with each session: inserts go on in those that the checkpoint has.
+/// A table of a few rows does not get a block with each session: inserts go on in those that the
+/// checkpoint has.
 #[test]
 fn inserts_go_on_in_the_blocks_of_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
@@ -442,8 +446,9 @@ fn inserts_go_on_in_the_blocks_of_the_checkpoint() {
     }
 }
 
-/// Random work with checkpoints and freezing in between, and an end at a random file operation: what was acknowledged is there, and nothing else is.
-/// `SERAC_STRESS=1` makes it long; `SERAC_SEED=n` replays one.
+/// Random work with checkpoints and freezing in between, and an end at a random file operation:
+/// what was acknowledged is there, and nothing else is. `SERAC_STRESS=1` makes it long;
+/// `SERAC_SEED=n` replays one.
 #[test]
 fn checkpoints_survive_an_end_at_any_operation() {
     let seed = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap());
@@ -504,7 +509,8 @@ fn checkpoints_survive_an_end_at_any_operation() {
 
 type Rows = BTreeMap<RowId, (i64, Option<String>)>;
 
-/// One transaction of some changes. Returns what the rows are with it, and whether it was acknowledged.
+/// One transaction of some changes. Returns what the rows are with it, and whether it was
+/// acknowledged.
 fn change(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, model: &Rows) -> (Rows, bool) {
     let (mut after, mut txn) = (model.clone(), storage.begin());
     for _ in 0..rng.random_range(1..20) {

@@ -80,7 +80,8 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
     let old = rows(&table, before.snapshot());
     let report = storage.compact_table(&table).unwrap();
     assert!(report.moved > 0 && report.stayed == 0, "{report:?}");
-    // To the old snapshot nothing has moved; to a newer one everything is there, some of it elsewhere.
+    // To the old snapshot nothing has moved; to a newer one everything is there, some of it
+    // elsewhere.
     assert_eq!(rows(&table, before.snapshot()), old);
     let now = storage.begin();
     let moved = rows(&table, now.snapshot());

@@ -1,7 +1,8 @@
 //! Faults and crashes: no acknowledged transaction is lost, none is half there.
 //!
-//! The crash harness runs this test binary again as a child that writes under load, kills it at a random moment, opens what it left and compares with what it had
-//! acknowledged. `SERAC_STRESS=1` does it 200 times.
+//! The crash harness runs this test binary again as a child that writes under load, kills it at a
+//! random moment, opens what it left and compares with what it had acknowledged. `SERAC_STRESS=1`
+//! does it 200 times.
 
 mod one_table;
 
@@ -57,7 +58,8 @@ fn write_pair(storage: &Storage, table: &Arc<DataTable>, thread: i32, number: i6
     Ok(())
 }
 
-/// Inserts pairs and deletes most of them again, in a transaction of its own, as long as they are where they were.
+/// Inserts pairs and deletes most of them again, in a transaction of its own, as long as they are
+/// where they were.
 fn come_and_go(storage: &Storage, table: &Arc<DataTable>, round: i64) -> Result<()> {
     let mut txn = storage.begin();
     let mut pairs = Vec::new();
@@ -255,7 +257,8 @@ fn log_segments(path: &Path) -> Vec<std::path::PathBuf> {
     segments
 }
 
-/// Writes pairs, closes, and returns the offset behind the last byte of the last segment that is in use.
+/// Writes pairs, closes, and returns the offset behind the last byte of the last segment that is in
+/// use.
 fn written(path: &Path, pairs: i64) -> usize {
     let (storage, table, _) = open(options(path)).unwrap();
     for number in 0..pairs {

@@ -21,8 +21,9 @@ fn table() -> (Arc<Storage>, Arc<DataTable>, RowId) {
     (storage, table, row)
 }
 
-/// Updates the row in every order of commits and aborts up to a length, collecting after each or at the end. A transaction that is older conflicts iff
-/// somebody has committed; it always reads what was there when it began.
+/// Updates the row in every order of commits and aborts up to a length, collecting after each or at
+/// the end. A transaction that is older conflicts iff somebody has committed; it always reads what
+/// was there when it began.
 #[test]
 fn an_older_transaction_meets_a_commit_among_aborts() {
     for length in 1..=5u32 {

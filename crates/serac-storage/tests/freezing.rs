@@ -1,4 +1,5 @@
-//! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes again.
+//! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes
+//! again.
 
 mod one_table;
 

@@ -1,4 +1,5 @@
-//! A disk that fills while a checkpoint is written: the checkpoint fails, its files go, and the database goes on.
+//! A disk that fills while a checkpoint is written: the checkpoint fails, its files go, and the
+//! database goes on.
 
 mod one_table;
 
@@ -116,7 +117,8 @@ fn a_checkpoint_that_finds_the_disk_full_leaves_nothing_behind() {
     table.verify();
 }
 
-/// What is there can be read, and what is committed once there is room is there afterwards. A process before has left a part of a transaction in the log.
+/// What is there can be read, and what is committed once there is room is there afterwards. A
+/// process before has left a part of a transaction in the log.
 #[test]
 fn a_database_opens_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +167,8 @@ fn a_database_opens_on_a_full_disk() {
     assert_eq!(rows(&storage, &table), expected);
 }
 
-/// Blocks of files that are complete lie in them from then on, so these files stay, and the next attempt has less to do.
+/// Blocks of files that are complete lie in them from then on, so these files stay, and the next
+/// attempt has less to do.
 #[test]
 fn frozen_blocks_are_written_bit_by_bit_however_little_room_there_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +210,8 @@ fn frozen_blocks_are_written_bit_by_bit_however_little_room_there_is() {
     table.verify();
 }
 
-/// A checkpoint may fail in any operation, for any reason: what the disk holds then is one that can be opened, and no file is left that nothing needs.
+/// A checkpoint may fail in any operation, for any reason: what the disk holds then is one that can
+/// be opened, and no file is left that nothing needs.
 #[test]
 fn a_checkpoint_that_fails_anywhere_leaves_a_database_that_opens() {
     for switch in 0..3 {

@@ -1,4 +1,5 @@
-//! Races of few steps, each under many schedules of the deterministic scheduler (see `scripts/test`).
+//! Races of few steps, each under many schedules of the deterministic scheduler (see
+//! `scripts/test`).
 #![cfg(shuttle)]
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -22,7 +23,8 @@ fn for_each_seed(seeds: u64, work: fn()) {
     }
 }
 
-/// While one collector looks which entries of a row are used, somebody changes the row and takes that back, and another collector comes by.
+/// While one collector looks which entries of a row are used, somebody changes the row and takes
+/// that back, and another collector comes by.
 #[test]
 fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
     for_each_seed(5_000, || {
@@ -46,7 +48,8 @@ fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
     });
 }
 
-/// While one collector takes off the version of a bulk append, somebody deletes its rows and takes that back, and another collector comes by.
+/// While one collector takes off the version of a bulk append, somebody deletes its rows and takes
+/// that back, and another collector comes by.
 #[test]
 fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
     for_each_seed(5_000, || {

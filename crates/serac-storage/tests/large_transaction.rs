@@ -1,5 +1,6 @@
-//! Random concurrent transactions against a serial oracle: what a transaction reads must be what the transactions committed before its
-//! start have written, whatever runs, aborts and is collected meanwhile.
+//! Random concurrent transactions against a serial oracle: what a transaction reads must be what
+//! the transactions committed before its start have written, whatever runs, aborts and is collected
+//! meanwhile.
 //!
 //! `SERAC_STRESS=1` makes it large; `SERAC_SEED=n` replays a seed.
 
@@ -91,7 +92,8 @@ fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
 struct Oracle {
     /// Write sets by commit timestamp: row id → new row or none.
     history: Mutex<BTreeMap<u64, Writes>>,
-    /// How often a row was asked to leave its place: now and then one stays, until nothing else is going on.
+    /// How often a row was asked to leave its place: now and then one stays, until nothing else is
+    /// going on.
     asked: AtomicUsize,
     calm: AtomicBool,
 }
@@ -160,7 +162,8 @@ fn open(path: Option<std::path::PathBuf>) -> (Arc<Storage>, Arc<DataTable>) {
 fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, oracle: &Oracle, commit_latch: &Mutex<()>) {
     let mut txn = storage.begin();
     let snapshot = txn.snapshot().clone();
-    // The oracle is complete up to `start`: commits and their history entries are made under one latch, and so is this read.
+    // The oracle is complete up to `start`: commits and their history entries are made under one
+    // latch, and so is this read.
     let mut expected = {
         let _latch = commit_latch.lock().unwrap();
         oracle.state_at(snapshot.start())
@@ -245,7 +248,8 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
     }
 }
 
-/// One storm, or many: each has an oracle of its own, which takes the longer to ask the more has happened.
+/// One storm, or many: each has an oracle of its own, which takes the longer to ask the more has
+/// happened.
 fn storms(on_disk: bool, freezing: bool) {
     let stress = std::env::var("SERAC_STRESS").is_ok();
     for _ in 0..if stress { 100 } else { 1 } {

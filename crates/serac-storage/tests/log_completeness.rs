@@ -1,5 +1,5 @@
-//! What is committed is in the log, whole, for as long as the newest checkpoint needs it; and a log in which something is missing is
-//! not taken for one in which nothing is.
+//! What is committed is in the log, whole, for as long as the newest checkpoint needs it; and a log
+//! in which something is missing is not taken for one in which nothing is.
 
 mod one_table;
 
@@ -193,7 +193,8 @@ fn segments_that_are_full_are_closed() {
     assert!(open_files(&folder.path().join("log")) <= 2, "{}", open_files(&folder.path().join("log")));
 }
 
-/// A database with several segments of log, of which the first ones hold the parts of a large transaction.
+/// A database with several segments of log, of which the first ones hold the parts of a large
+/// transaction.
 fn with_segments(path: &Path, with_checkpoint: bool) -> BTreeSet<i64> {
     let (storage, table, _) = open(options(path)).unwrap();
     if with_checkpoint {
@@ -370,7 +371,8 @@ fn what_lies_before_a_missing_segment_is_salvaged_and_the_rest_is_kept() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// Without a log, what is committed is there once a checkpoint has it; the log of before and after stays whole.
+/// Without a log, what is committed is there once a checkpoint has it; the log of before and after
+/// stays whole.
 #[test]
 fn a_database_goes_on_with_and_without_a_log() {
     for (with_checkpoint, killed_without_log) in [(false, false), (true, false), (true, true)] {

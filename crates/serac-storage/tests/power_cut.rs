@@ -1,9 +1,9 @@
-//! Loss of power at random moments: of what was not synced, the disk holds any pieces (torn pages), yet no acknowledged transaction is lost and no
-//! unacknowledged one is half there.
+//! Loss of power at random moments: of what was not synced, the disk holds any pieces (torn pages),
+//! yet no acknowledged transaction is lost and no unacknowledged one is half there.
 //!
-//! A round writes under load with checkpoints beside, stops at a random file operation, opens what a disk might hold then, and compares.
-//! `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n` replays a seed's file operations
-//! and losses (the threads' order is the machine's).
+//! A round writes under load with checkpoints beside, stops at a random file operation, opens what
+//! a disk might hold then, and compares. `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n`
+//! replays a seed's file operations and losses (the threads' order is the machine's).
 
 mod one_table;
 
@@ -109,7 +109,8 @@ fn find(storage: &Storage, table: &Arc<DataTable>) -> BTreeMap<i32, Found> {
     found
 }
 
-/// Every transaction up to the tally is there with all its rows, nothing else is, and nothing acknowledged is missing. Returns the tallies.
+/// Every transaction up to the tally is there with all its rows, nothing else is, and nothing
+/// acknowledged is missing. Returns the tallies.
 fn check(storage: &Storage, table: &Arc<DataTable>, acknowledged: &[Option<i64>]) -> Vec<Option<(RowId, i64)>> {
     let mut found = find(storage, table);
     (0..THREADS)
@@ -199,8 +200,8 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     assert!(cut > 0, "some rounds leave a torn tail");
 }
 
-/// A process that stops leaves what it wrote in the operating system's cache: the next process finds it, and goes on. When the power goes then, what the
-/// next one has built upon must be there.
+/// A process that stops leaves what it wrote in the operating system's cache: the next process
+/// finds it, and goes on. When the power goes then, what the next one has built upon must be there.
 #[test]
 fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
     let seed = seed();

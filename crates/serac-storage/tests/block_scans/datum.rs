@@ -190,7 +190,8 @@ pub fn random_datum(rng: &mut StdRng, column: &ColumnSchema) -> Datum {
             Datum::Bytes(words[rng.random_range(0..words.len())].as_bytes().into())
         }
         ColumnType::Utf8 | ColumnType::Json | ColumnType::Binary => {
-            // Around the 12 bytes that lie in the view itself, and now and then more than a chunk of the heap.
+            // Around the 12 bytes that lie in the view itself, and now and then more than a chunk
+            // of the heap.
             let len = match rng.random_range(0..400) {
                 0 => 20_000,
                 1..200 => rng.random_range(0..=12),

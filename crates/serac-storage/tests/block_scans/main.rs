@@ -1,8 +1,9 @@
-//! Block scans against a row-by-row oracle: for random layouts and random interleaved transactions, what a scan gives of any block, projection
-//! and selection equals what point reads give and what a model in memory says.
+//! Block scans against a row-by-row oracle: for random layouts and random interleaved transactions,
+//! what a scan gives of any block, projection and selection equals what point reads give and what a
+//! model in memory says.
 //!
-//! Transactions run interleaved on one thread, so the model also says when a write must, may or may not conflict. A failing case is shrunk and
-//! printed in full. `SERAC_STRESS=1` makes more cases.
+//! Transactions run interleaved on one thread, so the model also says when a write must, may or may
+//! not conflict. A failing case is shrunk and printed in full. `SERAC_STRESS=1` makes more cases.
 
 mod datum;
 #[path = "../one_table/mod.rs"]
@@ -44,7 +45,8 @@ fn keeps(datum: &Datum, divisor: u64) -> bool {
     hasher.finish().is_multiple_of(divisor)
 }
 
-/// Scans blocks in `snapshot`, in the steps of a filtered scan, and compares with the model and with point reads. `meanwhile` runs between the steps.
+/// Scans blocks in `snapshot`, in the steps of a filtered scan, and compares with the model and
+/// with point reads. `meanwhile` runs between the steps.
 fn check_blocks(
     table: &Arc<DataTable>,
     snapshot: &Snapshot,

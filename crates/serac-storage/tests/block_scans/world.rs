@@ -266,7 +266,8 @@ impl World {
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
     }
 
-    /// Checks that all blocks are frozen for `format`, that their arrays are valid Arrow, and that a block made of these arrays has the same cells.
+    /// Checks that all blocks are frozen for `format`, that their arrays are valid Arrow, and that
+    /// a block made of these arrays has the same cells.
     fn check_frozen(&self, format: FreezeFormat) {
         let schema = self.table.schema();
         for block in (0..self.table.block_count()).filter_map(|no| self.table.block(BlockNo(no))) {
@@ -296,7 +297,8 @@ impl World {
         }
     }
 
-    /// Compares a snapshot with its model. Transactions other than `except` write while the scan is under way.
+    /// Compares a snapshot with its model. Transactions other than `except` write while the scan is
+    /// under way.
     fn check(&mut self, snapshot: &Snapshot, view: &State, except: Option<usize>, rng: &mut StdRng) {
         let blocks = self.table.block_count();
         let from = if rng.random_bool(0.5) { 0 } else { rng.random_range(0..=blocks) };
