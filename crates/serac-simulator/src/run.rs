@@ -85,7 +85,7 @@ fn here(arguments: &Arguments) {
     }));
     if let Some(range) = std::env::var("SERAC_TRACE").ok().as_deref().and_then(|range| range.split_once("..")) {
         let number = |text: &str| text.parse().expect("SERAC_TRACE is FROM..TO");
-        serac_sync::simulation::trace(number(range.0), number(range.1));
+        serac_sync::simulation::trace(number(range.0)..number(range.1));
     }
     let summary = episode::run(&plan, &folder);
     let _ = std::fs::remove_dir_all(&folder);

@@ -570,7 +570,7 @@ impl GarbageCollector {
         // it from here on. Release: pairs with the Acquire of the freezer and of readers. Only the
         // collector clears the marker, under the latch.
         if is_empty {
-            emptied.add(block);
+            emptied.add((table.id(), row.block()), block);
         }
         if kind == UndoKind::Append && !gone.is_empty() {
             block.note_settled();
@@ -600,8 +600,9 @@ impl<'g> Emptied<'g> {
     fn new(guard: &'g epoch::Guard) -> Self {
         Self { guard, blocks: [None; EMPTIED_BLOCKS] }
     }
-    fn add(&mut self, block: &'g HotBlock) {
-        let mixed = (ptr::from_ref(block) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    /// By name, not by address: which blocks meet in a place is the same whenever a simulation's seed runs.
+    fn add(&mut self, (table, no): (TableId, BlockNo), block: &'g HotBlock) {
+        let mixed = (u64::from(table.0) << 32 | u64::from(no.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = &mut self.blocks[(mixed >> 32) as usize % EMPTIED_BLOCKS];
         match place {
             Some((known, slots)) if ptr::eq(*known, block) => *slots += 1,

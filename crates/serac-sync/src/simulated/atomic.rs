@@ -6,6 +6,7 @@ use std::sync::atomic as real;
 pub use std::sync::atomic::Ordering;
 
 /// Nothing: all tasks see one order.
+#[track_caller]
 pub fn fence(_: Ordering) {
     point();
 }
@@ -24,21 +25,25 @@ macro_rules! common {
                 Self(real::$name::new(value))
             }
             #[inline]
+            #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 point();
                 self.0.load(order)
             }
             #[inline]
+            #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 point();
                 self.0.store(value, order);
             }
             #[inline]
+            #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.swap(value, order)
             }
             #[inline]
+            #[track_caller]
             pub fn compare_exchange(
                 &self,
                 current: $value,
@@ -50,6 +55,7 @@ macro_rules! common {
                 self.0.compare_exchange(current, new, success, failure)
             }
             #[inline]
+            #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
                 current: $value,
@@ -64,6 +70,7 @@ macro_rules! common {
                 }
                 self.0.compare_exchange(current, new, success, failure)
             }
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 set: Ordering,
@@ -99,6 +106,7 @@ macro_rules! change {
         #[allow(missing_docs)]
         impl $name {
             $(#[inline]
+            #[track_caller]
             pub fn $method(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.$method(value, order)
@@ -130,21 +138,25 @@ impl<T> AtomicPtr<T> {
         Self(real::AtomicPtr::new(value))
     }
     #[inline]
+    #[track_caller]
     pub fn load(&self, order: Ordering) -> *mut T {
         point();
         self.0.load(order)
     }
     #[inline]
+    #[track_caller]
     pub fn store(&self, value: *mut T, order: Ordering) {
         point();
         self.0.store(value, order);
     }
     #[inline]
+    #[track_caller]
     pub fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
         point();
         self.0.swap(value, order)
     }
     #[inline]
+    #[track_caller]
     pub fn compare_exchange(
         &self,
         current: *mut T,
@@ -156,6 +168,7 @@ impl<T> AtomicPtr<T> {
         self.0.compare_exchange(current, new, success, failure)
     }
     #[inline]
+    #[track_caller]
     pub fn compare_exchange_weak(
         &self,
         current: *mut T,

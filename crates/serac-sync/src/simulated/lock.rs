@@ -54,14 +54,17 @@ unsafe impl lock_api::RawMutex for RawMutex {
     type GuardMarker = GuardNoSend;
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self { locked: AtomicBool::new(false), waiters: Waiters::new() };
+    #[track_caller]
     fn lock(&self) {
         point();
         self.waiters.wait_until(|| !self.locked.swap(true, SeqCst));
     }
+    #[track_caller]
     fn try_lock(&self) -> bool {
         point();
         !self.locked.swap(true, SeqCst)
     }
+    #[track_caller]
     unsafe fn unlock(&self) {
         self.locked.store(false, SeqCst);
         self.waiters.wake();
@@ -98,27 +101,33 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     type GuardMarker = GuardNoSend;
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self { state: AtomicIsize::new(0), waiters: Waiters::new() };
+    #[track_caller]
     fn lock_shared(&self) {
         point();
         self.waiters.wait_until(|| self.enter());
     }
+    #[track_caller]
     fn try_lock_shared(&self) -> bool {
         point();
         self.enter()
     }
+    #[track_caller]
     unsafe fn unlock_shared(&self) {
         self.state.fetch_sub(1, SeqCst);
         self.waiters.wake();
         point();
     }
+    #[track_caller]
     fn lock_exclusive(&self) {
         point();
         self.waiters.wait_until(|| self.take());
     }
+    #[track_caller]
     fn try_lock_exclusive(&self) -> bool {
         point();
         self.take()
     }
+    #[track_caller]
     unsafe fn unlock_exclusive(&self) {
         self.state.store(0, SeqCst);
         self.waiters.wake();
@@ -187,6 +196,7 @@ impl Condvar {
         simulation::awaken(wait.task.id());
         wait.task.unpark();
     }
+    #[track_caller]
     pub fn notify_one(&self) -> bool {
         point();
         let mut waits = self.0.lock().unwrap();
@@ -199,6 +209,7 @@ impl Condvar {
         Self::wake(&wait);
         true
     }
+    #[track_caller]
     pub fn notify_all(&self) -> usize {
         point();
         let waits = std::mem::take(&mut *self.0.lock().unwrap());

@@ -39,6 +39,7 @@ pub mod epoch {
     }
 
     /// Pins the task.
+    #[track_caller]
     pub fn pin() -> Guard {
         point();
         if simulation::running()
@@ -63,16 +64,19 @@ pub mod epoch {
             Self(real::Atomic::null())
         }
         /// Loads the pointer.
+        #[track_caller]
         pub fn load<'g>(&self, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.load(order, guard)
         }
         /// Stores a pointer.
+        #[track_caller]
         pub fn store<P: Pointer<T>>(&self, new: P, order: Ordering) {
             point();
             self.0.store(new, order);
         }
         /// Exchanges the pointer.
+        #[track_caller]
         pub fn swap<'g, P: Pointer<T>>(&self, new: P, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.swap(new, order, guard)
@@ -82,6 +86,7 @@ pub mod epoch {
         ///
         /// # Errors
         /// What is there, if that is something else.
+        #[track_caller]
         pub fn compare_exchange<'g, P: Pointer<T>>(
             &self,
             current: Shared<'_, T>,

@@ -15,6 +15,7 @@ impl<T> OnceLock<T> {
     pub const fn new() -> Self {
         Self { value: std::sync::OnceLock::new(), making: Mutex::new(()) }
     }
+    #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         super::point();
         if self.value.get().is_none() {

@@ -14,6 +14,8 @@ use shuttle::thread::ThreadId;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::Location;
 
 /// How an execution is scheduled.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +51,8 @@ pub struct Summary {
     pub points: u64,
     /// Points at which the scheduler was asked.
     pub switches: u64,
-    /// A digest of who was chosen each time: equal for two executions that went the same way.
+    /// A digest of the places of the points, and of who was chosen each time: equal for two executions that went the
+    /// same way.
     pub digest: u64,
 }
 
@@ -85,20 +88,21 @@ struct World {
     switches: u64,
     digest: u64,
     most_switches: u64,
-    /// Switches that are shown with the stack of the task that yields.
-    traced: Option<(u64, u64)>,
+    /// Switches that are shown with the stack of the task that yields, and points that are shown with their places.
+    traced: Option<Range<u64>>,
     collector: &'static Collector,
 }
 
 thread_local! {
-    static TRACED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    static TRACED: RefCell<Option<Range<u64>>> = const { RefCell::new(None) };
     static RUNNING: Cell<bool> = const { Cell::new(false) };
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Shows the switches of that range, in executions that begin from now on: where two runs of a seed part ways.
-pub fn trace(from: u64, to: u64) {
-    TRACED.set(Some((from, to)));
+/// Shows the switches of that range, and the points between them, in executions that begin from now on: where two
+/// runs of a seed part ways.
+pub fn trace(switches: Range<u64>) {
+    TRACED.set(Some(switches));
 }
 
 fn with<T>(f: impl FnOnce(&mut World) -> T) -> Option<T> {
@@ -112,13 +116,19 @@ pub fn running() -> bool {
 
 /// A place where another task may go on.
 #[inline]
+#[track_caller]
 pub fn point() {
     if !running() {
         return;
     }
+    let place = Location::caller();
     let switches = with(|world| {
         world.points += 1;
         world.now += 20;
+        world.note(u64::from(place.line()));
+        if world.is_traced() {
+            eprintln!("point {}: {place}", world.points);
+        }
         (world.random.next() as u32) < world.weather.switch
     });
     if switches == Some(true) {
@@ -222,6 +232,12 @@ impl Scheduler for Chooser {
 }
 
 impl World {
+    fn is_traced(&self) -> bool {
+        self.traced.as_ref().is_some_and(|traced| traced.contains(&self.switches))
+    }
+    fn note(&mut self, what: u64) {
+        self.digest = (self.digest ^ what).wrapping_mul(0x0100_0000_01B3);
+    }
     fn choose(&mut self, runnable: &[usize], current: Option<usize>, is_yielding: bool) -> usize {
         self.switches += 1;
         assert!(self.switches < self.most_switches, "the execution does not come to an end");
@@ -251,19 +267,15 @@ impl World {
             able.push(*first);
         }
         let chosen = able[self.random.below(able.len())];
-        if let Some((from, to)) = self.traced {
-            if self.switches.is_multiple_of(1_000) {
-                eprintln!("switch {}: digest {:016x}", self.switches, self.digest);
-            }
-            if (from..to).contains(&self.switches) {
-                let stack = std::backtrace::Backtrace::force_capture();
-                let (switches, points) = (self.switches, self.points);
-                eprintln!(
-                    "switch {switches}, point {points}: task {current:?} yields to {chosen} of {able:?}\n{stack}"
-                );
-            }
+        if self.traced.is_some() && self.switches.is_multiple_of(1_000) {
+            eprintln!("switch {}: digest {:016x}", self.switches, self.digest);
         }
-        self.digest = (self.digest ^ chosen as u64).wrapping_mul(0x0100_0000_01B3);
+        if self.is_traced() {
+            let stack = std::backtrace::Backtrace::force_capture();
+            let (switches, points) = (self.switches, self.points);
+            eprintln!("switch {switches}, point {points}: task {current:?} yields to {chosen} of {able:?}\n{stack}");
+        }
+        self.note(chosen as u64);
         chosen
     }
 }
@@ -298,7 +310,7 @@ pub fn run(
         switches: 0,
         digest: 0xCBF2_9CE4_8422_2325,
         most_switches,
-        traced: TRACED.get(),
+        traced: TRACED.with_borrow(Clone::clone),
         collector,
     }));
     RUNNING.set(true);
