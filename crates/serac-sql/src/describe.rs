@@ -10,10 +10,11 @@ use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::transactions::OpenStatement;
 use crate::wire::{of_oid, oid, wire_type};
+use crate::visits::{visit, visit_expressions, visit_expressions_mut};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableWithJoins,
-    Value, Visit, Visitor, visit_expressions, visit_expressions_mut,
+    Value, Visitor,
 };
 use serac_engine::Table;
 use serac_engine::definition::{SqlType, TableDefinition};
@@ -65,7 +66,7 @@ impl Parameters {
         for (i, oid) in named.iter().enumerate().take(count) {
             parameters.has_type(i + 1, *oid);
         }
-        let _ = statement.visit(&mut parameters);
+        let _ = visit(statement, &mut parameters);
         parameters
     }
     /// An expression becomes a column's value.

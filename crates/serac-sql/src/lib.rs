@@ -47,6 +47,7 @@ mod types;
 mod uuids;
 mod wanted;
 pub mod wire;
+mod visits;
 mod work_memory;
 
 pub use channels::{Notification, Notifications};

@@ -10,12 +10,12 @@ use crate::dml::{target_of_delete, target_of_insert};
 use crate::error::{Result, SqlError};
 use crate::query::{Output, query_of};
 use crate::session::{Session, StatementResult, fold};
+use crate::visits::{visit, visit_mut};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor,
-    VisitorMut, With,
+    BinaryOperator, Expr, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, Visitor, VisitorMut, With,
 };
 use futures::TryStreamExt;
 use serac_engine::Table;
@@ -121,26 +121,26 @@ fn bring(with: &With, change: &mut Statement) -> Result<()> {
     let b = &mut bringer;
     let selection = match change {
         Statement::Insert(insert) => {
-            let _ = VisitMut::visit(insert, b);
+            let _ = visit_mut(insert, b);
             None
         }
         Statement::Update(update) => {
-            let _ = VisitMut::visit(&mut update.from, b);
-            let _ = VisitMut::visit(&mut update.assignments, b);
-            let _ = VisitMut::visit(&mut update.selection, b);
-            let _ = VisitMut::visit(&mut update.returning, b);
+            let _ = visit_mut(&mut update.from, b);
+            let _ = visit_mut(&mut update.assignments, b);
+            let _ = visit_mut(&mut update.selection, b);
+            let _ = visit_mut(&mut update.returning, b);
             Some(&mut update.selection)
         }
         Statement::Delete(delete) => {
-            let _ = VisitMut::visit(&mut delete.using, b);
-            let _ = VisitMut::visit(&mut delete.selection, b);
-            let _ = VisitMut::visit(&mut delete.returning, b);
+            let _ = visit_mut(&mut delete.using, b);
+            let _ = visit_mut(&mut delete.selection, b);
+            let _ = visit_mut(&mut delete.returning, b);
             Some(&mut delete.selection)
         }
         Statement::Merge(merge) => {
-            let _ = VisitMut::visit(&mut merge.source, b);
-            let _ = VisitMut::visit(&mut merge.on, b);
-            let _ = VisitMut::visit(&mut merge.clauses, b);
+            let _ = visit_mut(&mut merge.source, b);
+            let _ = visit_mut(&mut merge.on, b);
+            let _ = visit_mut(&mut merge.clauses, b);
             None
         }
         _ => None,
@@ -176,7 +176,7 @@ struct Finder {
 impl Finder {
     fn of(statement: &Statement) -> Self {
         let mut finder = Self::default();
-        let _ = statement.visit(&mut finder);
+        let _ = visit(statement, &mut finder);
         finder
     }
 }
@@ -320,7 +320,7 @@ pub(crate) fn take_parts(statement: &mut Statement) -> Result<Vec<Statement>> {
     }
     // A query's own locking clause is not a part's.
     let mut taker = Taker { depth: usize::from(!matches!(statement, Statement::Query(_))), parts: Vec::new() };
-    match VisitMut::visit(statement, &mut taker) {
+    match visit_mut(statement, &mut taker) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(taker.parts.into_iter().map(|part| part.statement).collect()),
     }

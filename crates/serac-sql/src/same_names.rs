@@ -5,12 +5,11 @@
 
 use crate::pg_catalog::call;
 use crate::result_names::is_wildcard;
+use crate::visits::{visit_expressions, visit_expressions_mut};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SetExpr, Value, Visit, VisitMut, visit_expressions, visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr, Value, Visit, VisitMut};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -32,6 +32,7 @@ use crate::row_stream::{RowStream, StatementStream};
 use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
 use crate::transactions::{Isolation, Modes, OpenStatement, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
+use crate::visits::visit_expressions_mut;
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -44,7 +45,7 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value, visit_expressions_mut,
+    CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};

@@ -6,6 +6,7 @@
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
+use crate::visits::visit_expressions_mut;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -19,9 +20,7 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::sql::sqlparser::ast::{
-    DataType as AstType, Expr as AstExpr, Ident, ObjectName, Statement, visit_expressions_mut,
-};
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Ident, ObjectName, Statement};
 use ring::rand::{SecureRandom, SystemRandom};
 use serac_engine::values::format_uuid;
 use serac_storage::ColumnType;

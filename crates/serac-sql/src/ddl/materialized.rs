@@ -8,9 +8,10 @@ use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
+use crate::visits::visit_mut;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement, VisitMut, visit_relations};
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement, visit_relations};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -94,7 +95,8 @@ impl Session {
             definition.freeze_format = super::freeze_format(options)?.unwrap_or_default();
         }
         let seen = self.shared.view().expect("a statement is running");
-        let _ = view.query.visit(&mut SchemaWriter { seen: &seen, expressions: HashSet::new() });
+        let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
+        let _ = visit_mut(&mut view.query, &mut writer);
         definition.materialized = Some(Materialized { query: view.query.to_string(), populated });
         let table = self.txn()?.create_table(definition)?;
         let rows = self.fill(&table, &rows)?;

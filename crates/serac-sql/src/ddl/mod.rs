@@ -19,12 +19,13 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::session::{Session, StatementResult, fold, resolve};
+use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitMut, VisitorMut,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
 };
 use like::Like;
 use serac_engine::DEFAULT_SCHEMA;
@@ -327,7 +328,8 @@ impl Session {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
         let seen = self.shared.view().expect("a statement is running");
-        let _ = view.query.visit(&mut SchemaWriter { seen: &seen, expressions: HashSet::new() });
+        let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
+        let _ = visit_mut(&mut view.query, &mut writer);
         let definition = ViewDefinition { name, query: view.query.to_string(), columns };
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
         done("CREATE VIEW")

@@ -11,6 +11,7 @@ use crate::catalog::Shared;
 use crate::error::SqlError;
 use crate::planner;
 use crate::session::parse;
+use crate::visits::visit_expressions_mut;
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -22,7 +23,7 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use datafusion::physical_plan::collect;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

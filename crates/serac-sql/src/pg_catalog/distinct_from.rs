@@ -1,7 +1,8 @@
 //! `a IS [NOT] DISTINCT FROM b AND c`: the parser takes everything that follows for the second operand, where AND, OR and NOT bind less than it (PostgreSQL 15,
 //! section 4.1.6). What stands in the operand without parentheses is put where it belongs.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitMut, VisitorMut};
+use crate::visits::visit_mut;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitorMut};
 use std::ops::ControlFlow;
 
 /// Whether an operator binds less than another one.
@@ -46,7 +47,7 @@ impl VisitorMut for Operands {
 
 /// Puts the operands of a statement right, which has just been parsed.
 pub(crate) fn put_right(statement: &mut Statement) {
-    let _ = VisitMut::visit(statement, &mut Operands);
+    let _ = visit_mut(statement, &mut Operands);
 }
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
                 ControlFlow::Continue(())
             }
         }
-        let _ = VisitMut::visit(statement, &mut Inner);
+        let _ = visit_mut(statement, &mut Inner);
     }
 
     #[test]

@@ -12,9 +12,10 @@
 use super::rewrite::call;
 use crate::result_names;
 use crate::session::{fold, quote};
+use crate::visits::visit_expressions_mut;
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, SelectItem,
-    SetExpr, TableAlias, TableAliasColumnDef, TableFactor, visit_expressions_mut,
+    SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
 };
 use std::ops::ControlFlow;
 

@@ -4,10 +4,11 @@
 use super::rewrite::call;
 use crate::error::{Result, SqlError};
 use crate::session::fold;
+use crate::visits::{visit, visit_mut};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Visit,
-    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Visitor,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -66,7 +67,7 @@ impl Visitor for Left {
 /// # Errors
 /// 0A000 if there is one: its columns would be NULL where they have a value.
 pub(crate) fn check_joins(statement: &Statement) -> Result<()> {
-    match Visit::visit(statement, &mut Left) {
+    match visit(statement, &mut Left) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -209,14 +210,14 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     // In ORDER BY, names of the result come first.
     let unnamed: Vec<Merged> = merged.iter().filter(|column| !named(&column.name)).cloned().collect();
     for key in order {
-        let _ = VisitMut::visit(key, &mut Names { merged: &unnamed, depth: 0 });
+        let _ = visit_mut(key, &mut Names { merged: &unnamed, depth: 0 });
     }
     select.projection = items;
     let mut names = Names { merged: &merged, depth: 0 };
-    let _ = VisitMut::visit(&mut select.projection, &mut names);
-    let _ = VisitMut::visit(&mut select.selection, &mut names);
-    let _ = VisitMut::visit(&mut select.group_by, &mut names);
-    let _ = VisitMut::visit(&mut select.having, &mut names);
+    let _ = visit_mut(&mut select.projection, &mut names);
+    let _ = visit_mut(&mut select.selection, &mut names);
+    let _ = visit_mut(&mut select.group_by, &mut names);
+    let _ = visit_mut(&mut select.having, &mut names);
     Some(select)
 }
 

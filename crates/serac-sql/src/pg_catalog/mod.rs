@@ -40,6 +40,7 @@ pub(crate) use types::{array_type, element_type, name_of as type_name, of_text a
 use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};
 use crate::ddl::parse_expression;
 use crate::roles::readable;
+use crate::visits::visit_expressions;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::information_schema::InformationSchemaProvider;
@@ -49,7 +50,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, visit_expressions};
+use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 use futures::FutureExt;
 use image::{Attribute, Image, Object, Relation};
 use layout::{Layout, Rows};

@@ -6,8 +6,9 @@
 use super::layout::{LAYOUTS, Layout};
 use super::{CATALOG_SCHEMA, INFORMATION_SCHEMA};
 use crate::session::fold;
+use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, VisitMut, VisitorMut,
+    Expr, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -50,7 +51,7 @@ struct Finder<'f> {
 /// Replaces all names that are not the subquery's own. False if the subquery reads tables of users, or nothing, and may be half changed then.
 pub(super) fn replace_outer(query: &mut Query, replace: &mut dyn FnMut(&Expr) -> Expr) -> bool {
     let mut finder = Finder { levels: Vec::new(), only_system: true, reads: false, replace };
-    let _ = query.visit(&mut finder);
+    let _ = visit_mut(query, &mut finder);
     finder.only_system && finder.reads
 }
 

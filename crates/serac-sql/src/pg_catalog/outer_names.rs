@@ -5,11 +5,12 @@
 //! schema match any.
 
 use crate::session::fold;
+use crate::visits::{visit, visit_mut};
 use datafusion::common::ExprSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SetExpr, Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, Ident, Query, SetExpr, Statement, TableFactor, TableWithJoins, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -102,7 +103,7 @@ pub(crate) fn has_subquery(statement: &Statement) -> bool {
             if self.0 > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    statement.visit(&mut Queries(0)).is_break()
+    visit(statement, &mut Queries(0)).is_break()
 }
 
 /// Whether the planner has taken a name for a field of what has no fields.
@@ -135,7 +136,7 @@ pub(crate) fn has_misread_names(plan: &LogicalPlan) -> bool {
 /// Puts schemas before names of queries around. False if there are none.
 pub(crate) fn qualify_outer_names(statement: &mut Statement) -> bool {
     let mut names = Names::default();
-    let _ = statement.visit(&mut names);
+    let _ = visit_mut(statement, &mut names);
     names.changed
 }
 

@@ -25,11 +25,12 @@ use super::types;
 use super::{json_forms, merged_columns, query_forms, row_values, windows};
 use crate::result_names;
 use crate::session::fold;
+use crate::visits::{visit_expressions, visit_mut};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Delete, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByKind, Query, Select,
     SelectItem, SetExpr, Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TimezoneInfo,
-    UnaryOperator, Update, Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions,
+    UnaryOperator, Update, Value, ValueWithSpan, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -65,7 +66,7 @@ pub(crate) fn rewrite(statement: &mut Statement) {
     {
         *statement = Statement::Query(Box::new(query));
     }
-    let _ = VisitMut::visit(statement, &mut Rewriter);
+    let _ = visit_mut(statement, &mut Rewriter);
 }
 
 /// A call of a function.

@@ -1,8 +1,9 @@
 //! Windows with names (`WINDOW w AS (…)`), written out where they are used. The planner puts them only into the select list, and of `OVER (w …)` it takes no notice.
 
 use crate::session::fold;
+use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{
-    Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitMut, VisitorMut, WindowSpec, WindowType,
+    Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitorMut, WindowSpec, WindowType,
 };
 use std::ops::ControlFlow;
 
@@ -21,8 +22,8 @@ pub(super) fn write_out(query: &mut Query) {
         }
     }
     select.named_window.clear();
-    let _ = select.visit(&mut writer);
-    let _ = query.order_by.visit(&mut writer);
+    let _ = visit_mut(select, &mut writer);
+    let _ = visit_mut(&mut query.order_by, &mut writer);
 }
 
 struct Writer {

@@ -8,8 +8,9 @@ use super::literal::Constant;
 use super::{Outcome, Prepared};
 use crate::error::Result;
 use crate::session::{Session, parse};
+use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, SetExpr, Statement, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, Expr, SetExpr, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Location, Span};
 use serac_engine::values::OwnedValue;
@@ -197,14 +198,14 @@ impl Entry {
                 }
                 Statement::Update(update) => {
                     update.assignments.iter_mut().for_each(|assignment| lift.lift(&mut assignment.value));
-                    let _ = VisitMut::visit(&mut update.selection, &mut lift);
+                    let _ = visit_mut(&mut update.selection, &mut lift);
                 }
                 Statement::Delete(delete) => {
-                    let _ = VisitMut::visit(&mut delete.selection, &mut lift);
+                    let _ = visit_mut(&mut delete.selection, &mut lift);
                 }
                 Statement::Query(query) => {
                     if let SetExpr::Select(select) = query.body.as_mut() {
-                        let _ = VisitMut::visit(&mut select.selection, &mut lift);
+                        let _ = visit_mut(&mut select.selection, &mut lift);
                     }
                 }
                 _ => return None,
