@@ -1,5 +1,6 @@
 //! Errors as SQL clients know them: an SQLSTATE, a message, perhaps a detail, and a position in the statement.
 
+use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
@@ -111,7 +112,9 @@ impl From<&ArrowError> for SqlError {
             {
                 Self::new("22003", m.clone())
             }
-            ArrowError::CastError(m) | ArrowError::ParseError(m) => Self::new("22P02", m.clone()),
+            ArrowError::CastError(m) | ArrowError::ParseError(m) => {
+                unreadable(m).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
+            }
             ArrowError::InvalidArgumentError(m)
                 if m.contains("too large to store") || m.contains("too small to store") =>
             {
@@ -120,10 +123,23 @@ impl From<&ArrowError> for SqlError {
             ArrowError::CsvError(m) => Self::new("22P04", m.clone()),
             ArrowError::IoError(m, _) => Self::new("58030", m.clone()),
             ArrowError::ExternalError(inner) => from_external(inner.as_ref()),
-            other => Self::new("XX000", other.to_string()),
+            other => Self::new("XX000", in_sql_terms(&other.to_string())),
         }
     }
 }
+
+/// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
+fn unreadable(message: &str) -> Option<SqlError> {
+    let rest = ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|start| message.strip_prefix(start))?;
+    let (value, data_type) = rest.rsplit_once("' to value of ")?;
+    let name = in_sql_terms(data_type.strip_suffix(" type")?);
+    let is_number = !value.is_empty() && value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
+    if is_number && matches!(name.as_str(), "smallint" | "integer" | "bigint") {
+        return Some(SqlError::new("22003", format!("value \"{value}\" is out of range for type {name}")));
+    }
+    Some(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{value}\"")))
+}
+
 impl From<ParserError> for SqlError {
     fn from(error: ParserError) -> Self {
         let text = match error {
@@ -192,7 +208,9 @@ fn from_plan(message: &str) -> SqlError {
     if let Some(call) = quoted(message, "No function matches the given name and argument types") {
         let candidates = message.split_once("Candidate functions:").map_or("", |(_, candidates)| candidates);
         let candidates: Vec<&str> = candidates.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let candidates: Vec<String> = candidates.into_iter().map(in_sql_terms).collect();
         let detail = (!candidates.is_empty()).then(|| format!("There is {}.", candidates.join(", ")));
+        let call = &in_sql_terms(call);
         let name = call.split('(').next().unwrap_or(call);
         return SqlError { detail, ..SqlError::new("42883", format!("function {call} does not exist")).named(name) };
     }
@@ -206,7 +224,7 @@ fn from_plan(message: &str) -> SqlError {
         ("Cannot infer common argument type", "42883"),
     ];
     let known = sqlstates.iter().find(|(text, _)| message.contains(text));
-    SqlError::new(known.map_or("42000", |(_, sqlstate)| sqlstate), message)
+    SqlError::new(known.map_or("42000", |(_, sqlstate)| sqlstate), in_sql_terms(message))
 }
 
 impl From<DataFusionError> for SqlError {
@@ -253,7 +271,7 @@ impl From<&DataFusionError> for SqlError {
                 let name = m.trim_start_matches("Unsupported SQL type").trim();
                 Self::new("42704", format!("type \"{name}\" does not exist")).named(name)
             }
-            DataFusionError::NotImplemented(m) => Self::new("0A000", m.clone()),
+            DataFusionError::NotImplemented(m) => Self::new("0A000", in_sql_terms(m)),
             DataFusionError::ResourcesExhausted(m) => Self::new("53200", m.clone()),
             DataFusionError::IoError(e) => Self::new("58030", e.to_string()),
             DataFusionError::ObjectStore(e) => Self::new("58030", e.to_string()),
@@ -264,8 +282,8 @@ impl From<&DataFusionError> for SqlError {
             DataFusionError::Execution(m) if m == "Scalar subquery returned more than one row" => {
                 Self::new("21000", "more than one row returned by a subquery used as an expression")
             }
-            DataFusionError::Execution(m) => Self::new("22000", m.clone()),
-            other => Self::new("XX000", other.strip_backtrace()),
+            DataFusionError::Execution(m) => Self::new("22000", in_sql_terms(m)),
+            other => Self::new("XX000", in_sql_terms(&other.strip_backtrace())),
         }
     }
 }

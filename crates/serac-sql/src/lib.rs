@@ -43,6 +43,7 @@ pub mod scan;
 mod session;
 mod settings;
 mod transactions;
+mod sql_terms;
 mod types;
 mod uuids;
 mod wanted;
