@@ -2,18 +2,20 @@
 
 mod blocks;
 mod demo;
+mod load;
 mod output;
 mod script;
 mod serve;
 mod settings;
 mod shell;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use output::Mode;
 use serac_engine::Database;
 use serac_sql::{SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -28,7 +30,7 @@ struct Arguments {
     #[command(flatten)]
     open: OpenArguments,
     /// Runs this SQL and ends; may be given several times.
-    #[arg(short = 'c', value_name = "SQL")]
+    #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
     /// Runs this file and ends; may be given several times.
     #[arg(short = 'f', value_name = "FILE")]
@@ -56,22 +58,7 @@ enum Command {
         watch: bool,
     },
     /// Loads files (CSV, Parquet, Arrow) into a table, with a progress bar.
-    Load {
-        #[command(flatten)]
-        open: OpenArguments,
-        /// The table.
-        #[arg(long)]
-        table: String,
-        /// Makes the table, with the columns of the first file, if it is not there. Types in CSV are told by its first 10,000 lines.
-        #[arg(long)]
-        create: bool,
-        /// The files have a line of column names (CSV).
-        #[arg(long)]
-        header: bool,
-        /// The files.
-        #[arg(required = true, last = true)]
-        files: Vec<PathBuf>,
-    },
+    Load(load::LoadArguments),
     /// Serves a database to clients on the network until it is interrupted.
     Serve(serve::ServeArguments),
 }
@@ -80,6 +67,13 @@ enum Command {
 struct OpenArguments {
     /// Folder of the database; without it, or with `:memory:`, the database is in memory.
     path: Option<PathBuf>,
+    #[command(flatten)]
+    options: OpenOptions,
+}
+
+/// How a database is opened.
+#[derive(clap::Args, Debug, Clone)]
+pub struct OpenOptions {
     /// When a commit is acknowledged.
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityLevel,
@@ -123,15 +117,79 @@ fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
     path.clone().filter(|path| path.as_os_str() != ":memory:")
 }
 
+/// A database is made in a folder that is there: another is most likely a slip of the pen.
+///
+/// # Errors
+/// What is missing.
+pub fn check_folder(path: &Path) -> Result<(), String> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            Err(format!("{}: the folder {} does not exist", path.display(), parent.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The command that was probably meant by a path that is a word and no folder.
+fn meant_command(path: &Path) -> Option<String> {
+    let word = path.to_str().filter(|word| !path.exists() && word.chars().all(char::is_alphabetic))?;
+    let most = if word.len() < 5 { 1 } else { 2 };
+    let commands = Arguments::command();
+    let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), name);
+    let nearest = commands.get_subcommands().map(clap::Command::get_name).chain(["help"]);
+    let nearest = nearest.min_by_key(|name| distance(name)).filter(|name| distance(name) <= most)?;
+    Some(format!(
+        "there is no command and no database \"{word}\"; did you mean `serac {nearest}`? A new database of that name: serac ./{word}"
+    ))
+}
+
+/// The words of the command line, with options that stand before a subcommand behind it.
+fn with_options_behind(words: Vec<OsString>) -> Vec<OsString> {
+    let command = Arguments::command();
+    let takes_value = |word: &str| {
+        let name = word.trim_start_matches('-');
+        let is_named = |arg: &clap::Arg| match word.starts_with("--") {
+            true => arg.get_long() == Some(name),
+            false => name.chars().eq(arg.get_short()),
+        };
+        let commands = std::iter::once(&command).chain(command.get_subcommands());
+        let found = commands.flat_map(clap::Command::get_arguments).find(|arg| is_named(arg));
+        found.is_some_and(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set())
+    };
+    let mut at = 1;
+    while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
+        if !word.starts_with('-') || word == "-" {
+            let mut words = words.clone();
+            if command.find_subcommand(word).is_some() {
+                words[1..=at].rotate_right(1);
+            }
+            return words;
+        }
+        if word == "--" {
+            break;
+        }
+        at += if takes_value(word) { 2 } else { 1 };
+    }
+    words
+}
+
 impl OpenArguments {
     fn open(&self) -> Result<SqlDatabase, String> {
+        self.options.open(&self.path)
+    }
+}
+
+impl OpenOptions {
+    /// Opens the database in a folder, or one in memory.
+    fn open(&self, path: &Option<PathBuf>) -> Result<SqlDatabase, String> {
+        let path = folder(path);
+        path.as_deref().map_or(Ok(()), check_folder)?;
         let durability = match self.durability {
             DurabilityLevel::Full => Durability::Full,
             DurabilityLevel::Relaxed => Durability::Relaxed,
             DurabilityLevel::Off => Durability::Off,
         };
-        let options =
-            StorageOptions { path: folder(&self.path), durability, salvage: self.salvage, ..StorageOptions::default() };
+        let options = StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() };
         let database = Database::open_with(options).map_err(|e| e.to_string())?;
         let report = database.recovery_report();
         if report.transactions_replayed > 0 {
@@ -164,56 +222,8 @@ async fn show_blocks(database: &Database, table: &str, watch: bool) -> Result<()
     Ok(())
 }
 
-async fn load(db: &SqlDatabase, table: &str, create: bool, header: bool, files: &[PathBuf]) -> Result<(), String> {
-    let mut session = serac_sql::Session::new(db);
-    let total = files.iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
-    let bar = output::progress_bar(total, "loading");
-    session.execute("BEGIN").await.map_err(|e| e.to_string())?;
-    if create {
-        let schema = serac_sql::file_schema(&files[0].to_string_lossy(), header).map_err(|e| e.to_string())?;
-        // As SQL reads names.
-        let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            Some(quoted) => quoted.to_owned(),
-            None => name.to_lowercase(),
-        };
-        let (of, name) = table.split_once('.').map_or((None, table), |(of, name)| (Some(of), name));
-        let target = serac_sql::IngestTarget { schema: of.map(fold), table: fold(name), create, ..Default::default() };
-        session.ingest(&target, &schema, futures::stream::empty()).await.map_err(|e| e.to_string())?;
-    }
-    let mut rows = 0;
-    for file in files {
-        bar.set_message(file.file_name().unwrap_or_default().to_string_lossy().into_owned());
-        let path = file.to_string_lossy().replace('\'', "''");
-        let options = if header { " WITH (HEADER true)" } else { "" };
-        let size = file.metadata().map_or(0, |m| m.len());
-        let (before, progress) = (bar.position(), session.copy_progress());
-        let copy = format!("COPY {table} FROM '{path}'{options}");
-        let copy = session.execute(&copy);
-        tokio::pin!(copy);
-        let mut ticks = tokio::time::interval(output::CopyBar::TICK);
-        let result = loop {
-            tokio::select! {
-                result = &mut copy => break result,
-                _ = ticks.tick() => {
-                    let (done, total) = progress.input();
-                    bar.set_position(before + (size as f64 * done as f64 / total.max(1) as f64) as u64);
-                }
-            }
-        };
-        match result.map_err(|e| e.to_string())?.pop() {
-            Some(serac_sql::StatementResult::Command { rows: n, .. }) => rows += n,
-            _ => unreachable!("COPY is a command"),
-        }
-        bar.set_position(before + size);
-    }
-    session.execute("COMMIT").await.map_err(|e| e.to_string())?;
-    bar.finish_and_clear();
-    println!("{rows} rows loaded into {table}");
-    Ok(())
-}
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(with_options_behind(std::env::args_os().collect()));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -228,12 +238,16 @@ fn main() -> ExitCode {
             let result = runtime.block_on(show_blocks(db.database(), table, *watch));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
-        Some(Command::Load { open, table, create, header, files }) => open.open().and_then(|db| {
-            let result = runtime.block_on(load(&db, table, *create, *header, files));
+        Some(Command::Load(load)) => load.options.open(&Some(load.path.clone())).and_then(|db| {
+            let result = runtime.block_on(load::load(&db, load));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
         Some(Command::Serve(serve)) => serve::run(&runtime, serve),
-        None => arguments.open.open().and_then(|db| {
+        None => match arguments.open.path.as_deref().and_then(meant_command) {
+            Some(meant) => Err(meant),
+            None => arguments.open.open(),
+        }
+        .and_then(|db| {
             let result = runtime.block_on(shell::run(
                 &db,
                 shell::ShellOptions {

@@ -102,6 +102,7 @@ impl Plan {
 }
 
 fn storage_options(path: Option<&Path>, settings: &Settings) -> Result<StorageOptions, String> {
+    path.map_or(Ok(()), crate::check_folder)?;
     let usual = StorageOptions::default();
     let levels = [("full", Durability::Full), ("relaxed", Durability::Relaxed), ("off", Durability::Off)];
     Ok(StorageOptions {

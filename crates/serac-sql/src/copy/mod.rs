@@ -4,6 +4,7 @@
 //! the query gives them.
 
 mod binary;
+mod csv;
 mod options;
 mod sink;
 mod source;
@@ -23,7 +24,7 @@ use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use sink::Sink;
 pub use source::file_schema;
-use source::{Input, Source};
+use source::{Input, Rows, Source};
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::sync::Arc;
@@ -216,15 +217,18 @@ impl Session {
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
         let (mut rows, mut run, mut run_rows) = (0u64, Vec::new(), 0);
-        while let Some(batch) = source.next().await.map_err(|e| at_row(e, name, rows))? {
+        while let Some(read) = source.next().await.map_err(|e| in_file(e, name))? {
+            let batch = &read.batch;
             if batch.num_columns() != targets.len() {
                 return Err(SqlError::new(
                     "22P04",
                     format!("\"{name}\" has {} columns, but {} are wanted", batch.num_columns(), targets.len()),
                 ));
             }
-            let complete = self.complete_rows(&table, &targets, &batch).map_err(|e| at_row(e, name, rows))?;
-            self.check_rows(&table, &complete).map_err(|e| at_row(e, name, rows))?;
+            let complete = match self.checked_rows(&table, &targets, batch) {
+                Ok(complete) => complete,
+                Err(error) => return Err(in_file(self.first_wrong(&table, &targets, &read, rows, error), name)),
+            };
             rows += batch.num_rows() as u64;
             run_rows += batch.num_rows();
             run.push(complete);
@@ -237,6 +241,41 @@ impl Session {
         }
         self.insert_run(&table, run).await?;
         Ok(rows)
+    }
+
+    /// The rows as the table has them.
+    fn checked_rows(&self, table: &Table, targets: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+        let complete = self.complete_rows(table, targets, batch)?;
+        self.check_rows(table, &complete)?;
+        Ok(complete)
+    }
+
+    /// The error of the first row in which something is wrong, with its line, or its number where
+    /// there are no lines. `before`: rows that were read before these.
+    fn first_wrong(&self, table: &Table, targets: &[usize], read: &Rows, before: u64, mut error: SqlError) -> SqlError {
+        // Rows before `good` have nothing wrong, and among those from there to `wrong` there is one
+        // that has.
+        let (mut good, mut wrong) = (0, read.batch.num_rows());
+        while wrong - good > 1 {
+            let middle = good + (wrong - good) / 2;
+            match self.checked_rows(table, targets, &read.batch.slice(good, middle - good)) {
+                Ok(_) => good = middle,
+                Err(first) => (wrong, error) = (middle, first),
+            }
+        }
+        // What was found in several rows may be another row's.
+        if let Err(first) = self.checked_rows(table, targets, &read.batch.slice(good, 1)) {
+            error = first;
+        }
+        let place = match read.lines.get(good) {
+            Some(line) => format!("line {line}"),
+            None => format!("row {}", before + good as u64 + 1),
+        };
+        error.detail = Some(match error.detail.take() {
+            Some(detail) => format!("{place}; {detail}"),
+            None => place,
+        });
+        error
     }
 
     /// Appends rows, in the order of the table's key if it has one. If another transaction is in
@@ -293,12 +332,11 @@ impl Session {
     }
 }
 
-/// Says in which file, and after how many good rows, an error happened.
-fn at_row(mut error: SqlError, path: &str, rows: u64) -> SqlError {
-    let place = format!("in \"{path}\", after row {rows}");
+/// Says in which file an error happened.
+fn in_file(mut error: SqlError, name: &str) -> SqlError {
     error.detail = Some(match error.detail.take() {
-        Some(detail) => format!("{detail}; {place}"),
-        None => place,
+        Some(detail) => format!("\"{name}\", {detail}"),
+        None => format!("in \"{name}\""),
     });
     error
 }

@@ -1,13 +1,13 @@
 //! What COPY FROM reads: batches, made on a thread of their own.
 
 use super::binary::BinaryReader;
+use super::csv::{CsvReader, UntilMark};
 use super::options::{Format, Options};
 use super::text::TextReader;
 use super::{CopyProgress, io};
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::csv;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::ipc;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serac_storage::ColumnType;
@@ -20,8 +20,6 @@ use tokio::sync::mpsc::Receiver;
 
 /// Batches that reading may be ahead of writing.
 const BATCHES_AHEAD: usize = 4;
-/// Lines of a CSV file by which its columns' types are told.
-const LINES_LOOKED_AT: usize = 10_000;
 pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// Where the bytes come from.
@@ -50,31 +48,38 @@ impl<R: Seek> Seek for Counted<R> {
     }
 }
 
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch>>>;
+/// Rows that were read, and the line on which each begins, from 1; no lines where the format has
+/// none.
+pub(super) struct Rows {
+    pub(super) batch: RecordBatch,
+    pub(super) lines: Vec<u64>,
+}
 
-fn csv_batches(input: impl Read + 'static, options: &Options, columns: usize) -> Result<Batches> {
-    let fields: Vec<Field> = (0..columns).map(|i| Field::new(format!("c{i}"), DataType::Utf8View, true)).collect();
-    let schema: SchemaRef = Arc::new(Schema::new(fields));
-    let null = format!("^{}$", regex::escape(&options.null));
-    let reader = csv::ReaderBuilder::new(schema)
-        .with_header(options.header)
-        .with_delimiter(options.delimiter)
-        .with_quote(options.quote)
-        .with_batch_size(BATCH_ROWS)
-        .with_null_regex(regex::Regex::new(&null).map_err(|e| SqlError::new("22023", e.to_string()))?)
-        .build_buffered(BufReader::with_capacity(1 << 20, input))?;
-    Ok(Box::new(reader.map(|batch| batch.map_err(SqlError::from))))
+impl From<RecordBatch> for Rows {
+    fn from(batch: RecordBatch) -> Self {
+        Self { batch, lines: Vec::new() }
+    }
+}
+
+type Batches = Box<dyn Iterator<Item = Result<Rows>>>;
+
+/// Batches of a reader whose format has no lines.
+fn without_lines<E>(reader: impl Iterator<Item = Result<RecordBatch, E>> + 'static) -> Batches
+where
+    SqlError: From<E>,
+{
+    Box::new(reader.map(|batch| Ok(batch?.into())))
 }
 
 /// Of a format whose rows come one by one; none of another.
-fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Result<Option<Batches>> {
+fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
     let buffered = |input| BufReader::with_capacity(1 << 20, input);
-    Ok(match options.format {
-        Format::Csv => Some(csv_batches(input, options, types.len())?),
+    match options.format {
+        Format::Csv => Some(Box::new(CsvReader::new(buffered(input), options, types.len()))),
         Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
-        Format::Binary => Some(Box::new(BinaryReader::new(buffered(input), types.to_vec()))),
+        Format::Binary => Some(without_lines(BinaryReader::new(buffered(input), types.to_vec()))),
         Format::Parquet | Format::Arrow => None,
-    })
+    }
 }
 
 fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: Arc<CopyProgress>) -> Result<Batches> {
@@ -84,7 +89,7 @@ fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: A
     let counted = |file| Counted { inner: file, progress: progress.clone() };
     Ok(match options.format {
         Format::Csv | Format::Text | Format::Binary => {
-            row_batches(counted(file), options, types)?.expect("its rows come one by one")
+            row_batches(counted(file), options, types).expect("its rows come one by one")
         }
         Format::Parquet => {
             let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
@@ -94,26 +99,23 @@ fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: A
             Box::new(reader.map(move |batch| {
                 let batch = batch?;
                 progress.done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-                Ok(batch)
+                Ok(batch.into())
             }))
         }
         Format::Arrow => match ipc::reader::FileReader::try_new_buffered(counted(file), None) {
-            Ok(reader) => Box::new(reader.map(|batch| batch.map_err(SqlError::from))),
+            Ok(reader) => without_lines(reader),
             // Not a file: then a stream.
-            Err(_) => {
-                let reader = ipc::reader::StreamReader::try_new_buffered(counted(open()?), None)?;
-                Box::new(reader.map(|batch| batch.map_err(SqlError::from)))
-            }
+            Err(_) => without_lines(ipc::reader::StreamReader::try_new_buffered(counted(open()?), None)?),
         },
     })
 }
 
-/// The columns of a file that COPY FROM would read, by its name's extension; those of CSV by what stands in its first lines, as the names do with `header`.
+/// The columns of a file that COPY FROM would read, by its name's extension.
 ///
 /// # Errors
 /// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000 for a format that says nothing of columns.
-pub fn file_schema(path: &str, header: bool) -> Result<SchemaRef> {
-    let options = Options { header, ..Options::read(path, &[], Format::Csv)? };
+pub fn file_schema(path: &str) -> Result<SchemaRef> {
+    let options = Options::read(path, &[], Format::Csv)?;
     let file = File::open(path).map_err(|e| io(path, e))?;
     let invalid = |e: &dyn std::fmt::Display| SqlError::new("22P04", format!("\"{path}\" cannot be read: {e}"));
     Ok(match options.format {
@@ -125,14 +127,9 @@ pub fn file_schema(path: &str, header: bool) -> Result<SchemaRef> {
                 ipc::reader::StreamReader::try_new_buffered(file, None).map_err(|e| invalid(&e))?.schema()
             }
         },
-        Format::Csv => {
-            let format = csv::reader::Format::default().with_header(header).with_delimiter(options.delimiter);
-            let format = format.with_quote(options.quote);
-            let (schema, _) =
-                format.infer_schema(BufReader::new(file), Some(LINES_LOOKED_AT)).map_err(|e| invalid(&e))?;
-            Arc::new(schema)
+        Format::Csv | Format::Text | Format::Binary => {
+            return Err(SqlError::unsupported("columns from a file of this format"));
         }
-        Format::Text | Format::Binary => return Err(SqlError::unsupported("columns from a file of this format")),
     })
 }
 
@@ -144,20 +141,19 @@ fn stream_batches(
 ) -> Result<Batches> {
     let input = Counted { inner: input, progress };
     match options.format {
-        Format::Csv | Format::Text | Format::Binary => {
-            Ok(row_batches(input, options, types)?.expect("its rows come one by one"))
+        Format::Csv => {
+            let input = BufReader::with_capacity(1 << 20, UntilMark::new(input, options.quote));
+            Ok(Box::new(CsvReader::new(input, options, types.len())))
         }
+        Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
-        Format::Arrow => {
-            let reader = ipc::reader::StreamReader::try_new_buffered(input, None)?;
-            Ok(Box::new(reader.map(|batch| batch.map_err(SqlError::from))))
-        }
+        Format::Arrow => Ok(without_lines(ipc::reader::StreamReader::try_new_buffered(input, None)?)),
     }
 }
 
 /// Batches of an input as they are read; those of CSV and the text format are texts.
 pub(super) struct Source {
-    batches: Receiver<Result<RecordBatch>>,
+    batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -193,7 +189,7 @@ impl Source {
         Ok(Self { batches, reader: Some(reader) })
     }
 
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub(super) async fn next(&mut self) -> Result<Option<Rows>> {
         if let Some(batch) = self.batches.recv().await {
             return batch.map(Some);
         }

@@ -1,8 +1,9 @@
 //! COPY's text format, PostgreSQL's own: a line a row, columns with a delimiter between them, `\N` for NULL, backslashes before what would be
 //! misunderstood.
 
+use super::csv::in_line;
 use super::options::Options;
-use super::source::BATCH_ROWS;
+use super::source::{BATCH_ROWS, Rows};
 use crate::error::{Result, SqlError};
 use crate::wire::{to_wire, wire_type, write_text};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
@@ -50,17 +51,13 @@ impl<R: BufRead> TextReader<R> {
         Ok(!self.ended)
     }
 
-    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+    fn batch(&mut self) -> Result<Option<Rows>> {
         let mut columns: Vec<StringViewBuilder> = (0..self.columns).map(|_| StringViewBuilder::new()).collect();
-        let (mut line, mut value, mut rows) = (Vec::new(), Vec::new(), 0);
+        let (mut line, mut value, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         if std::mem::take(&mut self.header) {
             self.next_line(&mut line)?;
         }
-        while rows < BATCH_ROWS && self.next_line(&mut line)? {
-            let wrong = |sqlstate, what: String, line: u64| SqlError {
-                detail: Some(format!("line {line}")),
-                ..SqlError::new(sqlstate, what)
-            };
+        while lines.len() < BATCH_ROWS && self.next_line(&mut line)? {
             let mut fields = 0;
             let mut rest = Some(&line[..]);
             // A line of a table without columns is empty.
@@ -69,7 +66,7 @@ impl<R: BufRead> TextReader<R> {
                 let raw = &text[..end];
                 rest = text.get(end + 1..);
                 let Some(column) = columns.get_mut(fields) else {
-                    return Err(wrong("22P04", "extra data after last expected column".into(), self.line));
+                    return Err(in_line("22P04", "extra data after last expected column", self.line));
                 };
                 fields += 1;
                 if raw == self.null {
@@ -83,25 +80,25 @@ impl<R: BufRead> TextReader<R> {
                     raw
                 };
                 let text = std::str::from_utf8(text);
-                let invalid = || wrong("22021", "invalid byte sequence for encoding \"UTF8\"".into(), self.line);
+                let invalid = || in_line("22021", "invalid byte sequence for encoding \"UTF8\"", self.line);
                 column.append_value(text.map_err(|_| invalid())?);
             }
             if fields < self.columns {
-                return Err(wrong("22P04", format!("missing data for column {}", fields + 1), self.line));
+                return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));
             }
-            rows += 1;
+            lines.push(self.line);
         }
-        if rows == 0 {
+        if lines.is_empty() {
             return Ok(None);
         }
         let columns = columns.iter_mut().enumerate();
         let columns = columns.map(|(i, column)| (format!("c{i}"), Arc::new(column.finish()) as ArrayRef, true));
-        Ok(Some(RecordBatch::try_from_iter_with_nullable(columns)?))
+        Ok(Some(Rows { batch: RecordBatch::try_from_iter_with_nullable(columns)?, lines }))
     }
 }
 
 impl<R: BufRead> Iterator for TextReader<R> {
-    type Item = Result<RecordBatch>;
+    type Item = Result<Rows>;
     fn next(&mut self) -> Option<Self::Item> {
         self.batch().transpose()
     }

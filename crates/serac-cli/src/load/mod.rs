@@ -1,0 +1,271 @@
+//! `serac load`: files and streams into a table, whose form is found out.
+
+mod sniff;
+
+use crate::OpenOptions;
+use crate::output::{CopyBar, progress_bar};
+use arrow::datatypes::Schema;
+use serac_sql::{IngestTarget, Session, SqlDatabase, StatementResult, StatementStream};
+use sniff::{Said, Sniffed, whole_lines};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a CSV file by which its form is found out.
+const SAMPLE_BYTES: u64 = 1 << 20;
+
+#[derive(clap::Args, Debug)]
+pub struct LoadArguments {
+    /// Folder of the database.
+    pub path: PathBuf,
+    /// The files: CSV, also compressed (.gz), Parquet and Arrow; `-` is the standard input.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The table.
+    #[arg(long)]
+    table: String,
+    /// Makes the table, with the columns of the first file, if it is not there. Types in CSV are
+    /// told by its first MiB.
+    #[arg(long)]
+    create: bool,
+    /// Whether CSV files have a line of column names; found out if it is not said.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    header: Option<bool>,
+    /// What stands between the columns of CSV, a character or `tab`; found out if it is not said.
+    #[arg(long, value_parser = parse_character)]
+    delimiter: Option<u8>,
+    /// What texts in CSV are quoted with; found out if it is not said.
+    #[arg(long, value_parser = parse_character)]
+    quote: Option<u8>,
+    #[command(flatten)]
+    pub options: OpenOptions,
+}
+
+fn parse_character(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        _ if text == "tab" || text == "\\t" => Ok(b'\t'),
+        [byte] => Ok(*byte),
+        _ => Err("a single character of one byte is needed, or \"tab\"".into()),
+    }
+}
+
+/// How a file is read.
+enum Form {
+    /// By the database, which reads from several places.
+    File,
+    /// As CSV, from a stream of which a part was read already.
+    Csv { sample: Vec<u8>, rest: Box<dyn Read + Send> },
+    /// As a stream of Arrow's.
+    Arrow(Box<dyn Read + Send>),
+}
+
+/// A file to load.
+struct Input {
+    /// As messages name it.
+    name: String,
+    form: Form,
+    /// Bytes in all, compressed if it is; 0 if that is not known.
+    size: u64,
+    /// Bytes that were read.
+    read: Arc<AtomicU64>,
+}
+
+/// Counts the bytes that are read.
+struct Counted<R>(R, Arc<AtomicU64>);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        // Relaxed: a figure to be shown.
+        self.1.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Self, String> {
+        let is_stdin = path.as_os_str() == "-";
+        let name = if is_stdin { "the standard input".to_owned() } else { path.display().to_string() };
+        let failed = |error: std::io::Error| format!("{name}: {error}");
+        let read = Arc::new(AtomicU64::new(0));
+        let mut size = 0;
+        let opened: Box<dyn Read + Send> = if is_stdin {
+            Box::new(std::io::stdin())
+        } else {
+            let file = File::open(path)
+                .map_err(|error| format!("ERROR 58P01: could not open file \"{}\": {error}", path.display()))?;
+            let metadata = file.metadata().map_err(failed)?;
+            if metadata.is_dir() {
+                return Err(format!("{name} is a folder"));
+            }
+            let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+            if metadata.is_file() {
+                size = metadata.len();
+                if matches!(extension.as_str(), "parquet" | "arrow" | "ipc" | "feather") {
+                    return Ok(Self { name, form: Form::File, size, read });
+                }
+            }
+            Box::new(file)
+        };
+        let mut bytes = BufReader::new(Counted(opened, read.clone()));
+        let is_gzip = bytes.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
+        let mut bytes: BufReader<Box<dyn Read + Send>> = match is_gzip {
+            true => BufReader::new(Box::new(flate2::bufread::MultiGzDecoder::new(bytes))),
+            false => BufReader::new(Box::new(bytes)),
+        };
+        let start = bytes.fill_buf().map_err(failed)?;
+        if start.starts_with(b"PAR1") {
+            return Err(format!("{name} is Parquet, which is read from a file whose name ends in .parquet"));
+        }
+        if start.starts_with(b"ARROW1") {
+            return Err(format!("{name} is an Arrow file, which is read from a file whose name ends in .arrow"));
+        }
+        let form = if start.starts_with(&[0xff; 4]) {
+            Form::Arrow(Box::new(bytes))
+        } else {
+            let mut sample = Vec::new();
+            bytes.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).map_err(failed)?;
+            Form::Csv { sample, rest: Box::new(bytes) }
+        };
+        Ok(Self { name, form, size, read })
+    }
+}
+
+/// A table's schema, if it is said, and its name, as SQL reads them.
+fn parts_of(table: &str) -> (Option<String>, String) {
+    let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => name.to_lowercase(),
+    };
+    match table.split_once('.') {
+        Some((schema, table)) => (Some(fold(schema)), fold(table)),
+        None => (None, fold(table)),
+    }
+}
+
+/// The names of a table's columns; none if there is no such table.
+async fn columns_of(session: &mut Session, table: &str) -> Option<Vec<String>> {
+    let statement = session.parse(&format!("SELECT * FROM {table} LIMIT 0")).ok()?.pop()?;
+    match session.stream_statement(statement).await {
+        Ok(StatementStream::Rows(rows)) => Some(rows.schema().fields().iter().map(|f| f.name().clone()).collect()),
+        _ => None,
+    }
+}
+
+/// A text as a constant in SQL.
+fn constant(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as an identifier in SQL.
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The columns that a file with these names is for, as COPY writes them; nothing where the names
+/// are not the table's, which are then told by place.
+fn column_list(sniffed: &Sniffed, known: &[String]) -> String {
+    if !sniffed.header {
+        return String::new();
+    }
+    let of_name = |name: &String| {
+        known.iter().find(|k| *k == name).or_else(|| known.iter().find(|k| k.eq_ignore_ascii_case(name)))
+    };
+    match sniffed.names.iter().map(of_name).collect::<Option<Vec<_>>>() {
+        Some(names) => format!(" ({})", names.into_iter().map(|name| identifier(name)).collect::<Vec<_>>().join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Loads the files, all or nothing, and says what was found out.
+pub async fn load(db: &SqlDatabase, arguments: &LoadArguments) -> Result<(), String> {
+    let mut session = Session::new(db);
+    let text = |error: serac_sql::SqlError| error.to_string();
+    let (schema, table) = parts_of(&arguments.table);
+    let qualified = schema.iter().chain([&table]).map(|name| identifier(name)).collect::<Vec<_>>().join(".");
+    let target = IngestTarget { schema, table, create: arguments.create, ..IngestTarget::default() };
+    let table = &qualified;
+    let said = Said { header: arguments.header, delimiter: arguments.delimiter, quote: arguments.quote };
+    let mut known = columns_of(&mut session, table).await;
+    let total = arguments.files.iter().filter_map(|f| f.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum();
+    let bar = progress_bar(total, "loading");
+    session.execute("BEGIN").await.map_err(text)?;
+    let mut rows = 0;
+    for path in &arguments.files {
+        let input = Input::open(path)?;
+        let at = |error: serac_sql::SqlError| format!("{}: {error}", input.name);
+        bar.set_message(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        let file = constant(&path.to_string_lossy());
+        let (schema, copy) = match input.form {
+            Form::File => {
+                let schema = if arguments.create {
+                    Some(serac_sql::file_schema(&path.to_string_lossy()).map_err(text)?)
+                } else {
+                    None
+                };
+                (schema, format!("COPY {table} FROM {file}"))
+            }
+            Form::Arrow(stream) => {
+                if arguments.create && known.is_none() {
+                    return Err(format!("{}: make the table first: a stream is read only once", input.name));
+                }
+                session.set_copy_input(stream);
+                (None, format!("COPY {table} FROM STDIN WITH (FORMAT arrow)"))
+            }
+            Form::Csv { sample, rest } => {
+                let is_whole = (sample.len() as u64) < SAMPLE_BYTES;
+                let seen = if is_whole { &sample[..] } else { whole_lines(&sample) };
+                let sniffed = Sniffed::new(seen, said, known.as_deref());
+                let columns = known.as_deref().map_or(String::new(), |known| column_list(&sniffed, known));
+                let (delimiter, quote) = (char::from(sniffed.delimiter), char::from(sniffed.quote));
+                let copy = format!(
+                    "COPY {table}{columns} FROM STDIN WITH (FORMAT csv, HEADER {}, DELIMITER {}, QUOTE {})",
+                    sniffed.header,
+                    constant(&delimiter.to_string()),
+                    constant(&quote.to_string())
+                );
+                let header = if sniffed.header { "a line of names" } else { "no line of names" };
+                bar.suspend(|| {
+                    eprintln!("{}: CSV with {header}, columns separated by {delimiter:?}, quotes {quote}", input.name);
+                });
+                if known.is_none() && sniffed.names.is_empty() {
+                    return Err(format!("{}: it is empty, so that it says no columns", input.name));
+                }
+                let schema: Schema = sniffed.schema();
+                session.set_copy_input(Box::new(Cursor::new(sample).chain(rest)));
+                (Some(Arc::new(schema)), copy)
+            }
+        };
+        if let (true, Some(schema)) = (arguments.create && known.is_none(), schema) {
+            session.ingest(&target, &schema, futures::stream::empty()).await.map_err(at)?;
+            known = Some(schema.fields().iter().map(|field| field.name().clone()).collect());
+        }
+        let (before, progress) = (bar.position(), session.copy_progress());
+        let copy = session.execute(&copy);
+        tokio::pin!(copy);
+        let mut ticks = tokio::time::interval(CopyBar::TICK);
+        let result = loop {
+            tokio::select! {
+                result = &mut copy => break result,
+                _ = ticks.tick() => {
+                    // A figure of bytes where they are counted here, and a share where the database
+                    // counts.
+                    let (done, total) = progress.input();
+                    let share = if total > 0 { input.size as f64 * done as f64 / total as f64 } else { 0.0 };
+                    bar.set_position(before + input.read.load(Ordering::Relaxed).max(share as u64));
+                }
+            }
+        };
+        match result.map_err(at)?.pop() {
+            Some(StatementResult::Command { rows: n, .. }) => rows += n,
+            _ => unreachable!("COPY is a command"),
+        }
+        bar.set_position(before + input.size);
+    }
+    session.execute("COMMIT").await.map_err(text)?;
+    bar.finish_and_clear();
+    println!("{rows} rows loaded into {}", arguments.table);
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The built binary, run to its end.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// What `serac` gives with these arguments and this standard input.
+pub fn serac(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that fails early does not read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
+    child.wait_with_output().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
