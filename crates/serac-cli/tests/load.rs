@@ -3,8 +3,9 @@
 mod common;
 
 use common::{serac, text};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A folder with a database and files.
 struct Folder(tempfile::TempDir);
@@ -166,4 +167,34 @@ fn slips_of_the_pen_make_no_database() {
         assert!(!output.status.success() && error.contains("nowhere does not exist"), "{arguments:?}: {error}");
     }
     assert!(!Path::new(&folder.path("nowhere")).exists());
+}
+
+#[test]
+fn inline_data_of_psql_ends_at_its_mark() {
+    if Command::new("psql").arg("--version").output().is_err() {
+        return println!("not run: psql is missing");
+    }
+    let mut server = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(["serve", "--pg", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let port = said.split("127.0.0.1:").nth(1).unwrap().split(|c: char| !c.is_ascii_digit()).next().unwrap();
+    let mut psql = Command::new("psql")
+        .args(["-X", "-A", "-t", "-h", "127.0.0.1", "-U", "me", "-p", port, "x"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = "CREATE TABLE t (a INT, b TEXT);\n\\copy t FROM STDIN CSV\n1,one\n2,\"two\n..\"\n\\.\n\
+        \\copy t FROM STDIN\n3\tthree\n\\.\nSELECT count(*), max(a) FROM t;\n";
+    psql.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = psql.wait_with_output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(text(&output.stdout), "CREATE TABLE\nCOPY 2\nCOPY 1\n3|3\n", "{}", text(&output.stderr));
 }

@@ -3,14 +3,15 @@
 use crate::ddl::parse_expression;
 use crate::dml::{target_of_delete, target_of_insert, visible_schema};
 use crate::error::Result;
+use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::transactions::OpenStatement;
-use crate::wire::{of_oid, oid, wire_type};
 use crate::visits::{visit, visit_expressions, visit_expressions_mut};
+use crate::wire::{of_oid, oid, wire_type};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     Array, AssignmentTarget, CopySource, Expr, LimitClause, Query, SelectItem, SetExpr, Statement, TableWithJoins,
@@ -233,14 +234,11 @@ impl Session {
             self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
         }
         Ok(match &statement {
-            Statement::Query(_)
-            | Statement::ShowTables { .. }
-            | Statement::ShowColumns { .. }
-            | Statement::ExplainTable { .. } => Some(self.describe_query(statement, parameters).await?),
-            Statement::Explain { .. } => {
-                let text = |name: &str| Field::new(name, DataType::Utf8, false);
-                Some(Arc::new(Schema::new(vec![text("plan_type"), text("plan")])))
+            Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
+                Some(self.describe_query(statement, parameters).await?)
             }
+            Statement::Explain { .. } => Some(explain_schema()),
+            Statement::ExplainTable { .. } => Some(describe_schema()),
             Statement::ShowVariable { variable } => {
                 let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
                 match self.setting(&name) {

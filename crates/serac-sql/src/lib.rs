@@ -14,6 +14,7 @@ mod ddl;
 mod describe;
 mod dml;
 mod error;
+mod explain;
 mod expressions;
 mod formats;
 mod functions;
@@ -42,13 +43,13 @@ mod same_names;
 pub mod scan;
 mod session;
 mod settings;
-mod transactions;
 mod sql_terms;
+mod transactions;
 mod types;
 mod uuids;
+mod visits;
 mod wanted;
 pub mod wire;
-mod visits;
 mod work_memory;
 
 pub use channels::{Notification, Notifications};
@@ -69,3 +70,12 @@ pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,
 };
 pub use transactions::{controls_transaction, ends_transaction};
+
+/// The Rust in the documents, compiled.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/export.md")]
+    mod export {}
+}

@@ -4,14 +4,13 @@
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
 use crate::error::{Result, SqlError};
-use crate::parts::has_changes;
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
 use crate::scan::SeracScanExec;
 use crate::session::{Session, parse};
 use crate::wanted::while_wanted;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -23,10 +22,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
-use datafusion::sql::sqlparser::ast::{Query, Statement, TableObject};
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{StreamExt, TryStreamExt};
 use serac_engine::DecimalForm;
-use serac_engine::roles::Privilege;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -228,10 +226,19 @@ impl Session {
         plan: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        Ok(self.run_observed(plan, context)?.1)
+    }
+    /// The rows of a plan, and the plan that gives them, in which figures of its run are found.
+    pub(crate) fn run_observed(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, SendableRecordBatchStream)> {
         if is_short(&plan, context.session_config().target_partitions()) {
-            return Ok(execute_stream(plan, context)?);
+            return Ok((plan.clone(), execute_stream(plan, context)?));
         }
         let (plan, wanted) = while_wanted(plan)?;
+        let observed = plan.clone();
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
         let sender = builder.tx();
         let run = async move {
@@ -246,10 +253,11 @@ impl Session {
         };
         builder.spawn_on(run, self.query_runtime.handle());
         let rows = builder.build();
-        Ok(match wanted {
+        let rows = match wanted {
             Some(wanted) => wanted.until_dropped(rows),
             None => rows,
-        })
+        };
+        Ok((observed, rows))
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
@@ -266,46 +274,5 @@ impl Session {
         let decimals = std::mem::take(&mut self.next_decimals);
         let (schema, stream) = self.rows_with(statement, decimals).await?;
         Ok(Output::Rows { schema, stream })
-    }
-
-    pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
-        let Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options } =
-            statement
-        else {
-            unreachable!("called for EXPLAIN");
-        };
-        let shown = if analyze { None } else { self.shown_point(&statement) };
-        if has_changes(&statement) {
-            return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
-        }
-        // A change is explained as the query that finds its rows.
-        let query = match *statement {
-            Statement::Update(update) => self.update_query(&update)?.0,
-            Statement::Delete(delete) => self.delete_query(&delete)?.0,
-            Statement::Merge(merge) => self.merge_query(&merge)?,
-            Statement::Insert(insert) => {
-                if let TableObject::TableName(name) = &insert.table {
-                    let table = self.table(name)?;
-                    self.check_privilege(&table, Privilege::Insert, &[])?;
-                }
-                match insert.source {
-                    Some(source) => source.to_string(),
-                    None => "SELECT 1".into(),
-                }
-            }
-            other => other.to_string(),
-        };
-        let statement = Box::new(parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?);
-        let explain =
-            Statement::Explain { describe_alias, analyze, verbose, query_plan, estimate, statement, format, options };
-        let (schema, stream) = self.rows(explain).await.map_err(SqlError::unplaced)?;
-        let Some(shown) = shown.filter(|_| schema.fields().len() == 2) else {
-            return Ok(Output::Rows { schema, stream });
-        };
-        // What runs once the statement is prepared, or known, comes first.
-        let columns = ["point_plan".to_owned(), shown].map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
-        let first = RecordBatch::try_new(schema.clone(), columns.into())?;
-        let all = futures::stream::once(async { Ok(first) }).chain(stream);
-        Ok(Output::Rows { schema: schema.clone(), stream: Box::pin(RecordBatchStreamAdapter::new(schema, all)) })
     }
 }

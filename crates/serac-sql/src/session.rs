@@ -467,6 +467,11 @@ impl Session {
         self.copy_streams.format = Format::Text;
         self.default_modes.isolation = Isolation::ReadCommitted;
         self.waits_at_any_level = true;
+        self.name_columns_as_postgresql();
+    }
+    /// Gives columns of results that have no name PostgreSQL's, several the same perhaps: `sum`,
+    /// `?column?`.
+    pub fn name_columns_as_postgresql(&mut self) {
         self.postgresql_names = true;
     }
     /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18 digits in this form. Others come in 128 bits.
@@ -693,7 +698,7 @@ impl Session {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 self.query(statement).await
             }
-            Statement::ExplainTable { .. } => self.query(statement).await,
+            Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
             Statement::Explain { .. } => self.explain(statement).await,
             Statement::ShowVariable { ref variable } => {
                 let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");

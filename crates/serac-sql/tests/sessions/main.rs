@@ -7,6 +7,7 @@ mod channels;
 mod ddl_beside_writers;
 mod documents;
 mod errors;
+mod explain;
 mod expression_indexes;
 mod frozen_scans;
 mod generated_columns;

@@ -1,0 +1,300 @@
+//! EXPLAIN and DESCRIBE, as texts.
+//!
+//! EXPLAIN gives one column, `QUERY PLAN`, with a line of text a row: an operator a line, with
+//! those that it takes rows from below it and further to the right. With ANALYZE the query runs,
+//! its rows are counted and dropped, and below each operator stands what was measured there.
+
+use crate::error::{Result, SqlError};
+use crate::parts::has_changes;
+use crate::pg_catalog::type_name;
+use crate::query::Output;
+use crate::session::{Session, StatementResult, parse, quote, resolve};
+use crate::sql_terms::in_sql_terms;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::sql::sqlparser::ast::{
+    AnalyzeFormat, AnalyzeFormatKind, Expr, ObjectName, Statement, TableObject, UtilityOption, Value,
+};
+use futures::StreamExt;
+use serac_engine::roles::Privilege;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What EXPLAIN shall show.
+#[derive(Debug, PartialEq)]
+struct Options {
+    /// Whether the query runs.
+    analyze: bool,
+    /// Whether the logical plan is shown, too, and all that was measured.
+    verbose: bool,
+    /// Whether times are shown.
+    timing: bool,
+    /// Whether the time of planning, and of all of the query, is shown.
+    summary: bool,
+}
+
+impl Options {
+    fn read(analyze: bool, verbose: bool, format: Option<&AnalyzeFormatKind>, given: &[UtilityOption]) -> Result<Self> {
+        if let Some(AnalyzeFormatKind::Keyword(format) | AnalyzeFormatKind::Assignment(format)) = format
+            && *format != AnalyzeFormat::TEXT
+        {
+            return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
+        }
+        let mut options = Self { analyze, verbose, timing: true, summary: false };
+        let mut summary = None;
+        for option in given {
+            let name = option.name.value.to_lowercase();
+            let switch = || is_on(option);
+            match name.as_str() {
+                "analyze" => options.analyze = switch()?,
+                "verbose" => options.verbose = switch()?,
+                "timing" => options.timing = switch()?,
+                "summary" => summary = Some(switch()?),
+                "format" => match option.arg.as_ref().map(|arg| arg.to_string().to_lowercase()).as_deref() {
+                    Some("text" | "'text'") => {}
+                    other => {
+                        let format = other.unwrap_or("without a name");
+                        return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
+                    }
+                },
+                // Off is what we do.
+                "buffers" | "wal" | "settings" | "generic_plan" | "costs" => {
+                    if switch()? {
+                        return Err(SqlError::unsupported(format!("EXPLAIN's option {}", name.to_uppercase())));
+                    }
+                }
+                _ => return Err(SqlError::new("42601", format!("unrecognized EXPLAIN option \"{name}\""))),
+            }
+        }
+        options.summary = summary.unwrap_or(options.analyze);
+        Ok(options)
+    }
+}
+
+/// Whether a switch is on: it may be said alone.
+fn is_on(option: &UtilityOption) -> Result<bool> {
+    let wrong = || {
+        let name = option.name.value.to_lowercase();
+        SqlError::new("42601", format!("{name} requires a Boolean value"))
+    };
+    let text = match &option.arg {
+        None => return Ok(true),
+        Some(Expr::Value(value)) => match &value.value {
+            Value::Boolean(on) => return Ok(*on),
+            Value::Number(text, _) | Value::SingleQuotedString(text) => text.clone(),
+            _ => return Err(wrong()),
+        },
+        Some(Expr::Identifier(word)) => word.value.clone(),
+        Some(_) => return Err(wrong()),
+    };
+    match text.to_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(wrong()),
+    }
+}
+
+/// The column of EXPLAIN's result.
+pub(crate) fn explain_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8, false)]))
+}
+
+/// The columns of DESCRIBE's result.
+pub(crate) fn describe_schema() -> SchemaRef {
+    let column = |name: &str| Field::new(name, DataType::Utf8, true);
+    Arc::new(Schema::new(["column_name", "data_type", "is_nullable", "column_default"].map(column).to_vec()))
+}
+
+/// Numbers of columns' places behind their names, which physical plans write, taken out: `a@0` is
+/// `a`.
+fn without_places(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('@') {
+        out.push_str(&rest[..at]);
+        let digits = rest[at + 1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - at - 1);
+        let is_place = digits > 0 && !rest[..at].ends_with([' ', '@', '\'', '<']);
+        out.push_str(if is_place { "" } else { &rest[at..=at + digits] });
+        rest = &rest[at + 1 + digits..];
+    }
+    out + rest
+}
+
+/// What was measured in an operator, in a line; none if that is nothing.
+fn measured(metrics: &MetricsSet, options: &Options) -> Option<String> {
+    let metrics = metrics.aggregate_by_name().sorted_for_display().timestamps_removed();
+    let milliseconds = |time: &datafusion::physical_plan::metrics::Time| format!("{:.3} ms", time.value() as f64 / 1e6);
+    let shown = metrics.iter().filter_map(|metric| {
+        let value = metric.value();
+        Some(match value {
+            MetricValue::OutputRows(rows) => format!("rows={}", rows.value()),
+            MetricValue::ElapsedCompute(time) => return options.timing.then(|| format!("time={}", milliseconds(time))),
+            MetricValue::Time { name, time } => {
+                return options.timing.then(|| format!("{name}={}", milliseconds(time)));
+            }
+            MetricValue::OutputBytes(_) | MetricValue::OutputBatches(_) if !options.verbose => return None,
+            MetricValue::SpillCount(count) | MetricValue::SpilledRows(count) | MetricValue::SpilledBytes(count)
+                if count.value() == 0 =>
+            {
+                return None;
+            }
+            value => format!("{}={value}", value.name()),
+        })
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// Adds the lines of an operator, and of those that it takes rows from.
+fn add_lines(plan: &dyn ExecutionPlan, depth: usize, options: &Options, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    let text = in_sql_terms(&without_places(displayable(plan).one_line().to_string().trim()));
+    lines.push(format!("{indent}{text}"));
+    if options.analyze
+        && let Some(text) = plan.metrics().and_then(|metrics| measured(&metrics, options))
+    {
+        lines.push(format!("{indent}    {text}"));
+    }
+    for child in plan.children() {
+        add_lines(child.as_ref(), depth + 1, options, lines);
+    }
+}
+
+impl Session {
+    pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
+        let Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
+            unreachable!("called for EXPLAIN");
+        };
+        let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
+        let point = if options.analyze { None } else { self.shown_point(&statement) };
+        if has_changes(&statement) {
+            return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
+        }
+        let change = match statement.as_ref() {
+            Statement::Insert(_) => Some("INSERT"),
+            Statement::Update(_) => Some("UPDATE"),
+            Statement::Delete(_) => Some("DELETE"),
+            Statement::Merge(_) => Some("MERGE"),
+            _ => None,
+        };
+        if let Some(change) = change.filter(|_| options.analyze) {
+            return Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {change}")));
+        }
+        // A change is explained as the query that finds its rows.
+        let query = match *statement {
+            Statement::Update(update) => self.update_query(&update)?.0,
+            Statement::Delete(delete) => self.delete_query(&delete)?.0,
+            Statement::Merge(merge) => self.merge_query(&merge)?,
+            Statement::Insert(insert) => {
+                if let TableObject::TableName(name) = &insert.table {
+                    let table = self.table(name)?;
+                    self.check_privilege(&table, Privilege::Insert, &[])?;
+                }
+                match insert.source {
+                    Some(source) => source.to_string(),
+                    None => "SELECT 1".into(),
+                }
+            }
+            other => other.to_string(),
+        };
+        let query = parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
+        let mut lines = Vec::new();
+        // What runs once the statement is prepared, or known, comes first.
+        lines.extend(point);
+        lines.extend(change.map(str::to_owned));
+        let depth = lines.len();
+        if depth > 0 && change.is_none() {
+            lines.push("otherwise".into());
+        }
+        // The query's text is not the user's.
+        self.explain_query(query, depth, &options, &mut lines).await.map_err(SqlError::unplaced)?;
+        let column = Arc::new(StringArray::from(lines)) as ArrayRef;
+        let batch = RecordBatch::try_new(explain_schema(), vec![column])?;
+        Ok(Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: explain_schema(), batches: vec![batch] }))
+    }
+
+    /// The lines of a query's plan.
+    async fn explain_query(
+        &self,
+        query: Statement,
+        depth: usize,
+        options: &Options,
+        lines: &mut Vec<String>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let (frame, _) = self.shown_frame(query).await?;
+        if options.verbose {
+            let logical = frame.clone().into_optimized_plan()?.display_indent().to_string();
+            lines.push("Logical plan".into());
+            lines.extend(logical.lines().map(|line| format!("  {}", in_sql_terms(line))));
+            lines.push("Physical plan".into());
+        }
+        let depth = depth + usize::from(options.verbose);
+        let context = Arc::new(frame.task_ctx());
+        let mut plan = frame.create_physical_plan().await?;
+        let planned = began.elapsed();
+        if options.analyze {
+            let mut rows;
+            (plan, rows) = self.run_observed(plan, context)?;
+            while let Some(batch) = rows.next().await {
+                batch?;
+            }
+        }
+        let executed = began.elapsed() - planned;
+        add_lines(plan.as_ref(), depth, options, lines);
+        if options.summary {
+            lines.push(format!("Planning Time: {:.3} ms", planned.as_secs_f64() * 1e3));
+            if options.analyze {
+                lines.push(format!("Execution Time: {:.3} ms", executed.as_secs_f64() * 1e3));
+            }
+        }
+        Ok(())
+    }
+
+    /// DESCRIBE: a relation's columns with their types.
+    pub(crate) async fn describe_relation(&self, name: &ObjectName) -> Result<Output> {
+        let mut columns: [Vec<Option<String>>; 4] = Default::default();
+        let mut add = |row: [Option<String>; 4]| {
+            for (column, value) in columns.iter_mut().zip(row) {
+                column.push(value);
+            }
+        };
+        let yes = |nullable| Some(if nullable { "YES" } else { "NO" }.to_owned());
+        match self.table(name) {
+            Ok(table) => {
+                for column in table.definition.visible_columns() {
+                    let default = column.generation.clone().or_else(|| column.default.clone());
+                    add([Some(column.name.clone()), Some(column.sql_type.to_string()), yes(column.nullable), default]);
+                }
+            }
+            // A view, or a table of the system.
+            Err(_) => {
+                let (schema, relation) = resolve(name)?;
+                let name = if name.0.len() > 1 {
+                    format!("{}.{}", quote(&schema), quote(&relation))
+                } else {
+                    quote(&relation)
+                };
+                let frame = self.frame_of(&format!("SELECT * FROM {name}")).await?;
+                for field in frame.schema().fields() {
+                    add([Some(field.name().clone()), Some(type_name(field.data_type())), yes(true), None]);
+                }
+            }
+        }
+        let columns = columns.map(|column| Arc::new(StringArray::from(column)) as ArrayRef);
+        let batch = RecordBatch::try_new(describe_schema(), columns.into())?;
+        Ok(Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: describe_schema(), batches: vec![batch] }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_places;
+
+    #[test]
+    fn places_of_columns_are_left_out() {
+        assert_eq!(without_places("expr=[a@0 as b, c@12], j @> k@3"), "expr=[a as b, c], j @> k");
+    }
+}
