@@ -4,7 +4,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use console::measure_text_width;
 use indicatif::{ProgressBar, ProgressStyle};
 use serac_sql::CopyProgress;
 use std::fmt::Write;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Rows that table and markdown modes show at the most.
 const SHOWN_ROWS: usize = 1_000;
+
+/// Characters that a column of texts keeps where a table is fitted to a terminal.
+const NARROWEST: usize = 12;
 
 /// How results are shown.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,7 +62,8 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
     }
 }
 
-fn rows_of(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> {
+/// The values of the rows as texts, with `null` for NULL.
+pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> {
     let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, null)).collect();
     (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
 }
@@ -67,18 +72,62 @@ fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-fn json_value(array: &ArrayRef, row: usize, text: &str) -> String {
-    if array.is_null(row) {
-        return "null".into();
+/// The values of an array as JSON.
+fn json_of(array: &ArrayRef) -> Vec<String> {
+    let each = |json: &dyn Fn(usize) -> String| -> Vec<String> {
+        (0..array.len()).map(|row| if array.is_null(row) { "null".into() } else { json(row) }).collect()
+    };
+    let list = |elements: ArrayRef| format!("[{}]", json_of(&elements).join(", "));
+    match array.data_type() {
+        DataType::Null => vec!["null".into(); array.len()],
+        DataType::List(_) => each(&|row| list(array.as_list::<i32>().value(row))),
+        DataType::LargeList(_) => each(&|row| list(array.as_list::<i64>().value(row))),
+        DataType::FixedSizeList(..) => each(&|row| list(array.as_fixed_size_list().value(row))),
+        DataType::Struct(fields) => {
+            let columns: Vec<Vec<String>> = array.as_struct().columns().iter().map(json_of).collect();
+            each(&|row| {
+                let field = |(field, column): (&arrow::datatypes::FieldRef, &Vec<String>)| {
+                    format!("{}: {}", serde_json::Value::from(field.name().as_str()), column[row])
+                };
+                format!("{{{}}}", fields.iter().zip(&columns).map(field).collect::<Vec<_>>().join(", "))
+            })
+        }
+        data_type => {
+            let texts = text_of(array, "");
+            // Large texts are documents.
+            let bare = data_type.is_integer()
+                || matches!(data_type, DataType::Boolean | DataType::Decimal128(..) | DataType::LargeUtf8);
+            let is_float = data_type.is_floating();
+            each(&|row| match texts[row].as_str() {
+                text if bare || (is_float && !text.contains(['N', 'i'])) => text.to_owned(),
+                text => serde_json::Value::from(text).to_string(),
+            })
+        }
     }
-    let bare = array.data_type().is_integer()
-        // Large texts are documents.
-        || matches!(array.data_type(), DataType::Boolean | DataType::Decimal128(..) | DataType::LargeUtf8)
-        || (array.data_type().is_floating() && !text.contains(['N', 'i']));
-    if bare {
+}
+
+/// A text with signs in the place of what would steer the terminal: control characters, and those
+/// that turn the direction of writing. Ends of lines stay with `keep_lines`.
+pub fn printable(text: &str, keep_lines: bool) -> String {
+    let steers = |c: char| {
+        (c.is_control() && !(keep_lines && c == '\n'))
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
         return text.to_owned();
     }
-    serde_json::Value::from(text).to_string()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' if !keep_lines => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if steers(c) && c.is_ascii() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if steers(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Writes rows as they come: the modes for programs write all at once, those for people the first rows at the end.
@@ -111,66 +160,101 @@ impl RowsWriter {
         let mut out = String::new();
         match self.mode {
             Mode::Csv => {
-                for row in rows_of(batch, "") {
+                for row in texts(batch, "") {
                     let row: Vec<String> = row.iter().map(|f| csv_field(f)).collect();
                     let _ = writeln!(out, "{}", row.join(","));
                 }
             }
             Mode::Json => {
                 let (names, columns) = (self.names(), batch.columns());
-                let texts: Vec<Vec<String>> = columns.iter().map(|c| text_of(c, "")).collect();
+                let values: Vec<Vec<String>> = columns.iter().map(json_of).collect();
                 for row in 0..batch.num_rows() {
-                    let fields = names.iter().zip(columns).zip(&texts).map(|((name, array), texts)| {
-                        format!("{}: {}", serde_json::Value::from(*name), json_value(array, row, &texts[row]))
-                    });
+                    let fields = names
+                        .iter()
+                        .zip(&values)
+                        .map(|(name, values)| format!("{}: {}", serde_json::Value::from(*name), values[row]));
                     let separator = if self.total + row > 0 { ",\n " } else { "" };
                     let _ = write!(out, "{separator}{{{}}}", fields.collect::<Vec<_>>().join(", "));
                 }
             }
             _ => {
                 let batch = batch.slice(0, batch.num_rows().min(SHOWN_ROWS - self.shown.len()));
-                self.shown.extend(rows_of(&batch, "NULL"));
+                let keep_lines = self.mode != Mode::Markdown;
+                let rows = texts(&batch, "NULL");
+                self.shown.extend(rows.map(|row| row.iter().map(|text| printable(text, keep_lines)).collect()));
             }
         }
         self.total += batch.num_rows();
         out
     }
 
-    /// What stands after the last row, ending with a newline.
-    pub fn finish(self) -> String {
-        let mut out = String::new();
+    /// What stands after the last row, ending with a newline. `width`: columns of the terminal, if
+    /// it goes to one.
+    pub fn finish(self, width: Option<usize>) -> String {
+        let names: Vec<String> = self.names().into_iter().map(|name| printable(name, false)).collect();
         match self.mode {
-            Mode::Csv => {}
-            Mode::Json => out.push_str("]\n"),
-            Mode::Expanded => {
-                let names = self.names();
-                let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
-                for (i, row) in self.shown.iter().enumerate() {
-                    let _ = writeln!(out, "-[ row {} ]{}", i + 1, "-".repeat(width));
-                    for (name, value) in names.iter().zip(row) {
-                        let _ = writeln!(out, "{name:width$} | {value}");
-                    }
+            Mode::Csv => String::new(),
+            Mode::Json => "]\n".into(),
+            // A plan is text.
+            Mode::Table if names == ["QUERY PLAN"] => self.shown.iter().map(|row| format!("{}\n", row[0])).collect(),
+            Mode::Markdown => format!("{}\n", self.table(&names)),
+            Mode::Expanded => self.expanded(&names) + &footer(self.total),
+            Mode::Table => {
+                let mut table = self.table(&names);
+                let natural = table.lines().map(|line| measure_text_width(&line)).max().unwrap_or(0);
+                match width.filter(|width| natural > *width) {
+                    Some(width) if self.fit(&mut table, width) => format!("{table}\n{}", footer(self.total)),
+                    Some(_) => self.expanded(&names) + &footer(self.total),
+                    None => format!("{table}\n{}", footer(self.total)),
                 }
-                out.push_str(&footer(self.total));
             }
-            Mode::Table | Mode::Markdown => {
-                let markdown = self.mode == Mode::Markdown;
-                let mut table = Table::new();
-                table.load_style(if markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_BORDERS_ONLY });
-                table.set_content_arrangement(ContentArrangement::Disabled);
-                table.set_header(self.names());
-                for (i, field) in self.schema.fields().iter().enumerate() {
-                    if field.data_type().is_numeric()
-                        && let Some(column) = table.column_mut(i)
-                    {
-                        column.set_cell_alignment(CellAlignment::Right);
-                    }
-                }
-                table.add_rows(self.shown);
-                let _ = writeln!(out, "{table}");
-                if !markdown {
-                    out.push_str(&footer(self.total));
-                }
+        }
+    }
+
+    fn table(&self, names: &[String]) -> Table {
+        let mut table = Table::new();
+        let is_markdown = self.mode == Mode::Markdown;
+        table.load_style(if is_markdown { presets::ASCII_MARKDOWN } else { presets::UTF8_BORDERS_ONLY });
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(names);
+        for (i, field) in self.schema.fields().iter().enumerate() {
+            if field.data_type().is_numeric()
+                && let Some(column) = table.column_mut(i)
+            {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.add_rows(&self.shown);
+        table
+    }
+
+    /// Breaks texts so that the table is no wider; false where too little room is left for that.
+    /// Numbers are not broken.
+    fn fit(&self, table: &mut Table, width: usize) -> bool {
+        let widths = table.column_max_content_widths();
+        let breaks = |at: usize| !self.schema.field(at).data_type().is_numeric() && usize::from(widths[at]) > NARROWEST;
+        let needed: usize =
+            (0..widths.len()).map(|at| 3 + if breaks(at) { NARROWEST } else { usize::from(widths[at]) }).sum();
+        if needed + 1 > width {
+            return false;
+        }
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        for at in 0..widths.len() {
+            if let (false, Some(column)) = (breaks(at), table.column_mut(at)) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        true
+    }
+
+    fn expanded(&self, names: &[String]) -> String {
+        let mut out = String::new();
+        let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+        for (i, row) in self.shown.iter().enumerate() {
+            let _ = writeln!(out, "-[ row {} ]{}", i + 1, "-".repeat(width));
+            for (name, value) in names.iter().zip(row) {
+                let _ = writeln!(out, "{name:width$} | {value}");
             }
         }
         out
@@ -230,5 +314,55 @@ impl Drop for CopyBar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int64Array, ListArray, NullArray, StringArray};
+    use arrow::datatypes::{Field, Int64Type, Schema};
+
+    fn shown(columns: Vec<(&str, ArrayRef)>, mode: Mode, width: Option<usize>) -> String {
+        let fields: Vec<Field> =
+            columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batch =
+            RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, array)| array).collect()).unwrap();
+        let mut writer = RowsWriter::new(schema, mode);
+        let start = writer.start();
+        start + &writer.rows(&batch) + &writer.finish(width)
+    }
+
+    #[test]
+    fn arrays_and_nulls_are_json() {
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), None]), None]);
+        let columns = vec![("l", Arc::new(lists) as ArrayRef), ("n", Arc::new(NullArray::new(2)))];
+        let text = shown(columns, Mode::Json, None);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value, serde_json::json!([{"l": [1, null], "n": null}, {"l": null, "n": null}]));
+    }
+
+    #[test]
+    fn what_would_steer_the_terminal_is_shown_as_signs() {
+        assert_eq!(printable("\u{1b}[31mred\u{7}\t\u{202e}\u{9b}", true), "\\x1b[31mred\\x07\\t\\u202e\\u009b");
+        assert_eq!((printable("a\nb", true), printable("a\nb", false)), ("a\nb".into(), "a\\nb".into()));
+        let text = shown(vec![("\u{1b}c", Arc::new(StringArray::from(vec!["\u{1b}]0;x\u{7}"])))], Mode::Table, None);
+        assert!(!text.contains('\u{1b}') && text.contains("\\x1b]0;x\\x07"), "{text}");
+    }
+
+    #[test]
+    fn wide_tables_are_fitted() {
+        let texts = || Arc::new(StringArray::from(vec!["word ".repeat(30)])) as ArrayRef;
+        let numbers = || Arc::new(Int64Array::from(vec![1_234_567_890_123])) as ArrayRef;
+        let columns = || vec![("n", numbers()), ("a", texts()), ("b", texts())];
+        for width in [60, 100, 200] {
+            let text = shown(columns(), Mode::Table, Some(width));
+            assert!(text.lines().all(|line| measure_text_width(line) <= width), "{width}\n{text}");
+            assert!(text.contains("1234567890123") && text.matches("word").count() == 60, "{width}\n{text}");
+        }
+        // Too narrow for columns beside each other.
+        let text = shown(columns(), Mode::Table, Some(30));
+        assert!(text.starts_with("-[ row 1 ]"), "{text}");
     }
 }

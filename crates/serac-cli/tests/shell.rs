@@ -1,24 +1,9 @@
 //! The built binary, used as a person or a script would.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod common;
 
-fn serac(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that fails early does not read its input.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{serac, text};
+use std::process::{Command, Stdio};
 
 #[test]
 fn modes_show_the_same_rows() {
@@ -211,39 +196,175 @@ fn blocks_are_drawn_with_letters_where_there_is_no_terminal() {
 }
 
 #[test]
-fn files_are_loaded_into_a_table_that_is_made_of_their_columns() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (db, csv, parquet) = (file("db"), file("a.csv"), file("a.parquet"));
-    std::fs::write(&csv, "Id,word,price,day\n1,one,1.5,2024-02-29\n2,,-3,2025-01-01\n").unwrap();
-    let load = |arguments: &[&str]| {
-        let output = serac(&[&["load", &db][..], arguments].concat(), "");
-        (output.status.success(), text(&output.stdout), text(&output.stderr))
-    };
-    let (done, _, error) = load(&["--header", "--table", "t", "--", &csv]);
-    assert!(!done && error.contains("42P01"), "{error}");
-    assert_eq!(load(&["--create", "--header", "--table", "T", "--", &csv]).1, "2 rows loaded into T\n");
-    assert_eq!(load(&["--create", "--header", "--table", "t", "--", &csv, &csv]).1, "4 rows loaded into t\n");
-    let query = "SELECT count(*), sum(\"Id\"), max(word), sum(price), min(day) + 1 FROM t";
-    let rows = |sql: &str| text(&serac(&[&db, "--mode", "csv", "-c", sql], "").stdout);
-    let expected = "6,9,one,-4.5,2024-03-01\n";
-    assert!(rows(query).ends_with(expected), "{}", rows(query));
-    rows(&format!("COPY t TO '{parquet}'"));
-    assert_eq!(load(&["--create", "--table", "u", "--", &parquet]).1, "6 rows loaded into u\n");
-    assert!(rows(&query.replace("FROM t", "FROM u")).ends_with(expected));
-    // Nothing of a file that cannot be read.
-    std::fs::write(&parquet, "no Parquet").unwrap();
-    let (done, _, error) = load(&["--create", "--table", "v", "--", &parquet]);
-    assert!(!done && error.contains("22P04"), "{error}");
-    let (done, _, error) = load(&["--create", "--table", "v", "--", &file("nowhere.csv")]);
-    assert!(!done && error.contains("58P01"), "{error}");
-    assert_eq!(rows("SELECT count(*) AS n FROM information_schema.tables WHERE table_name = 'v'"), "n\n0\n");
-}
-
-#[test]
 fn an_error_of_syntax_fails_the_transaction() {
     let script =
         "CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1); SELEC 1; COMMIT; SELECT count(*) AS n FROM t;";
     let output = serac(&["--mode", "csv", "--continue-on-error"], script);
     assert_eq!(text(&output.stdout), "n\n0\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn columns_without_a_name_are_called_as_by_postgresql() {
+    let sql = "SELECT 1, sum(x), 'a' || 'b', x::text, count(*) FROM (VALUES (2)) AS t (x) GROUP BY x";
+    let output = serac(&["--mode", "csv", "-c", sql], "");
+    assert_eq!(text(&output.stdout), "?column?,sum,?column?,x,count\n1,2,ab,2,1\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn json_has_arrays_and_nulls() {
+    let sql = "SELECT NULL AS n, ARRAY[1, NULL] AS a, ARRAY['x', 'y\"'] AS b, 1.50 AS c, true AS d";
+    let output = serac(&["--mode", "json", "-c", sql], "");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value, serde_json::json!([{"n": null, "a": [1, null], "b": ["x", "y\""], "c": 1.50, "d": true}]));
+}
+
+#[test]
+fn data_goes_out_without_the_tag_of_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    let script = format!(
+        "COPY (SELECT 1) TO STDOUT;\n\\o {}\nCOPY (SELECT 2) TO STDOUT;\n\\o\nCREATE TABLE t (a INT);\n",
+        path.display()
+    );
+    let output = serac(&[], script);
+    assert_eq!(text(&output.stdout), "1\nCREATE TABLE\n", "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "2\n");
+}
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let sql = "CREATE TABLE t (a TEXT); INSERT INTO t VALUES (chr(27) || '[31m' || chr(7)); SELECT a FROM t";
+    for mode in ["table", "expanded", "markdown"] {
+        let output = serac(&["--mode", mode, "-c", sql, "-c", "SELECT (SELECT a FROM t)::int"], "");
+        let (shown, error) = (text(&output.stdout), text(&output.stderr));
+        assert!(shown.contains("\\x1b[31m\\x07") && !shown.contains('\u{1b}'), "{shown}");
+        assert!(error.contains("\\x1b[31m") && !error.contains('\u{1b}'), "{error}");
+    }
+}
+
+#[test]
+fn statements_are_run_by_commands_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    let script = format!(
+        "CREATE SEQUENCE s;\nSELECT nextval('s') AS n \\gx\n\\g\nSELECT nextval('s') AS m \\watch 0.01 c=2\n\
+         SELECT 7 AS seven \\g {}\nSELECT 8 \\p\n\\p\nSELECT 'dropped' \\r\nSELECT 1 \\dt\nSELECT 9 AS nine;\n",
+        path.display()
+    );
+    let output = serac(&["--mode", "csv", "--continue-on-error"], &script);
+    let error = text(&output.stderr);
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with("-[ row 1 ]-\nn | 1\n(1 row)\nn\n2\nm\n3\nm\n4\nSELECT 8\n"), "{shown}{error}");
+    assert!(shown.ends_with("nine\n9\n") && !shown.contains("dropped"), "{shown}");
+    assert!(error.contains("\\dt cannot stand behind the beginning of a statement"), "{error}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "seven\n7\n");
+    let output = serac(&[], "\\g\n");
+    assert!(text(&output.stderr).contains("there is no statement yet"));
+}
+
+#[test]
+fn the_editor_gets_the_statement_and_what_it_leaves_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let editor = folder.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\nsed -i s/1/42/ \"$1\"\n").unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "chmod +x \"$EDITOR\"; printf 'SELECT 1 AS a;\\n\\\\e\\n' | \"$0\" --mode csv"])
+        .arg(env!("CARGO_BIN_EXE_serac"))
+        .env("EDITOR", &editor)
+        .env_remove("VISUAL")
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "a\n1\nSELECT 42 AS a;\na\n42\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn relations_of_all_kinds_are_described() {
+    let script = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9));\nCREATE INDEX t_v ON t (v);\n\
+        CREATE INDEX t_b ON t USING bitmap (v);\nCREATE VIEW w AS SELECT id, v FROM t;\nCREATE SEQUENCE s START 5;\n\
+        CREATE MATERIALIZED VIEW m AS SELECT id FROM t;\nCOMMENT ON COLUMN t.v IS 'what it says';\n\
+        CREATE ROLE r CREATEDB;\nCREATE ROLE g;\nGRANT g TO r;\n\
+        \\d w\n\\d T_V\n\\d t_b\n\\d s\n\\d m\n\\d+ t\n\\d\n\\du\n\\df\n\\conninfo\nhelp;\n\\d nothing\n";
+    let output = serac(&[], script);
+    let (shown, error) = (text(&output.stdout), text(&output.stderr));
+    for part in [
+        "View \"public.w\"",
+        "character varying",
+        "View definition:\n  SELECT id, v FROM t;",
+        "Index \"public.t_v\" on table \"t\"\n  \"t_v\" index (v)",
+        "Index \"public.t_b\" on table \"t\"\n  \"t_b\" index USING bitmap (v)",
+        "Sequence \"public.s\"",
+        "Materialized view \"public.m\"",
+        "what it says",
+        "materialized view",
+        "create DB",
+        "The database is in memory, opened by this process",
+        "lists the commands",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}{error}");
+    }
+    let role = shown.lines().find(|line| line.contains("create DB")).unwrap();
+    assert!(role.contains(" r ") && role.contains(" g "), "{role}");
+    assert!(error.trim_end().ends_with("there is no relation \"nothing\""), "{error}");
+}
+
+#[test]
+fn a_script_ends_where_it_says_so() {
+    for word in ["exit;", "QUIT;", "\\q"] {
+        let output = serac(&["--mode", "csv"], format!("SELECT 1 AS a;\n{word}\nSELECT 2 AS b;\n"));
+        assert!(output.status.success());
+        assert_eq!(text(&output.stdout), "a\n1\n", "{word}: {}", text(&output.stderr));
+    }
+}
+
+/// What the shell shows at a terminal where these lines are typed; nothing where there is no
+/// `script` (util-linux), which makes the terminal.
+fn at_terminal(columns: u16, lines: &[&str]) -> Option<String> {
+    let home = tempfile::tempdir().unwrap();
+    let command = format!("stty cols {columns} rows 40; \"{}\"", env!("CARGO_BIN_EXE_serac"));
+    let child = Command::new("script")
+        .args(["-q", "-e", "-c", &command, "/dev/null"])
+        .env("HOME", home.path())
+        .env("TERM", "dumb")
+        .env("PAGER", "sed 's/^/paged: /'")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.ok()?;
+    let mut input = child.stdin.take().unwrap();
+    for line in lines {
+        std::io::Write::write_all(&mut input, format!("{line}\n").as_bytes()).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    Some(String::from_utf8_lossy(&output.stdout).replace('\r', ""))
+}
+
+#[test]
+fn at_a_terminal_it_prompts_fits_and_pages() {
+    let lines = [
+        "CREATE TABLE t (a INT, b TEXT);",
+        "BEGIN;",
+        "SELECT 'open",
+        "';",
+        "\\copy t FROM STDIN",
+        "1,one",
+        "2,two",
+        "\\.",
+        "SELECT sum(a),",
+        "quit",
+        "count(*) FROM t;",
+        "COMMIT;",
+        "SELECT repeat('word ', 30) AS x, repeat('text ', 30) AS y;",
+        "SELECT x FROM generate_series(1, 100) AS g (x);",
+        "help",
+        "exit",
+    ];
+    let Some(shown) = at_terminal(80, &lines) else { return println!("not run: there is no `script`") };
+    for part in ["serac*> ", "serac'*> ", ">> ", "serac-*> ", "COPY 2", "Use \\q to quit.", "lists the commands"] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(shown.contains("paged: │ 100 │"), "{shown}");
+    let wide = shown.lines().filter(|line| line.contains("word") && line.starts_with('│'));
+    assert!(wide.clone().count() > 2 && wide.clone().all(|line| line.chars().count() <= 80), "{shown}");
 }

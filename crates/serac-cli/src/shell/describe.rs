@@ -1,0 +1,210 @@
+//! What \d shows of relations.
+
+use super::{Shell, show_error};
+use crate::output::printable;
+use comfy_table::{Table, presets};
+use serac_engine::Catalog;
+use serac_engine::definition::{KeyDefinition, TableDefinition};
+use serac_engine::roles::Object;
+use serac_sql::StatementResult;
+
+/// A table of texts, one row below the other.
+fn shown(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut out = Table::new();
+    out.load_style(presets::UTF8_BORDERS_ONLY);
+    out.set_header(header);
+    out.add_rows(rows.into_iter().map(|row| row.iter().map(|text| printable(text, true)).collect::<Vec<_>>()));
+    format!("{out}\n")
+}
+
+/// The columns of an index, those that are expressions included.
+fn shown_columns(key: &KeyDefinition, table: &TableDefinition) -> String {
+    (0..key.columns.len()).map(|i| key.shown(i, table)).collect::<Vec<_>>().join(", ")
+}
+
+fn kind_of(key: &KeyDefinition) -> &'static str {
+    match (key.primary, key.unique) {
+        (true, _) => "PRIMARY KEY",
+        (_, true) => "UNIQUE",
+        _ => "index",
+    }
+}
+
+fn names(columns: &[usize], of: &TableDefinition) -> String {
+    columns.iter().map(|&c| of.columns[c].name.clone()).collect::<Vec<_>>().join(", ")
+}
+
+/// An index with its columns, as it is written below its table.
+fn index_line(key: &KeyDefinition, definition: &TableDefinition) -> String {
+    let include = match &key.include[..] {
+        [] => String::new(),
+        include => format!(" INCLUDE ({})", names(include, definition)),
+    };
+    let columns = shown_columns(key, definition);
+    let condition = key.predicate.as_ref().map_or(String::new(), |text| format!(" WHERE {text}"));
+    format!("\"{}\" {} ({columns}){include}{condition}", key.name, kind_of(key))
+}
+
+/// What is said of an object, or of a column of it.
+fn comment(catalog: &Catalog, schema: &str, name: &str, column: Option<&str>) -> String {
+    let object = Object::Relation(schema.into(), name.into());
+    let found = catalog.comments.iter().find(|(of, at, _)| **of == object && *at == column);
+    found.map_or(String::new(), |(_, _, text)| text.to_owned())
+}
+
+impl Shell {
+    /// Indexes, schemas or sequences.
+    pub(super) fn listed(&self, command: &str) -> String {
+        let catalog = self.session.database().catalog();
+        match command {
+            "\\dn" => shown(&["schema"], catalog.schemas.keys().map(|name| vec![name.clone()])),
+            "\\di" => {
+                let rows = catalog.tables().flat_map(|table| {
+                    let definition = &table.definition;
+                    let row = |name: &str, method: &str, columns: String, unique: bool| {
+                        let unique = if unique { "yes" } else { "no" };
+                        vec![name.to_owned(), table.name().to_owned(), method.to_owned(), columns, unique.to_owned()]
+                    };
+                    let keys = definition.keys.iter();
+                    let keys = keys.map(|key| row(&key.name, "btree", shown_columns(key, definition), key.unique));
+                    let bitmaps = definition.bitmaps.iter();
+                    let bitmaps =
+                        bitmaps.map(|bitmap| row(&bitmap.name, "bitmap", names(&[bitmap.column], definition), false));
+                    keys.chain(bitmaps).collect::<Vec<_>>()
+                });
+                shown(&["index", "table", "method", "columns", "unique"], rows)
+            }
+            _ => {
+                let sequences = catalog.schemas.values().flat_map(|s| s.sequences.values());
+                let rows = sequences.map(|sequence| {
+                    let last = sequence.last().map_or("-".into(), |v| v.to_string());
+                    vec![sequence.definition.name.clone(), last]
+                });
+                shown(&["sequence", "last value"], rows)
+            }
+        }
+    }
+
+    /// One table, view, index or sequence; with `more`, also what is said of it, and how much it
+    /// holds.
+    pub(super) async fn describe(&mut self, name: &str, more: bool) -> Result<String, String> {
+        let name = name.trim_end_matches(';');
+        let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+            Some(quoted) => quoted.to_owned(),
+            None => name.to_lowercase(),
+        };
+        let (schema, short) = match name.split_once('.') {
+            Some((schema, short)) => (fold(schema), fold(short)),
+            None => ("public".to_owned(), fold(name)),
+        };
+        let catalog = self.session.database().catalog();
+        let temporary = self.session.temporary_catalog().filter(|_| schema == "pg_temp" || !name.contains('.'));
+        let temporary = temporary.and_then(|catalog| catalog.table("pg_temp", &short).ok().cloned());
+        let in_schema = catalog.schemas.get(&schema);
+        if let Some(table) = temporary.or_else(|| catalog.table(&schema, &short).ok().cloned()) {
+            let mut text = table_text(&catalog, &table.definition, more);
+            if more {
+                let m = table.data.metrics();
+                text.push_str(&format!(
+                    "{} blocks ({} frozen), {:.1} MB\n",
+                    m.blocks,
+                    m.frozen_blocks,
+                    m.bytes as f64 / 1e6
+                ));
+            }
+            return Ok(text);
+        }
+        if let Some(view) = in_schema.and_then(|schema| schema.views.get(&short)) {
+            let mut text = format!("View \"{schema}.{short}\"\n");
+            let columns = format!("DESCRIBE \"{schema}\".\"{}\"", short.replace('"', "\"\""));
+            let result = self.session.execute(&columns).await.map_err(|error| show_error(&error, ""))?;
+            if let Some(StatementResult::Rows { batches, .. }) = result.into_iter().next() {
+                let rows = batches.iter().flat_map(|batch| crate::output::texts(batch, ""));
+                text.push_str(&shown(&["column", "type"], rows.map(|row| row[..2].to_vec())));
+            }
+            let said = comment(&catalog, &schema, &short, None);
+            if more && !said.is_empty() {
+                text.push_str(&format!("Description: {}\n", printable(&said, true)));
+            }
+            return Ok(text + &format!("View definition:\n  {};\n", printable(&view.query, true)));
+        }
+        if let Some(sequence) = in_schema.and_then(|schema| schema.sequences.get(&short)) {
+            let d = &sequence.definition;
+            let header = ["start", "minimum", "maximum", "increment", "last value"];
+            let last = sequence.last().map_or("-".into(), |v| v.to_string());
+            let row = [d.start, d.min, d.max, d.increment].map(|number| number.to_string());
+            let mut text = format!("Sequence \"{schema}.{short}\"\n");
+            text.push_str(&shown(&header, [row.into_iter().chain([last]).collect()]));
+            if let Some((table, column)) = &d.owner {
+                text.push_str(&format!("Owned by: {table}.{column}\n"));
+            }
+            return Ok(text);
+        }
+        for table in in_schema.iter().flat_map(|schema| schema.tables.values()) {
+            let definition = &table.definition;
+            if let Some(key) = definition.keys.iter().find(|key| key.name == short) {
+                let line = index_line(key, definition);
+                return Ok(format!("Index \"{schema}.{short}\" on table \"{}\"\n  {line}\n", table.name()));
+            }
+            if let Some(bitmap) = definition.bitmaps.iter().find(|bitmap| bitmap.name == short) {
+                let column = names(&[bitmap.column], definition);
+                return Ok(format!(
+                    "Index \"{schema}.{short}\" on table \"{}\"\n  \"{short}\" index USING bitmap ({column})\n",
+                    table.name()
+                ));
+            }
+        }
+        Err(format!("there is no relation \"{name}\""))
+    }
+}
+
+/// A table: its columns, keys and constraints.
+fn table_text(catalog: &Catalog, definition: &TableDefinition, more: bool) -> String {
+    let (schema, short) = (&definition.schema, &definition.name);
+    let rows = definition.visible_columns().iter().map(|c| {
+        let mut row = vec![
+            c.name.clone(),
+            c.sql_type.to_string(),
+            if c.nullable { "" } else { "not null" }.to_owned(),
+            match &c.generation {
+                Some(expression) => format!("generated always as ({expression}) stored"),
+                None => c.default.clone().unwrap_or_default(),
+            },
+        ];
+        if more {
+            row.push(comment(catalog, schema, short, Some(&c.name)));
+        }
+        row
+    });
+    let header = ["column", "type", "nullable", "default", "description"];
+    let kind = if definition.materialized.is_some() { "Materialized view" } else { "Table" };
+    let mut text = format!("{kind} \"{schema}.{short}\"\n{}", shown(&header[..if more { 5 } else { 4 }], rows));
+    for key in &definition.keys {
+        text.push_str(&format!("  {}\n", index_line(key, definition)));
+    }
+    for bitmap in &definition.bitmaps {
+        let column = &definition.columns[bitmap.column].name;
+        text.push_str(&format!("  \"{}\" index USING bitmap ({column})\n", bitmap.name));
+    }
+    for check in &definition.checks {
+        text.push_str(&format!("  \"{}\" CHECK ({})\n", check.name, check.expression));
+    }
+    for key in &definition.foreign_keys {
+        let columns = names(&key.columns, definition);
+        text.push_str(&format!(
+            "  \"{}\" FOREIGN KEY ({columns}) REFERENCES {} ON DELETE {} ON UPDATE {}\n",
+            key.name, key.parent_table, key.on_delete, key.on_update
+        ));
+    }
+    if definition.freeze_format != Default::default() {
+        text.push_str(&format!("  WITH (freeze_format = {})\n", definition.freeze_format));
+    }
+    if let Some(materialized) = &definition.materialized {
+        text.push_str(&format!("View definition:\n  {};\n", materialized.query));
+    }
+    let said = comment(catalog, schema, short, None);
+    if more && !said.is_empty() {
+        text.push_str(&format!("Description: {said}\n"));
+    }
+    printable(&text, true)
+}

@@ -1,0 +1,366 @@
+//! The shell: statements and backslash commands, from a terminal, a file or a pipe.
+
+mod commands;
+mod describe;
+mod editor;
+
+use crate::output::{CopyBar, Mode, RowsWriter, printable};
+use crate::script::{Part, Script};
+use console::Term;
+use editor::{LineEditor, Typed, prompt};
+use serac_sql::{CancelHandle, Notification, Session, SqlDatabase, SqlError, StatementStream, reads_stdin};
+use std::fs::File;
+use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+pub struct ShellOptions {
+    pub commands: Vec<String>,
+    pub files: Vec<PathBuf>,
+    pub mode: Mode,
+    pub continue_on_error: bool,
+    pub path: Option<PathBuf>,
+}
+
+/// Where COPY … FROM STDIN finds its data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// In the script, behind the statement.
+    Script,
+    /// In the process's standard input.
+    Stdin,
+    /// The user types it.
+    Terminal,
+}
+
+struct Shell {
+    session: Session,
+    /// Folder of the database; none if it is in memory.
+    path: Option<PathBuf>,
+    mode: Mode,
+    timing: bool,
+    pager: bool,
+    continue_on_error: bool,
+    output: Option<File>,
+    data: Data,
+    /// Of a shell at a terminal.
+    editor: Option<LineEditor>,
+    /// The statement that ran last, for \g, \watch and \e.
+    last: String,
+    /// Where a statement that has begun stands until it is complete.
+    buffer: String,
+}
+
+/// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then.
+async fn cancellable<T>(work: impl Future<Output = T>, cancel: &CancelHandle, mut tick: impl FnMut()) -> T {
+    tokio::pin!(work);
+    let mut ticks = tokio::time::interval(CopyBar::TICK);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            _ = tokio::signal::ctrl_c() => cancel.cancel(),
+            _ = ticks.tick() => tick(),
+        }
+    }
+}
+
+/// False where nobody reads any more (head, less), which is no error of ours.
+fn write_to(output: &mut Option<File>, text: &str) -> bool {
+    let result = match output {
+        Some(file) => file.write_all(text.as_bytes()),
+        None => std::io::stdout().write_all(text.as_bytes()),
+    };
+    result.is_ok()
+}
+
+/// Shows a text a page at a time; false if there is no such program.
+fn page(text: &str) -> bool {
+    let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
+    let mut command = Command::new("sh");
+    // As less would be told by the user: ends where a page is enough, does not wrap lines, leaves
+    // the text on the screen.
+    command.args(["-c", &pager.unwrap_or_else(|| "less -FSRX".into())]).stdin(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return false };
+    // A reader that has seen enough closes its end.
+    let _ = child.stdin.take().expect("it is piped").write_all(text.as_bytes());
+    child.wait().is_ok_and(|status| status.code() != Some(127))
+}
+
+/// An error as a person reads it: SQLSTATE, message, and a caret under the place.
+fn show_error(error: &SqlError, sql: &str) -> String {
+    let mut text = error.to_string();
+    if let Some((line, column)) = error.position
+        && let Some(source) = sql.lines().nth(line.saturating_sub(1) as usize)
+    {
+        let number = format!("LINE {line}: ");
+        let indent = " ".repeat(number.len() + (column as usize).saturating_sub(1));
+        text.push_str(&format!("\n{number}{source}\n{indent}^"));
+    }
+    printable(&text, true)
+}
+
+/// A statement as one text of SQL: \copy is COPY.
+fn as_sql(part: &Part) -> Option<String> {
+    match part {
+        Part::Statement(sql) => Some(sql.clone()),
+        Part::Command { line, statement } if statement.is_empty() => {
+            let rest = line.strip_prefix("\\copy").filter(|rest| rest.starts_with(char::is_whitespace))?;
+            Some(format!("COPY{}", rest.trim_end_matches(';')))
+        }
+        Part::Command { .. } => None,
+    }
+}
+
+impl Shell {
+    fn write(&mut self, text: &str) {
+        write_to(&mut self.output, text);
+    }
+
+    /// Shows the result of a query, or of a command, to whoever reads it.
+    fn show(&mut self, text: &str) -> bool {
+        let term = Term::stdout();
+        let (height, width) = term.size_checked().unwrap_or((u16::MAX, u16::MAX));
+        let is_long = text.lines().count() >= usize::from(height)
+            || text.lines().any(|line| console::measure_text_width(line) > usize::from(width));
+        let is_paged = self.pager && self.editor.is_some() && self.output.is_none() && term.is_term() && is_long;
+        (is_paged && page(text)) || write_to(&mut self.output, text)
+    }
+
+    /// Shows what this session has been told in channels.
+    fn tell(&self) {
+        for Notification { process, channel, payload } in self.session.notifications().take() {
+            let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
+            let (channel, text) = (printable(&channel, false), printable(&text, false));
+            eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
+        }
+    }
+
+    async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
+        let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+        for (i, statement) in self.session.parse(sql)?.into_iter().enumerate() {
+            let started = Instant::now();
+            let cancel = self.session.cancel_handle();
+            let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));
+            // What goes out is the data, and nothing else.
+            let is_data = matches!(self.session.streamed_copy(&statement), Ok(Some(copy)) if !copy.is_input);
+            if copies {
+                let file = self.output.as_ref().and_then(|file| file.try_clone().ok());
+                self.session.set_copy_output(match file {
+                    Some(file) => Box::new(BufWriter::new(file)),
+                    None => Box::new(BufWriter::new(std::io::stdout())),
+                });
+            }
+            let tick = || {
+                if let Some(bar) = &mut bar {
+                    bar.tick();
+                }
+            };
+            let people = self.mode == Mode::Table || self.mode == Mode::Expanded;
+            let notices = self.session.notices();
+            let result = cancellable(self.session.stream_statement(statement), &cancel, tick).await;
+            for notice in notices.take() {
+                eprintln!("{}: {}", notice.severity.name(), printable(&notice.message, true));
+            }
+            let shown = match result.map_err(|error| error.located(sql, i))? {
+                StatementStream::Rows(mut rows) => {
+                    let mut writer = RowsWriter::new(rows.schema().clone(), self.mode);
+                    let mut wanted = write_to(&mut self.output, &writer.start());
+                    while wanted && let Some(batch) = cancellable(rows.next(), &cancel, || {}).await? {
+                        wanted = write_to(&mut self.output, &writer.rows(&batch));
+                    }
+                    let term = Term::stdout();
+                    let is_seen = self.output.is_none() && term.is_term();
+                    let size = term.size_checked().filter(|_| is_seen);
+                    writer.finish(size.map(|(_, width)| usize::from(width)))
+                }
+                StatementStream::Command { tag, .. } if people && !is_data => {
+                    drop(bar);
+                    format!("{tag}\n")
+                }
+                StatementStream::Command { .. } => String::new(),
+            };
+            self.show(&shown);
+            self.tell();
+            if self.timing {
+                let time = started.elapsed().as_secs_f64() * 1e3;
+                self.write(&format!("Time: {time:.3} ms\n"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what the user has written, and keeps it for \g.
+    async fn statement(&mut self, sql: &str) -> Result<(), String> {
+        self.last = sql.to_owned();
+        self.sql(sql).await.map_err(|error| show_error(&error, sql))
+    }
+
+    /// Lets the user type the data of a COPY.
+    fn typed_data(&mut self) -> String {
+        println!(
+            "Enter data to be copied followed by a newline.\nEnd with a backslash and a period on a line by itself, or Ctrl-D."
+        );
+        let mut data = String::new();
+        if let Some(editor) = &mut self.editor {
+            while let Ok(Typed::Line(line)) = editor.read(">> ")
+                && line.trim_end() != "\\."
+            {
+                data.push_str(&line);
+                data.push('\n');
+            }
+        }
+        data
+    }
+
+    /// Runs one part of a script; Ok(false) if it said \q.
+    async fn part(&mut self, part: Part, script: &mut Script<'_>) -> Result<bool, String> {
+        match as_sql(&part) {
+            Some(sql) => {
+                match sql.trim().to_lowercase().as_str() {
+                    "exit" | "quit" => return Ok(false),
+                    "help" => {
+                        self.write(commands::GREETING);
+                        return Ok(true);
+                    }
+                    _ => {}
+                }
+                if reads_stdin(&sql) {
+                    let data: Box<dyn Read + Send> = match self.data {
+                        Data::Stdin => Box::new(std::io::stdin()),
+                        Data::Script => Box::new(Cursor::new(script.data().as_bytes().to_vec())),
+                        Data::Terminal => Box::new(Cursor::new(self.typed_data().into_bytes())),
+                    };
+                    self.session.set_copy_input(data);
+                }
+                self.statement(&sql).await.map(|()| true)
+            }
+            None => {
+                let Part::Command { line, statement } = part else { unreachable!("a statement is SQL") };
+                self.command(&line, statement).await
+            }
+        }
+    }
+
+    /// Runs the parts of a script that are complete, and with `all` what is left; Ok(false) if it
+    /// said \q. What is incomplete stays in the buffer.
+    async fn run(&mut self, text: &str, all: bool) -> Result<bool, ()> {
+        let mut script = Script::new(text);
+        loop {
+            let next = if all { script.next() } else { script.next_complete() };
+            let Some(part) = next else { break };
+            match self.part(part, &mut script).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(message) => {
+                    if !message.is_empty() {
+                        eprintln!("{message}");
+                    }
+                    if !self.continue_on_error {
+                        return Err(());
+                    }
+                }
+            }
+        }
+        if let Some(rest) = script.incomplete() {
+            self.buffer.push_str(rest.trim_start());
+        }
+        Ok(true)
+    }
+
+    /// Runs a whole script; Ok(false) if it said \q.
+    async fn script(&mut self, script: &str) -> Result<bool, ()> {
+        self.run(script, true).await
+    }
+
+    async fn interactive(&mut self) -> Result<(), String> {
+        let place = self.path.as_ref().map_or("in memory".into(), |p| p.display().to_string());
+        println!("SeracDB {} ({place}). \\? for help, \\q to quit.", env!("CARGO_PKG_VERSION"));
+        self.editor = Some(LineEditor::new()?);
+        self.continue_on_error = true;
+        self.data = Data::Terminal;
+        // All lines since the statement began, for the history.
+        let mut typed = String::new();
+        loop {
+            let within = (!self.buffer.is_empty()).then(|| Script::new(&self.buffer).within());
+            let prompt = prompt(self.session.transaction_status(), within);
+            let editor = self.editor.as_mut().expect("it is interactive");
+            editor.know(&self.session);
+            match editor.read(&prompt)? {
+                Typed::Line(line) => {
+                    let word = line.trim().trim_end_matches(';').to_lowercase();
+                    let is_new = self.buffer.is_empty();
+                    let line = match word.as_str() {
+                        "exit" | "quit" | "help" if is_new => format!("{word};"),
+                        "exit" | "quit" => {
+                            println!("Use \\q to quit.");
+                            line
+                        }
+                        _ => line,
+                    };
+                    typed.push_str(&line);
+                    typed.push('\n');
+                    let text = std::mem::take(&mut self.buffer) + &line + "\n";
+                    let goes_on = self.run(&text, false).await.unwrap_or(true);
+                    if self.buffer.is_empty() {
+                        let entry = std::mem::take(&mut typed);
+                        if let Some(editor) = self.editor.as_mut().filter(|_| !entry.trim().is_empty()) {
+                            editor.remember(&entry);
+                        }
+                    }
+                    if !goes_on {
+                        break;
+                    }
+                }
+                Typed::Interrupted => {
+                    self.buffer.clear();
+                    typed.clear();
+                }
+                Typed::End => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the shell.
+pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> {
+    let mut session = Session::new(db);
+    session.name_columns_as_postgresql();
+    let mut shell = Shell {
+        session,
+        path: options.path,
+        mode: options.mode,
+        timing: false,
+        pager: true,
+        continue_on_error: options.continue_on_error,
+        output: None,
+        data: Data::Script,
+        editor: None,
+        last: String::new(),
+        buffer: String::new(),
+    };
+    let failed = |result: Result<bool, ()>| result.map_err(|()| String::new());
+    if options.commands.is_empty() && options.files.is_empty() {
+        if std::io::stdin().is_terminal() {
+            return shell.interactive().await;
+        }
+        let mut script = String::new();
+        std::io::stdin().read_to_string(&mut script).map_err(|e| e.to_string())?;
+        failed(shell.script(&script).await)?;
+    }
+    shell.data = Data::Stdin;
+    for command in &options.commands {
+        if !failed(shell.script(command).await)? {
+            return Ok(());
+        }
+    }
+    shell.data = Data::Script;
+    for file in &options.files {
+        let script = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        if !failed(shell.script(&script).await)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
