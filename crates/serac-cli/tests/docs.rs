@@ -1,0 +1,359 @@
+//! What README and the documents show runs as it is written.
+//!
+//! Each fenced block is listed below, with how it runs, or why it does not. Addresses are replaced
+//! by those of servers that the test starts, and the folder of the database by one of its own. Rust
+//! is compiled by the documentation tests of `serac-sql`. Python needs the packages that
+//! scripts/readers installs; psql needs to be there.
+
+mod common;
+
+use common::{serac, text};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// How a block runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// What is typed at the shell's prompts gives what is shown.
+    Console,
+    /// `serac serve` with these addresses starts, and psql connects if the block says so.
+    Serve,
+    /// As a script.
+    Script,
+    /// As the file that --config names.
+    Config,
+    /// As statements, after others that make what they are about.
+    Sql(&'static str),
+    /// It is what the last statement of the text before it gives.
+    ErrorOf(&'static str),
+    /// Behind the blocks before it in the file, against a server; after statements that make what
+    /// it is about.
+    Python(&'static str),
+    /// In a folder with a checkpoint.
+    PythonInFolder,
+    /// By `cargo test --doc -p serac-sql`.
+    Doctest,
+    Not(&'static str),
+}
+
+const LINEITEM: &str = "CREATE TABLE lineitem (l_orderkey BIGINT, l_extendedprice NUMERIC(15,2), l_shipdate DATE); \
+    INSERT INTO lineitem VALUES (1, 10.5, '1993-01-01'), (2, 20.5, '1995-01-01')";
+
+/// All blocks: file, first line, way.
+const BLOCKS: &[(&str, &str, Way)] = &[
+    (
+        "README.md",
+        "scripts/demo ",
+        Way::Not("the demonstration has a test of its own, and scripts/test runs this test"),
+    ),
+    ("README.md", "$ target/release/serac my.db", Way::Console),
+    ("README.md", "target/release/serac load my.db --create --table trip trips.csv.gz", Way::Script),
+    ("README.md", "target/release/serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
+    ("README.md", "target/release/serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    ("README.md", "import pyarrow as pa, pyarrow.flight as flight", Way::Python("")),
+    ("README.md", "import adbc_driver_flightsql.dbapi as adbc, polars as pl", Way::Python("")),
+    ("README.md", "use serac_engine::Database;", Way::Doctest),
+    ("README.md", "use serac_sql::{Rows, Session, SqlError};", Way::Doctest),
+    ("docs/durability.md", "import pyarrow as pa", Way::PythonInFolder),
+    ("docs/export.md", "use arrow::array::Decimal128Array;", Way::Doctest),
+    ("docs/export.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    ("docs/export.md", "import json", Way::Python(LINEITEM)),
+    ("docs/export.md", "import polars as pl", Way::Python("")),
+    ("docs/export.md", "from pyspark.sql.datasource import", Way::Not("Spark is not among the tools of the tests")),
+    ("docs/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    ("docs/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
+    ("docs/flight-sql.md", "adbc.connect(", Way::Python("")),
+    ("docs/server.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
+    ("docs/server.md", "pg = \"127.0.0.1:5432\"", Way::Config),
+    ("docs/server.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),
+    ("docs/shell.md", "ERROR 42601: syntax error", Way::ErrorOf("SELEC 1")),
+    ("docs/shell.md", "serac load my.db --create --table person people.csv", Way::Script),
+    (
+        "docs/sql.md",
+        "-- both see two doctors on call",
+        Way::Sql(
+            "CREATE TABLE duty (name TEXT, on_call BOOLEAN); INSERT INTO duty VALUES ('alice', true), ('bob', true)",
+        ),
+    ),
+    ("docs/sql.md", "EXPLAIN ANALYZE SELECT", Way::Sql(LINEITEM)),
+];
+
+#[derive(Debug)]
+struct Block {
+    file: String,
+    line: usize,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn blocks() -> Vec<Block> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
+    files.extend(["README.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
+    files.sort();
+    let mut blocks = Vec::new();
+    for path in files {
+        let file = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let mut open: Option<Block> = None;
+        for (i, line) in std::fs::read_to_string(&path).unwrap().lines().enumerate() {
+            match (&mut open, line.starts_with("```")) {
+                (None, true) => open = Some(Block { file: file.clone(), line: i + 1, text: String::new() }),
+                (Some(_), true) => blocks.extend(open.take()),
+                (Some(block), false) => block.text += &format!("{line}\n"),
+                (None, false) => {}
+            }
+        }
+    }
+    blocks
+}
+
+/// The blocks that run in some way, with it.
+fn running(wanted: impl Fn(Way) -> bool) -> Vec<(Block, Way)> {
+    let way = |block: &Block| {
+        let found = BLOCKS.iter().find(|(file, first, _)| *file == block.file && block.text.starts_with(first));
+        found.map(|(_, _, way)| *way)
+    };
+    blocks().into_iter().filter_map(|block| way(&block).filter(|way| wanted(*way)).map(|way| (block, way))).collect()
+}
+
+#[test]
+fn every_block_is_listed() {
+    let found: BTreeSet<(String, String)> = blocks()
+        .into_iter()
+        .map(|block| {
+            let listed = BLOCKS.iter().find(|(file, first, _)| *file == block.file && block.text.starts_with(first));
+            let first = listed.unwrap_or_else(|| panic!("{}, line {}: not listed", block.file, block.line)).1;
+            (block.file, first.to_owned())
+        })
+        .collect();
+    let listed = BLOCKS.iter().map(|(file, first, _)| ((*file).to_owned(), (*first).to_owned())).collect();
+    assert_eq!(found, listed);
+    for (file, first, way) in BLOCKS {
+        if let Way::Not(reason) = way {
+            println!("{file}: \"{first}\" does not run: {reason}");
+        }
+    }
+}
+
+/// A folder in which `serac` and `target/release/serac` are the built binary.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("target/release")).unwrap();
+    for name in ["serac", "target/release/serac"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_serac"), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+/// A command line in the folder, with the binary in its PATH.
+fn shell(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new("sh");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    command.args(["-c", line]).current_dir(folder).env("PATH", path).stdin(Stdio::null());
+    command
+}
+
+/// What the session of README gives, which also makes its table.
+fn console(folder: &Path, block: &Block) -> String {
+    let typed = block.text.lines().filter_map(|line| {
+        let (prompt, typed) = line.split_once("> ")?;
+        matches!(prompt, "serac" | "serac*" | "serac!" | "serac-").then_some(typed)
+    });
+    let script = typed.collect::<Vec<_>>().join("\n");
+    let start = block.text.lines().next().unwrap().strip_prefix("$ ").unwrap();
+    let mut command = shell(folder, &format!("{start} --continue-on-error 2>&1"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), script.as_bytes()).unwrap();
+    text(&child.wait_with_output().unwrap().stdout)
+}
+
+#[test]
+fn sessions_give_what_is_shown() {
+    let all = running(|way| way == Way::Console);
+    assert!(!all.is_empty());
+    for (block, _) in all {
+        let folder = folder();
+        let shown: String = block
+            .text
+            .lines()
+            .filter(|line| !line.starts_with("serac") && !line.starts_with("$ "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(console(folder.path(), &block), shown, "{}, line {}", block.file, block.line);
+    }
+}
+
+#[test]
+fn errors_are_what_is_shown() {
+    for (block, way) in running(|way| matches!(way, Way::ErrorOf(_))) {
+        let Way::ErrorOf(sql) = way else { unreachable!() };
+        let output = serac(&["-c", sql], "");
+        assert_eq!(text(&output.stderr), block.text, "{}, line {}", block.file, block.line);
+    }
+}
+
+#[test]
+fn statements_and_settings_are_accepted() {
+    for (block, way) in running(|way| matches!(way, Way::Sql(_) | Way::Config)) {
+        let at = format!("{}, line {}", block.file, block.line);
+        match way {
+            Way::Sql(before) => {
+                let output = serac(&["-c", before, "-c", &block.text], "");
+                assert!(output.status.success(), "{at}: {}", text(&output.stderr));
+            }
+            _ => {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("serac.toml");
+                std::fs::write(&path, &block.text).unwrap();
+                let output = serac(&["serve", "--print-config", "--config", path.to_str().unwrap()], "");
+                assert!(output.status.success(), "{at}: {}", text(&output.stderr));
+            }
+        }
+    }
+}
+
+#[test]
+fn scripts_run() {
+    let all = running(|way| way == Way::Script);
+    assert!(all.len() > 1);
+    for (block, _) in all {
+        let folder = folder();
+        // What the scripts load.
+        std::fs::write(folder.path().join("people.csv"), "name,born\nada,1815-12-10\n").unwrap();
+        std::fs::write(folder.path().join("trips.csv"), "day,passengers\n2024-02-29,3\n").unwrap();
+        let made = "gzip -k trips.csv && target/release/serac -c \"COPY (SELECT 1 AS a) TO 'part.parquet'\"";
+        assert!(shell(folder.path(), made).output().unwrap().status.success());
+        let output = shell(folder.path(), &format!("set -e\n{}", block.text)).output().unwrap();
+        assert!(output.status.success(), "{}, line {}: {}", block.file, block.line, text(&output.stderr));
+    }
+}
+
+/// A server that a block starts, and where it listens.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    /// Runs the lines of a script up to one that starts a server, with ports that are free.
+    fn new(folder: &Path, script: &str) -> Self {
+        let mut before = script.lines().filter(|line| !line.trim().is_empty());
+        let line = loop {
+            let line = before.next().expect("a line with serve");
+            if line.contains("serac serve") {
+                break line;
+            }
+            let output = shell(folder, line).output().unwrap();
+            assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        };
+        let words: Vec<String> = line
+            .split(' ')
+            .map(|word| match word.strip_prefix("127.0.0.1:") {
+                Some(_) => "127.0.0.1:0".to_owned(),
+                None => word.to_owned(),
+            })
+            .collect();
+        // So that a signal reaches the server itself.
+        let mut command = shell(folder, &format!("exec {}", words.join(" ")));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let address = said.split("127.0.0.1:").nth(1).unwrap_or_else(|| panic!("{line}: {said}"));
+        let port = address.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+        Self { child, address: format!("127.0.0.1:{port}") }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn servers_start_and_psql_connects() {
+    let all = running(|way| way == Way::Serve);
+    assert!(all.len() > 3);
+    for (block, _) in all {
+        let folder = folder();
+        let at = format!("{}, line {}", block.file, block.line);
+        if block.text.contains("ON account") {
+            let made = shell(folder.path(), "serac my.db -c 'CREATE TABLE account (id INT)'").output().unwrap();
+            assert!(made.status.success());
+        }
+        let served = Served::new(folder.path(), &block.text);
+        let Some(psql) = block.text.lines().find(|line| line.starts_with("psql ")) else { continue };
+        if !is_there("psql") {
+            println!("{at}: psql is missing");
+            continue;
+        }
+        let port = served.address.rsplit(':').next().unwrap();
+        let output = shell(folder.path(), &format!("{psql} -p {port} -Atc 'SELECT 1'")).output().unwrap();
+        assert_eq!(text(&output.stdout), "1\n", "{at}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn python_runs() {
+    let python = root().join("target/peers/bin/python");
+    // Beside a target folder of another place, too.
+    let python = std::env::var_os("SERAC_PYTHON").map_or(python, PathBuf::from);
+    let all = running(|way| matches!(way, Way::Python(_) | Way::PythonInFolder));
+    assert!(all.len() > 5);
+    if !python.exists() {
+        println!("not run, because scripts/readers has not installed {}", python.display());
+        return;
+    }
+    let run = |folder: &Path, script: &str, at: &str| {
+        let output = Command::new(&python).args(["-c", script]).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{at}\n{script}\n{}", text(&output.stderr));
+    };
+    let mut files: Vec<&str> = BLOCKS.iter().map(|(file, ..)| *file).collect();
+    files.dedup();
+    for file in files {
+        let folder = folder();
+        let mut script = String::new();
+        for (block, _) in running(|way| way == Way::Console).iter().filter(|(block, _)| block.file == file) {
+            console(folder.path(), block);
+        }
+        for (block, way) in all.iter().filter(|(block, _)| block.file == file) {
+            let at = format!("{file}, line {}", block.line);
+            let execute = |sql: &str| {
+                let output = shell(folder.path(), "serac my.db -c \"$SQL\"").env("SQL", sql).output().unwrap();
+                assert!(output.status.success(), "{at}: {}", text(&output.stderr));
+            };
+            match way {
+                Way::PythonInFolder => {
+                    execute("CREATE TABLE t AS SELECT x FROM generate_series(1, 100000) AS g (x)");
+                    execute("FREEZE TABLE t; CHECKPOINT");
+                    let data = folder.path().join("my.db/data");
+                    let name = std::fs::read_dir(&data).unwrap().next().unwrap().unwrap().file_name();
+                    let written = block.text.split('"').find(|part| part.starts_with("data/")).expect("a file's name");
+                    let path = format!("data/{}", name.to_str().unwrap());
+                    run(&folder.path().join("my.db"), &block.text.replace(written, &path), &at);
+                }
+                Way::Python(before) => {
+                    if !before.is_empty() {
+                        execute(before);
+                    }
+                    script += &block.text;
+                }
+                _ => unreachable!(),
+            }
+        }
+        if !script.is_empty() {
+            let served = Served::new(folder.path(), "serac serve my.db --flight 127.0.0.1:8815");
+            run(folder.path(), &script.replace("127.0.0.1:8815", &served.address), file);
+        }
+    }
+}
