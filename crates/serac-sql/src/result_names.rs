@@ -12,15 +12,7 @@ type Named = (String, bool);
 /// Gives the columns of a subquery in FROM, or of WITH, the names that PostgreSQL gives them, where these are different:
 /// `SELECT sum FROM (SELECT sum(a) FROM t)`.
 pub(crate) fn write_out(query: &mut Query) {
-    let mut body = &mut *query.body;
-    let items = loop {
-        match body {
-            SetExpr::Select(select) => break &mut select.projection,
-            SetExpr::Query(query) => body = &mut query.body,
-            SetExpr::SetOperation { left, .. } => body = left,
-            _ => return,
-        }
-    };
+    let Some(items) = items_to_name(query) else { return };
     let name_of_item = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expr) => name_of(expr).map(|(name, _)| name),
         SelectItem::ExprWithAlias { alias, .. } => Some(crate::session::fold(alias)),
@@ -37,6 +29,32 @@ pub(crate) fn write_out(query: &mut Query) {
             && names.iter().flatten().filter(|other| *other == name).count() == 1
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
+        }
+    }
+}
+
+/// Gives the columns of a query that a table or a view is made of the names that PostgreSQL gives
+/// them. Two of one name are an error of the relation's, as there.
+pub(crate) fn write_out_stored(query: &mut Query) {
+    for item in items_to_name(query).into_iter().flatten() {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        {
+            let name = name_of(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
+        }
+    }
+}
+
+/// The items that give a query's columns their names.
+fn items_to_name(query: &mut Query) -> Option<&mut Vec<SelectItem>> {
+    let mut body = &mut *query.body;
+    loop {
+        match body {
+            SetExpr::Select(select) => return Some(&mut select.projection),
+            SetExpr::Query(query) => body = &mut query.body,
+            SetExpr::SetOperation { left, .. } => body = left,
+            _ => return None,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{SchemaWriter, done};
 use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
+use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold};
 use crate::visits::visit_mut;
 use datafusion::arrow::array::RecordBatch;
@@ -79,6 +80,7 @@ impl Session {
             return done("CREATE MATERIALIZED VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
+        write_out_stored(&mut view.query);
         let populated = !view.with_no_schema_binding;
         let query = if populated { (*view.query).clone() } else { without_rows(&view.query)? };
         let frame = self.frame(query).await?;

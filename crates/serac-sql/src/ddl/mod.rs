@@ -18,6 +18,7 @@ pub(crate) use sequence::statement as sequence_statement;
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
+use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold, resolve};
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
@@ -237,7 +238,8 @@ impl Session {
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         let source = match create.query {
             None => None,
-            Some(query) => {
+            Some(mut query) => {
+                write_out_stored(&mut query);
                 let frame = self.frame(*query).await?;
                 let (columns, rows) = self.collect_with_schema(frame).await?;
                 let known = builder.definition.columns.len();
@@ -321,6 +323,7 @@ impl Session {
             return done("CREATE VIEW");
         }
         self.refuse_temporary(&view, &schema)?;
+        write_out_stored(&mut view.query);
         // Planned once, so that a view that cannot work is refused.
         let frame = self.frame((*view.query).clone()).await?;
         let columns: Vec<String> = view.columns.iter().map(|c| fold(&c.name)).collect();

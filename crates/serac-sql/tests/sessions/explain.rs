@@ -78,6 +78,25 @@ async fn columns_are_described_with_types_of_sql() {
 }
 
 #[tokio::test]
+async fn relations_made_of_queries_have_columns_named_as_by_postgresql() {
+    let mut session = session().await;
+    for (made, names) in [
+        ("TABLE x AS SELECT sum(id), name::text, 1, t.price FROM t GROUP BY name, price", "sum|name|?column?|price"),
+        ("VIEW x AS SELECT count(*), max(id) AS n FROM t HAVING count(*) > 0 ORDER BY count(*)", "count|n"),
+        ("MATERIALIZED VIEW x AS SELECT max(id) FROM t UNION SELECT 1", "max"),
+        ("TABLE x AS SELECT *, lower(name) FROM t", "id|name|price|lower"),
+    ] {
+        session.execute(&format!("CREATE {made}")).await.unwrap_or_else(|error| panic!("{made}: {error}"));
+        let columns = rows(&mut session, "DESCRIBE x").await.1;
+        let found: Vec<&str> = columns.iter().map(|row| row.split('|').next().unwrap()).collect();
+        assert_eq!(found.join("|"), names, "{made}");
+        let kind = made.split(" x ").next().unwrap();
+        session.execute(&format!("DROP {kind} x")).await.unwrap();
+    }
+    assert_eq!(session.execute("CREATE TABLE x AS SELECT 1, 2").await.unwrap_err().sqlstate, "42701");
+}
+
+#[tokio::test]
 async fn errors_name_types_as_sql_does() {
     let mut session = session().await;
     for (sql, message) in [
