@@ -71,8 +71,8 @@ fn delimiter_of(sample: &[u8], quote: u8) -> u8 {
 fn fits(data_type: &DataType, text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     // Numbers of customers, postal codes and phones: with a zero in front they are no numbers.
-    let is_plain = !digits.starts_with(|c: char| !c.is_ascii_digit() && c != '.')
-        && !(digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit());
+    let has_zero_in_front = digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit();
+    let is_plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !has_zero_in_front;
     match data_type {
         DataType::Boolean => matches!(text.to_ascii_lowercase().as_str(), "true" | "false"),
         DataType::Int64 => is_plain && text.parse::<i64>().is_ok(),

@@ -60,7 +60,7 @@ struct ShellHelper {
 /// Whether a file is named at the end of this line: behind \i and \o, and in quotes behind FROM or
 /// TO of a COPY.
 fn names_file(line: &str) -> bool {
-    let mut words = line.trim_start().split_whitespace();
+    let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default().to_lowercase();
     match first.as_str() {
         "\\i" | "\\o" | "\\g" | "\\gx" => line.contains(char::is_whitespace),
