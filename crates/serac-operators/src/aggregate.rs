@@ -7,7 +7,7 @@
 //!
 //! The kernels below add up a column: under a bitmap of the rows (AVX-512's masked additions, where the processor has them), or by runs of rows of one group.
 
-use crate::arithmetic::Numbers;
+use crate::arithmetic::{Numbers, Overflow};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -164,11 +164,12 @@ impl Groups {
             self.carry(sum, group, if n < 0 { -1 } else { 1 });
         }
     }
-    /// Adds to a sum; beyond 128 bits it wraps around.
+    /// Adds to a sum. What it carries over is exact far beyond 128 bits.
     pub fn add_wide(&self, sum: usize, group: usize, n: i128) {
         let low = n as i64;
         self.add(sum, group, low);
-        let carry = n.wrapping_sub(low.into()) >> 64;
+        // The low bits are taken as a signed number: a negative one takes 2⁶⁴ back.
+        let carry = (n >> 64) + i128::from(low < 0);
         if carry != 0 {
             self.carry(sum, group, carry);
         }
@@ -176,8 +177,7 @@ impl Groups {
     #[cold]
     fn carry(&self, sum: usize, group: usize, carry: i128) {
         let mut carries = self.carries.lock().expect("nobody panics with the lock");
-        let carried = carries.entry((sum, group)).or_default();
-        *carried = carried.wrapping_add(carry);
+        *carries.entry((sum, group)).or_default() += carry;
     }
     /// Notes a value that may be the smallest or largest.
     #[inline]
@@ -237,9 +237,14 @@ impl Merged {
     pub fn count(&self, count: usize, group: usize) -> u64 {
         self.having(group).map(|part| part.counts[count][group].load(Ordering::Relaxed)).sum()
     }
-    /// A sum of each of these groups, to 128 bits.
-    pub fn sums(&self, sum: usize, groups: &[usize]) -> Vec<i128> {
+    /// A sum of each of these groups.
+    ///
+    /// # Errors
+    /// When one of them has more than 128 bits.
+    pub fn sums(&self, sum: usize, groups: &[usize]) -> Result<Vec<i128>, Overflow> {
         let mut sums = vec![0i128; groups.len()];
+        // By place, what is to be added above the low 64 bits.
+        let mut carried: HashMap<usize, i128> = HashMap::new();
         for part in &self.0 {
             let carries = part.carries.lock().expect("nobody panics with the lock");
             for (at, (total, &group)) in sums.iter_mut().zip(groups).enumerate() {
@@ -248,13 +253,19 @@ impl Merged {
                 if !part.has(group) {
                     continue;
                 }
-                *total = total.wrapping_add(part.sums[sum][group].load(Ordering::Relaxed).into());
-                if !carries.is_empty() {
-                    *total = total.wrapping_add(carries.get(&(sum, group)).map_or(0, |carry| carry << 64));
+                *total += i128::from(part.sums[sum][group].load(Ordering::Relaxed));
+                if !carries.is_empty()
+                    && let Some(carry) = carries.get(&(sum, group))
+                {
+                    *carried.entry(at).or_default() += carry;
                 }
             }
         }
-        sums
+        for (at, carry) in carried {
+            let (above, low) = (carry + (sums[at] >> 64), sums[at] & i128::from(u64::MAX));
+            sums[at] = (i128::from(i64::try_from(above).map_err(|_| Overflow)?) << 64) + low;
+        }
+        Ok(sums)
     }
     /// The smallest or largest value of a group; of no meaning for one that has noted none.
     pub fn extreme(&self, extreme: usize, group: usize) -> i64 {
@@ -318,29 +329,35 @@ fn masked_sum_avx512(values: &[i64], mask: &[u64]) -> i64 {
     sum
 }
 
-/// The sum of the numbers whose bits are set; beyond 128 bits it wraps around. None if they are not bounded.
+/// The sum of the numbers whose bits are set. None if nobody knows that it has no more than 128
+/// bits: then they are to be added one by one.
 pub fn sum_of_bits(numbers: &Numbers<'_>, mask: &[u64]) -> Option<i128> {
-    let bits = || mask.iter().map(|word| u128::from(word.count_ones())).sum::<u128>();
+    let bits = || mask.iter().map(|word| i128::from(word.count_ones())).sum::<i128>();
     Some(match *numbers {
-        Numbers::Constant(constant) => constant.wrapping_mul(bits() as i128),
+        Numbers::Constant(constant) => constant.checked_mul(bits())?,
         Numbers::Narrow(values, bound) if fits(bound, values.len()) => masked_sum(values, mask).into(),
         Numbers::Narrow(values, _) => {
             let mut sum = 0i128;
             for_each_bit(mask, |row| sum += i128::from(values[row]));
             sum
         }
-        Numbers::Wide(values, _) => {
+        Numbers::Wide(values, bound) if fits_wide(bound, values.len()) => {
             let mut sum = 0i128;
-            for_each_bit(mask, |row| sum = sum.wrapping_add(values[row]));
+            for_each_bit(mask, |row| sum += values[row]);
             sum
         }
-        Numbers::Unbounded => return None,
+        Numbers::Wide(..) | Numbers::Unbounded => return None,
     })
 }
 
 /// Whether the sum of so many numbers with this bound fits 64 bits.
 fn fits(bound: u128, numbers: usize) -> bool {
     bound.saturating_mul(numbers as u128) <= i64::MAX as u128
+}
+
+/// As [`fits`], of 128 bits.
+fn fits_wide(bound: u128, numbers: usize) -> bool {
+    bound.saturating_mul(numbers as u128) <= i128::MAX as u128
 }
 
 /// Consecutive rows of one group: the group, and the row behind the last.
@@ -413,7 +430,8 @@ pub fn add_run_rows(groups: &Groups, runs: &[Run]) {
     groups.meet(word, met);
 }
 
-/// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set nothing is added. False if the numbers are not bounded.
+/// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set nothing is added. False, and nothing is added, if nobody
+/// knows that a sum of them has no more than 128 bits.
 pub fn add_runs(
     groups: &Groups,
     sum: usize,
@@ -449,6 +467,8 @@ pub fn add_runs(
             }
         }
         Numbers::Unbounded => return false,
+        Numbers::Constant(constant) if !fits_wide(constant.unsigned_abs(), rows) => return false,
+        Numbers::Wide(_, bound) if !fits_wide(bound, rows) => return false,
         _ => {
             let number = |row: usize| match *numbers {
                 Numbers::Constant(constant) => constant,
@@ -459,7 +479,7 @@ pub fn add_runs(
             let mut first = 0;
             for &(group, end) in runs {
                 let rows = (first..end as usize).filter(|&row| is_valid(row));
-                let total = rows.map(number).fold(0i128, i128::wrapping_add);
+                let total = rows.map(number).sum();
                 groups.add_wide(sum, group as usize, total);
                 first = end as usize;
             }
@@ -489,6 +509,23 @@ mod tests {
             prop_assert_eq!(sum_of_bits(&Numbers::Narrow(&values, bound), &mask), Some(expected));
             let wide: Vec<i128> = values.iter().map(|&v| v.into()).collect();
             prop_assert_eq!(sum_of_bits(&Numbers::Wide(&wide, bound), &mask), Some(expected));
+        }
+
+        /// Beyond 128 bits, and back.
+        #[test]
+        fn wide_sums_are_exact(values in prop::collection::vec(prop_oneof![any::<i128>(), Just(i128::MAX), Just(i128::MIN)], 0..20)) {
+            let groups = Groups::new(1, &States { rows: true, counts: 0, sums: 1, extremes: Vec::new() }, false);
+            groups.add_rows(0, 1);
+            let (mut high, mut low) = (0i128, 0i128);
+            for &value in &values {
+                groups.add_wide(0, 0, value);
+                high += value >> 64;
+                low += value & i128::from(u64::MAX);
+            }
+            high += low >> 64;
+            low &= i128::from(u64::MAX);
+            let expected = i64::try_from(high).ok().map(|high| (i128::from(high) << 64) + low);
+            prop_assert_eq!(Merged::new(vec![groups]).sums(0, &[0]).ok(), expected.map(|sum| vec![sum]));
         }
 
         #[test]
@@ -564,7 +601,7 @@ mod tests {
             let mut groups: Vec<usize> = expected.keys().copied().collect();
             groups.sort_unstable();
             prop_assert_eq!(&met, &groups);
-            for (&group, sum) in met.iter().zip(all.sums(0, &met)) {
+            for (&group, sum) in met.iter().zip(all.sums(0, &met).unwrap()) {
                 let found = (all.rows(group), all.count(0, group), sum, all.extreme(0, group), all.extreme(1, group));
                 let rows = if counted { expected[&group].0 } else { 1 };
                 prop_assert_eq!(found, (rows, expected[&group].1, expected[&group].2, expected[&group].3, expected[&group].4));

@@ -22,7 +22,7 @@ struct OrderedSet {
 }
 
 /// The aggregates of a session.
-pub(crate) fn functions() -> [AggregateUDF; 4] {
+pub(crate) fn functions() -> [AggregateUDF; 5] {
     let ordered_set = |takes_fraction| {
         AggregateUDF::from(OrderedSet { takes_fraction, signature: Signature::user_defined(Volatility::Immutable) })
     };
@@ -30,6 +30,7 @@ pub(crate) fn functions() -> [AggregateUDF; 4] {
         ordered_set(false),
         ordered_set(true),
         AggregateUDF::from(super::sum::Sum::default()),
+        AggregateUDF::from(super::average::Average::default()),
         super::text_aggregate::function(),
     ]
 }

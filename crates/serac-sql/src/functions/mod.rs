@@ -3,9 +3,11 @@
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod average;
 mod casts;
 mod date_parts;
 mod digests;
+mod exact_sums;
 mod integer_results;
 mod interval_operators;
 mod intervals;

@@ -320,13 +320,14 @@ impl Aggregate {
             (Self::Count(Some(expr)), State::Count(count)) => {
                 *count += i64::from(!expr.evaluate(row)?.is_null());
             }
-            (Self::Sum(expr, _), State::Sum(sum)) => {
+            (Self::Sum(expr, column_type), State::Sum(sum)) => {
                 let value = match expr.integer(row) {
                     Some(value) => Some(value.into()),
                     None => number(expr.evaluate(row)?),
                 };
                 if let Some(value) = value {
-                    *sum = Some(sum.unwrap_or(0).wrapping_add(value));
+                    let sum_of_all = sum.unwrap_or(0).checked_add(value);
+                    *sum = Some(sum_of_all.ok_or_else(|| SqlError::out_of_range(*column_type))?);
                 }
             }
             (Self::Min(expr) | Self::Max(expr), State::Extreme(extreme)) => {

@@ -50,7 +50,7 @@ use serac_operators::aggregate::{Groups, Merged, States};
 use serac_storage::ColumnType;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use worker::{Outside, Worker};
+use worker::{Outside, Worker, overflow};
 
 /// Bytes of groups that all tasks together may have, so that each has its own; with more they share them.
 const OWN_BYTES: usize = 1 << 28;
@@ -290,7 +290,10 @@ impl Plan {
                 Output::Count(count) => {
                     Arc::new(Int64Array::from_iter_values(counts(Some(*count)).into_iter().map(|n| n as i64)))
                 }
-                Output::Sum(sum, count) => number_array(groups.sums(*sum, numbers), present(*count), data_type)?,
+                Output::Sum(sum, count) => {
+                    let sums = groups.sums(*sum, numbers).map_err(overflow)?;
+                    number_array(sums, present(*count), data_type)?
+                }
                 Output::Extreme(extreme, count) => {
                     let values = numbers.iter().map(|&group| groups.extreme(*extreme, group).into()).collect();
                     number_array(values, present(*count), data_type)?
@@ -299,11 +302,22 @@ impl Plan {
                     let state = aggregate.state_fields()?;
                     let counts = counts(*count);
                     let present = present(*count);
-                    let sums = number_array(groups.sums(*sum, numbers), present.clone(), state[1].data_type())?;
+                    let sums = groups.sums(*sum, numbers).map_err(overflow)?;
+                    // An average may have fewer digits than its sum.
+                    let sums: ArrayRef = match state[1].data_type() {
+                        decimal @ DataType::Decimal128(..) => {
+                            Arc::new(Decimal128Array::new(sums.into(), present.clone()).with_data_type(decimal.clone()))
+                        }
+                        other => number_array(sums, present.clone(), other)?,
+                    };
                     let mut accumulator = aggregate.create_groups_accumulator()?;
                     let all: Vec<usize> = (0..numbers.len()).collect();
                     let counts: ArrayRef = Arc::new(UInt64Array::new(counts.into(), present));
-                    accumulator.merge_batch(&[counts, sums], &all, numbers.len())?;
+                    // Nothing is carried over in 128 bits.
+                    let carries: Option<ArrayRef> =
+                        (state.len() == 3).then(|| Arc::new(Int64Array::from(vec![0; numbers.len()])) as ArrayRef);
+                    let states: Vec<ArrayRef> = [counts, sums].into_iter().chain(carries).collect();
+                    accumulator.merge_batch(&states, &all, numbers.len())?;
                     accumulator.evaluate(EmitTo::All)?
                 }
             });
@@ -313,37 +327,38 @@ impl Plan {
     }
 
     /// Leaves out the groups for which a condition does not hold.
-    fn retain(&self, groups: &Merged, numbers: &mut Vec<usize>, having: &Having) {
+    fn retain(&self, groups: &Merged, numbers: &mut Vec<usize>, having: &Having) -> Result<()> {
         let values = match self.outputs[having.output] {
-            Output::Sum(sum, None) => groups.sums(sum, numbers),
+            Output::Sum(sum, None) => groups.sums(sum, numbers).map_err(overflow)?,
             Output::Rows => numbers.iter().map(|&group| groups.rows(group).into()).collect(),
             // Of others there are no conditions.
-            _ => return,
+            _ => return Ok(()),
         };
         let mut values = values.into_iter();
         numbers.retain(|_| values.next().is_some_and(|value| having.holds(value)));
+        Ok(())
     }
 
     /// A part of the groups' numbers, as rows; the last part has the keys outside the range, too.
-    fn part(&self, outcome: &Outcome, having: &[Having], part: usize, parts: usize) -> Vec<Vec<usize>> {
+    fn part(&self, outcome: &Outcome, having: &[Having], part: usize, parts: usize) -> Result<Vec<Vec<usize>>> {
         let len = match &self.grouping {
             // Without groups there is one row, of no rows if need be.
-            Grouping::Nothing => return if part == 0 { vec![vec![0]] } else { Vec::new() },
+            Grouping::Nothing => return Ok(if part == 0 { vec![vec![0]] } else { Vec::new() }),
             Grouping::Bitmaps(_) => outcome.groups.len(),
             Grouping::Keys { len, .. } => len + 1,
         };
         let cut = |part: usize| (len as u128 * part as u128 / parts as u128) as usize;
         let met = outcome.groups.met(cut(part)..cut(part + 1));
         if having.is_empty() {
-            return met.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect();
+            return Ok(met.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect());
         }
         let mut wanted = Vec::new();
         for numbers in met.chunks(BATCH_ROWS) {
             let mut numbers = numbers.to_vec();
-            having.iter().for_each(|having| self.retain(&outcome.groups, &mut numbers, having));
+            having.iter().try_for_each(|having| self.retain(&outcome.groups, &mut numbers, having))?;
             wanted.append(&mut numbers);
         }
-        wanted.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect()
+        Ok(wanted.chunks(BATCH_ROWS).map(<[usize]>::to_vec).collect())
     }
 }
 
@@ -352,7 +367,14 @@ const BATCH_ROWS: usize = 8_192;
 
 /// Numbers in a type that sums and extremes have.
 fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef> {
-    if let DataType::Decimal128(..) = data_type {
+    if let DataType::Decimal128(precision, scale) = *data_type {
+        let most = 10i128.pow(precision.into());
+        // What there is of a group without values means nothing.
+        let is_there = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
+        let exceeds = |(at, value): (usize, &i128)| is_there(at) && value.unsigned_abs() >= most.unsigned_abs();
+        if values.iter().enumerate().any(exceeds) {
+            return Err(SqlError::out_of_range(ColumnType::Decimal { precision, scale }).external());
+        }
         return Ok(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(data_type.clone())));
     }
     if *data_type == DataType::Float64 {
@@ -439,7 +461,7 @@ impl ExecutionPlan for BlockAggregateExec {
         let batches = futures::stream::once(async move {
             let outcome = running.await.map_err(|error| shared_error(&error))?;
             let mut outside = partition + 1 == parts && outcome.outside.is_some();
-            let mut numbers = plan.part(&outcome, &having, partition, parts).into_iter();
+            let mut numbers = plan.part(&outcome, &having, partition, parts)?.into_iter();
             let batches = std::iter::from_fn(move || {
                 let batch = match numbers.next() {
                     Some(numbers) => {

@@ -348,11 +348,10 @@ fn fits(output: &Output, data_type: &DataType, aggregate: &AggregateFunctionExpr
         Output::Extreme(..) => argument.data_type(schema).is_ok_and(|of_argument| of_argument == *data_type),
         Output::Average(..) => aggregate.state_fields().is_ok_and(|state| {
             aggregate.groups_accumulator_supported()
-                && state.len() == 2
                 && *state[0].data_type() == DataType::UInt64
                 && match of_argument {
-                    Some(_) => scale(state[1].data_type()) == of_argument,
-                    None => *state[1].data_type() == DataType::Float64,
+                    Some(_) => state.len() == 3 && scale(state[1].data_type()) == of_argument,
+                    None => state.len() == 2 && *state[1].data_type() == DataType::Float64,
                 }
         }),
     }

@@ -73,7 +73,7 @@ pub(super) struct Worker {
     sums: Vec<i64>,
 }
 
-fn overflow(_: Overflow) -> DataFusionError {
+pub(super) fn overflow(_: Overflow) -> DataFusionError {
     ArrowError::ArithmeticOverflow("a decimal of an aggregate exceeds 38 digits".into()).into()
 }
 
@@ -228,7 +228,7 @@ impl Rows<'_> {
         }
         for (sum, &(step, set)) in group.sums.iter_mut().zip(&self.compiled.sums) {
             if is_valid(set) {
-                *sum = sum.wrapping_add(self.number(step, row)?);
+                *sum = sum.checked_add(self.number(step, row)?).ok_or_else(|| overflow(Overflow))?;
             }
         }
         for ((extreme, &smallest), &(column, set)) in
