@@ -5,7 +5,7 @@ use crate::ddl::parse_expression;
 use crate::error::{Result, SqlError};
 use crate::functions::with_own_casts;
 use crate::generated;
-use crate::optimizer::{checked, without_lists_of_expressions};
+use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use crate::planner;
 use crate::scan::fetch_rows;
 use crate::session::fold;
@@ -76,7 +76,7 @@ pub(crate) fn planned(state: &SessionState, sql: &str, schema: &DFSchema) -> Res
         .with_query_execution_start_time(state.execution_props().query_execution_start_time)
         .build();
     let simplifier = ExprSimplifier::new(context);
-    let coerced = simplifier.coerce(expr, schema)?;
+    let coerced = simplifier.coerce(with_common_types(expr, schema)?, schema)?;
     // Functions such as `now()` are constants once simplified, and only then.
     let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
     Ok(simplifier.simplify(coerced)?)

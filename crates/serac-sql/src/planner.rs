@@ -4,7 +4,7 @@
 //! session are registered once for all; those that know their session come into being when it first asks for a function.
 
 use crate::catalog::Shared;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
@@ -12,13 +12,13 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Statement, TimezoneInfo};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -82,6 +82,38 @@ impl Functions {
         let scalar = self.own().keys().chain(COMMON.scalar_functions().keys()).map(|name| (name, "f"));
         let aggregate = COMMON.aggregate_functions().keys().map(|name| (name, "a"));
         scalar.chain(aggregate).chain(COMMON.window_functions().keys().map(|name| (name, "w")))
+    }
+}
+
+/// Whether a name is that of a function of single rows, and of no aggregate or window function.
+pub(crate) fn is_scalar_function(name: &str) -> bool {
+    COMMON.scalar_functions().contains_key(name)
+        && !COMMON.aggregate_functions().contains_key(name)
+        && !COMMON.window_functions().contains_key(name)
+}
+
+/// Types of SQL as PostgreSQL has them, where DataFusion has others: times of microseconds, and
+/// FLOAT, which is DOUBLE PRECISION.
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, sql_type: &AstType) -> Result<Option<FieldRef>> {
+        let data_type = match sql_type {
+            AstType::Timestamp(_, zone) => {
+                let utc = matches!(zone, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
+                DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| "UTC".into()))
+            }
+            AstType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+                DataType::Time64(TimeUnit::Microsecond)
+            }
+            AstType::Float(_) => match crate::types::sql_type(sql_type) {
+                Ok(own) => own.column_type.arrow(),
+                Err(error) => return Err(error.external()),
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }
 
@@ -157,6 +189,10 @@ impl ContextProvider for Names<'_> {
     }
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         self.state.expr_planners()
+    }
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        static TYPES: LazyLock<Arc<Types>> = LazyLock::new(|| Arc::new(Types));
+        Some(TYPES.clone())
     }
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let function = self.functions.scalar(name)?;

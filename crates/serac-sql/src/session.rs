@@ -20,7 +20,8 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
 use crate::optimizer::{
-    CheckedArithmetic, DateComparisons, Filters, FloatCases, InLists, JoinOrder, NullSafe, TextPredicates, Unnest,
+    CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases, InLists, JoinOrder, NullSafe, TextPredicates,
+    Unnest,
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
@@ -304,7 +305,7 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
     let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
+    let (has_uuids, has_distinct, has_powers) = (says("uuid"), says("distinct"), sql.contains('^'));
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
@@ -330,6 +331,9 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
             crate::pg_catalog::put_operands_right(&mut statement);
         }
         statements.push(statement);
+        if has_powers {
+            crate::pg_catalog::put_signs_first(&mut statement);
+        }
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
             return Ok(parser.expected("end of statement", parser.peek_token())?);
         }
@@ -401,6 +405,7 @@ impl Session {
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(UuidTypes));
+        analyzer.insert(0, Arc::new(CommonTypes));
         analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(NullSafe));

@@ -7,7 +7,10 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray, StringViewArray,
 };
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, DecimalType};
+use datafusion::arrow::datatypes::{
+    DataType as ArrowType, Decimal128Type, DecimalType, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    Time64MicrosecondType, TimeUnit,
+};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, Expr, TimezoneInfo};
@@ -58,7 +61,12 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
         DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => ColumnType::Int32.into(),
         DataType::BigInt(_) | DataType::Int8(_) => ColumnType::Int64.into(),
         DataType::Real | DataType::Float4 => ColumnType::Float32.into(),
-        DataType::Float(ExactNumberInfo::Precision(p)) if *p <= 24 => ColumnType::Float32.into(),
+        DataType::Float(ExactNumberInfo::Precision(digits)) => match digits {
+            0 => return Err(SqlError::new("22023", "precision for type float must be at least 1 bit")),
+            1..=24 => ColumnType::Float32.into(),
+            25..=53 => ColumnType::Float64.into(),
+            _ => return Err(SqlError::new("22023", "precision for type float must be less than 54 bits")),
+        },
         DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => {
             ColumnType::Float64.into()
         }
@@ -128,6 +136,46 @@ fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
     Ok(normal_documents(&texts).map_err(EngineError::from)?)
 }
 
+/// Refuses to put values of a type into a column of another where PostgreSQL has no cast of
+/// assignment (`pg_cast.castcontext` `a` or `i`, and from everything to text).
+///
+/// # Errors
+/// 42804.
+pub(crate) fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> Result<()> {
+    use ColumnType::{Binary, Boolean, Date, Decimal, Float32, Float64, Int16, Int32, Int64, Interval, Json, Time};
+    use ColumnType::{Timestamp, Utf8, Uuid};
+    let is_assigned = match sql_type.column_type {
+        // Everything is written as a text.
+        Utf8 => true,
+        _ if given.is_null() => true,
+        Int16 | Int32 | Int64 | Float32 | Float64 | Decimal { .. } => given.is_numeric(),
+        Boolean => *given == ArrowType::Boolean,
+        Date => matches!(given, ArrowType::Date32 | ArrowType::Date64 | ArrowType::Timestamp(..)),
+        Timestamp { .. } => matches!(given, ArrowType::Date32 | ArrowType::Date64 | ArrowType::Timestamp(..)),
+        Time => matches!(
+            given,
+            ArrowType::Time32(_) | ArrowType::Time64(_) | ArrowType::Timestamp(..) | ArrowType::Interval(_)
+        ),
+        Interval => matches!(
+            given,
+            ArrowType::Interval(_) | ArrowType::Duration(_) | ArrowType::Time32(_) | ArrowType::Time64(_)
+        ),
+        Binary => matches!(
+            given,
+            ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_)
+        ),
+        Uuid => matches!(given, ArrowType::FixedSizeBinary(16)),
+        Json => *given == ArrowType::LargeUtf8,
+    };
+    if is_assigned {
+        return Ok(());
+    }
+    let name = crate::pg_catalog::type_name;
+    let (wanted, given) = (name(&sql_type.column_type.arrow()), name(given));
+    let message = format!("column \"{column}\" is of type {wanted} but expression is of type {given}");
+    Err(SqlError::new("42804", message).named(column))
+}
+
 /// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
 pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
     let target = sql_type.column_type.arrow();
@@ -179,6 +227,19 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
             let detail = Some(format!("column \"{column}\" is of type {sql_type}"));
             SqlError { detail, ..error }
         });
+    }
+    if let (ArrowType::Interval(_), ColumnType::Time) = (array.data_type(), sql_type.column_type) {
+        // The time of day that it leads to from midnight.
+        const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+        let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
+        let time = |interval: IntervalMonthDayNano| interval.nanoseconds.rem_euclid(NANOS_PER_DAY) / 1_000;
+        return Ok(Arc::new(intervals.unary::<_, Time64MicrosecondType>(time)));
+    }
+    if let (ArrowType::Time64(TimeUnit::Microsecond), ColumnType::Interval) = (array.data_type(), sql_type.column_type)
+    {
+        let interval = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
+        let times = array.as_primitive::<Time64MicrosecondType>();
+        return Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(interval)));
     }
     // Fractions are rounded, not cut, on their way into integers.
     let rounded;

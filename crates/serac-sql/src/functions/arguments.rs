@@ -2,11 +2,11 @@
 
 use super::{Definition, Types};
 use crate::error::SqlError;
+use crate::optimizer::compared_type;
 use crate::uuids::is_text;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr_common::datum::apply_cmp;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn common(given: &[DataType]) -> Option<DataType> {
     match (is_text(left), is_text(right)) {
         (true, false) if !right.is_null() => Some(right.clone()),
         (false, true) if !left.is_null() => Some(left.clone()),
-        _ => comparison_coercion(left, right),
+        _ => compared_type(left, right),
     }
 }
 

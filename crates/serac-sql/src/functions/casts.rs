@@ -63,8 +63,14 @@ fn is_number_of_document(from: &DataType, to: &DataType) -> bool {
     *from == DataType::LargeUtf8 && matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64)
 }
 
+/// Whether a time of day becomes an interval, or the other way round.
+fn is_time_of_day(from: &DataType, to: &DataType) -> bool {
+    matches!((from, to), (DataType::Time64(_), DataType::Interval(_)) | (DataType::Interval(_), DataType::Time64(_)))
+}
+
 fn is_ours(from: &DataType, to: &DataType) -> bool {
-    (is_text(from) && is_read(to))
+    is_time_of_day(from, to)
+        || (is_text(from) && is_read(to))
         || is_number_of_document(from, to)
         || is_parsed(from, to)
         || is_rounded(from, to)
@@ -75,7 +81,10 @@ fn is_ours(from: &DataType, to: &DataType) -> bool {
 fn may_be_ours(to: &DataType) -> bool {
     is_read(to)
         || is_text(to)
-        || matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..))
+        || matches!(
+            to,
+            DataType::Time64(_) | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..)
+        )
 }
 
 /// Values as others of a type, if that is [`is_ours`].
@@ -117,6 +126,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Int32 => "int4",
             DataType::Int64 => "int8",
             DataType::Decimal128(..) => "numeric",
+            DataType::Time64(_) => "time",
             DataType::LargeUtf8 => "jsonb",
             DataType::Utf8 | DataType::Utf8View => "text",
             _ => "bytea_in",

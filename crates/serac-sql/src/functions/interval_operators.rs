@@ -195,6 +195,15 @@ impl ExprPlanner for IntervalArithmetic {
         let RawBinaryExpr { op, left, right } = expr;
         use BinaryOperator::{Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Multiply, NotEq, Plus};
         if matches!(op, Plus | Minus) {
+            let is = |expr: &Expr, wanted: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|t| wanted(&t));
+            let is_date = |expr: &Expr| is(expr, |t| *t == DataType::Date32);
+            let is_time = |expr: &Expr| is(expr, |t| matches!(t, DataType::Time64(_)));
+            // A date and a time of day.
+            let (left, right) = match op {
+                Plus if is_date(&left) && is_time(&right) => (left, cast(right, INTERVAL)),
+                Plus if is_time(&left) && is_date(&right) => (cast(left, INTERVAL), right),
+                _ => (left, right),
+            };
             let (left, right) = (with_time(left, &right, schema), right);
             let right = if op == Plus { with_time(right, &left, schema) } else { right };
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));

@@ -12,10 +12,12 @@ mod integer_results;
 mod interval_operators;
 mod intervals;
 mod json;
+mod like;
 mod quotients;
 mod regexes;
 mod rounding;
 mod sequences;
+mod series;
 mod sleep;
 mod sum;
 mod text_aggregate;
@@ -30,6 +32,7 @@ pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};
 pub(crate) use intervals::positional as positional_interval;
 pub(crate) use json::JsonOperators;
+pub(crate) use like::escape as like_escape;
 pub(crate) use quotients::Quotients;
 pub(crate) use sequences::SequenceValues;
 pub(crate) use texts_as_times::read as read_times;
@@ -119,12 +122,14 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         date_parts::DEFINITIONS,
         digests::DEFINITIONS,
         intervals::DEFINITIONS,
+        like::DEFINITIONS,
         regexes::DEFINITIONS,
         time_zones::DEFINITIONS,
         times::DEFINITIONS,
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
     let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());
+    let others = others.chain(times::clocks()).chain([series::function()]);
     defined.chain(json::functions()).chain(others)
 }
 

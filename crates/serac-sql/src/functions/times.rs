@@ -6,11 +6,11 @@ use crate::catalog::Shared;
 use crate::error::SqlError;
 use chrono::NaiveDate;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Float64Type, Int32Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Float64Type, Int32Type, Int64Type, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub(super) const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -81,6 +81,23 @@ fn make_timestamp(args: &[ArrayRef]) -> Outcome<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
 
+/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near, it
+/// is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+fn time_rounded(args: &[ArrayRef]) -> Outcome<ArrayRef> {
+    const MICROS_TO_2000: i64 = 946_684_800_000_000;
+    let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
+    let digits = args[1].as_primitive::<Int64Type>();
+    let micros = cast(&args[0], &DataType::Int64)?;
+    let rounded = micros.as_primitive::<Int64Type>().iter().zip(digits).map(|(micros, digits)| {
+        let (micros, digits) = micros.zip(digits)?;
+        let unit = 10i64.pow(6 - digits.clamp(0, 6) as u32);
+        let since = micros.checked_sub(epoch)?;
+        let half = if since < 0 { -unit / 2 } else { unit / 2 };
+        (since.saturating_add(half) / unit * unit).checked_add(epoch)
+    });
+    Ok(cast(&(Arc::new(rounded.collect::<Int64Array>()) as ArrayRef), args[0].data_type())?)
+}
+
 pub(super) static DEFINITIONS: &[Definition] = &[
     Definition {
         name: "make_timestamp",
@@ -108,6 +125,17 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         },
     },
     Definition {
+        // To so many digits of a second.
+        name: "time_rounded",
+        types: |given| match given {
+            [time @ (DataType::Timestamp(..) | DataType::Time64(_)), digits] if digits.is_integer() => {
+                Some((vec![time.clone(), DataType::Int64], time.clone()))
+            }
+            _ => None,
+        },
+        body: time_rounded,
+    },
+    Definition {
         // No date, time or interval is infinite here.
         name: "isfinite",
         types: |given| {
@@ -119,6 +147,47 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         },
     },
 ];
+
+/// now (), current_timestamp, current_time: when the transaction began, in microseconds. DataFusion's
+/// are of nanoseconds, which hold no other years than 1677 to 2262, also of what they are compared with.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Now {
+    of_day: bool,
+    signature: Signature,
+}
+
+/// The functions that say what time it is, the same in every session.
+pub(super) fn clocks() -> [ScalarUDF; 2] {
+    [false, true].map(|of_day| ScalarUDF::from(Now { of_day, signature: Signature::nullary(Volatility::Stable) }))
+}
+
+impl ScalarUDFImpl for Now {
+    fn name(&self) -> &str {
+        if self.of_day { "current_time" } else { "now" }
+    }
+    fn aliases(&self) -> &[String] {
+        static ALIASES: LazyLock<[String; 1]> = LazyLock::new(|| ["current_timestamp".into()]);
+        if self.of_day { &[] } else { &*ALIASES }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(if self.of_day { DataType::Time64(TimeUnit::Microsecond) } else { with_zone() })
+    }
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let Some(now) = info.query_execution_start_time() else { return Ok(ExprSimplifyResult::Original(args)) };
+        let micros = now.timestamp_micros();
+        let value = match self.of_day {
+            true => ScalarValue::Time64Microsecond(Some(micros.rem_euclid(86_400_000_000))),
+            false => ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into())),
+        };
+        Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Err(SqlError::new("XX000", "the time is known when a statement is planned").external())
+    }
+}
 
 /// The functions that depend on when they are called.
 pub(super) fn functions(shared: &Arc<Shared>) -> [ScalarUDF; 2] {

@@ -2,6 +2,7 @@
 //! correlated subqueries; arithmetic that does not wrap around.
 
 mod checked_arithmetic;
+mod common_types;
 mod date_comparisons;
 mod estimate;
 mod filters;
@@ -15,6 +16,7 @@ mod typed;
 mod unnest;
 
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
+pub use common_types::{CommonTypes, compared_type, with_common_types};
 pub use date_comparisons::DateComparisons;
 pub use filters::Filters;
 pub use float_cases::FloatCases;

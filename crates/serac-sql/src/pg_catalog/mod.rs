@@ -24,6 +24,7 @@ mod query_forms;
 mod relations;
 mod rewrite;
 mod row_values;
+mod signs;
 mod types;
 mod windows;
 
@@ -33,8 +34,9 @@ pub(crate) use functions::{functions, table_functions};
 pub(crate) use merged_columns::check_joins;
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::{statement_words, table_queries};
-pub(crate) use rewrite::{array_elements, call, rewrite};
+pub(crate) use rewrite::{array_elements, call, numbers_rows, rewrite};
 pub(crate) use row_values::write_out_assignments;
+pub(crate) use signs::put_first as put_signs_first;
 pub(crate) use types::{array_type, element_type, name_of as type_name, of_text as type_number};
 
 use crate::catalog::{Shared, TEMPORARY_SCHEMA, View};

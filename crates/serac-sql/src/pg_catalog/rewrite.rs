@@ -53,6 +53,13 @@ const SET_FUNCTIONS: [&str; 15] = [
     "jsonb_object_keys",
 ];
 
+/// Whether the rows of a function in FROM get numbers WITH ORDINALITY.
+pub(crate) fn numbers_rows(function: &str) -> bool {
+    matches!(function, "unnest" | "generate_series" | "range")
+        || SET_FUNCTIONS.contains(&function)
+        || json_forms::takes_apart(function)
+}
+
 /// Puts a statement in words that DataFusion plans.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Statement::Query(query) = statement {
@@ -543,13 +550,13 @@ fn operator(name: &str) -> Option<BinaryOperator> {
 
 /// The pattern of a LIKE with an escape character of its own.
 fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
-    let Value::SingleQuotedString(escape) = &escape.value else { return None };
-    let replaced = |pattern: Expr, from: &str, to: &str| call("replace", vec![pattern, text(from), text(to)]);
-    match escape.as_str() {
-        "\\" => Some(pattern.clone()),
-        "" => Some(replaced(pattern.clone(), "\\", "\\\\")),
-        escape => Some(replaced(replaced(pattern.clone(), "\\", "\\\\"), escape, "\\")),
+    let (Value::SingleQuotedString(escape) | Value::EscapedStringLiteral(escape)) = &escape.value else { return None };
+    if escape == "\\" {
+        return Some(pattern.clone());
     }
+    // What is wrong with either is an error of the function's.
+    let known = literal(pattern).and_then(|pattern| crate::functions::like_escape(pattern, escape).ok());
+    Some(known.map_or_else(|| call("like_escape", vec![pattern.clone(), text(escape.clone())]), text))
 }
 
 /// The type of the elements of a system column that is an array.
@@ -628,6 +635,9 @@ fn cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
             _ => to(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(known?), None))),
         };
     }
+    if let Some(modified) = modified(expr, data_type) {
+        return Some(modified);
+    }
     let name = type_name(data_type);
     if is_text(&name)
         && let Expr::Cast { expr: inner, data_type: inner_type, .. } = expr
@@ -659,6 +669,66 @@ fn cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
         (_, DataType::Custom(..)) => known_type(data_type).and_then(to),
         _ => None,
     }
+}
+
+/// A cast to a type with a modifier, which cuts texts and rounds times. Blanks at the end of a CHAR
+/// mean nothing.
+fn modified(expr: &Expr, data_type: &DataType) -> Option<Expr> {
+    use datafusion::sql::sqlparser::ast::{CharacterLength, ExactNumberInfo};
+    /// Digits of a second that every time has.
+    const MOST_DIGITS: u64 = 6;
+    let number = |n: u64| Expr::value(Value::Number(n.to_string(), false));
+    let cut = |length: u64| call("left", vec![cast_to(expr.clone(), DataType::Text), number(length)]);
+    match data_type {
+        DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharacterVarying(Some(CharacterLength::IntegerLength { length, .. })) => Some(cut(*length)),
+        DataType::CharVarying(None) | DataType::CharacterVarying(None) => {
+            Some(cast_to(expr.clone(), DataType::Varchar(None)))
+        }
+        DataType::Char(length) | DataType::Character(length) => {
+            let length = match length {
+                Some(CharacterLength::IntegerLength { length, .. }) => *length,
+                _ => 1,
+            };
+            Some(call("rtrim", vec![cut(length), text(" ")]))
+        }
+        DataType::Timestamp(Some(digits), zone) if *digits < MOST_DIGITS => {
+            let time = cast_to(expr.clone(), DataType::Timestamp(None, *zone));
+            Some(call("time_rounded", vec![time, number(*digits)]))
+        }
+        DataType::Time(Some(digits), zone) if *digits < MOST_DIGITS => {
+            let time = cast_to(expr.clone(), DataType::Time(None, *zone));
+            Some(call("time_rounded", vec![time, number(*digits)]))
+        }
+        // Without a modifier, a number that is written out keeps its digits.
+        DataType::Numeric(ExactNumberInfo::None) | DataType::Decimal(ExactNumberInfo::None) => {
+            let (precision, scale) = written_digits(expr)?;
+            let digits = ExactNumberInfo::PrecisionAndScale(precision, scale);
+            Some(cast_to(expr.clone(), DataType::Numeric(digits)))
+        }
+        _ => None,
+    }
+}
+
+/// How many digits a constant has, and how many of these behind the point, if a decimal has as many.
+fn written_digits(expr: &Expr) -> Option<(u64, i64)> {
+    let number = match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => {
+            return written_digits(inner);
+        }
+        Expr::Value(value) => match &value.value {
+            Value::Number(number, _) => number.as_str(),
+            Value::SingleQuotedString(text) => text.trim().trim_start_matches(['-', '+']),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = whole.len() + fraction.len();
+    ((1..=38).contains(&digits) && is_number(whole) && is_number(fraction))
+        .then_some((digits as u64, fraction.len() as i64))
 }
 
 /// The type that values of one of PostgreSQL's types have here, for types that the planner does not know by the name.
@@ -836,7 +906,11 @@ mod tests {
             ("SELECT a[1 + 1]", "SELECT pg_element(a, 1 + 1)"),
             ("SELECT t.a[n] FROM t", "SELECT pg_element(t.a, n) FROM t"),
             ("SELECT (i.keys).n", "SELECT get_field((i.keys), 'n')"),
-            ("SELECT a LIKE 'x/_%' ESCAPE '/'", "SELECT a LIKE replace(replace('x/_%', '\\', '\\\\'), '/', '\\')"),
+            ("SELECT a LIKE 'x/_%' ESCAPE '/'", "SELECT a LIKE 'x\\_%'"),
+            ("SELECT a LIKE b ESCAPE '/'", "SELECT a LIKE like_escape(b, '/')"),
+            ("SELECT x::varchar(3)", "SELECT left(CAST(x AS TEXT), 3)"),
+            ("SELECT x::char", "SELECT rtrim(left(CAST(x AS TEXT), 1), ' ')"),
+            ("SELECT x::timestamp(0)", "SELECT time_rounded(CAST(x AS TIMESTAMP), 0)"),
             ("SELECT generate_subscripts(k, 1)", "SELECT unnest(generate_subscripts(k, 1))"),
             ("SELECT (information_schema._pg_expandarray(k)).n", "SELECT unnest(pg_positions(k))"),
             ("SELECT x::pg_catalog.int4", "SELECT CAST(x AS INT)"),

@@ -12,7 +12,7 @@ use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
 use crate::generated;
-use crate::optimizer::{checked, without_lists_of_expressions};
+use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use crate::planner;
 use crate::result_names;
 use crate::row_locks::OnHeld;
@@ -116,7 +116,8 @@ impl Compilation<'_> {
     fn coerced(&self, expr: Expr, schema: &DFSchema, types: &[ColumnType]) -> Option<Expr> {
         let expr = with_types(expr, types)?;
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
-        let expr = with_own_casts(simplifier.coerce(expr, schema).ok()?, schema).ok()?;
+        let coerced = simplifier.coerce(with_common_types(expr, schema).ok()?, schema).ok()?;
+        let expr = with_own_casts(coerced, schema).ok()?;
         let expr = without_lists_of_expressions(expr).ok()?;
         let expr = checked(expr, schema).ok()?;
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(super::shape::leaf).collect();
