@@ -48,9 +48,12 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     let Some(bytes) = given.bytes else { return Ok(Some(OwnedValue::Fixed(Value::Null))) };
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
     let from = named.unwrap_or(wanted);
+    if let (ColumnType::Decimal { .. }, ColumnType::Decimal { precision, scale }) = (from, wanted) {
+        // What the column does not hold is compared with it on the other path, and rounded where it is assigned.
+        return Ok(decimal(bytes, given.binary).and_then(|number| number.of_type(precision, scale)));
+    }
     let exact = match (from, wanted) {
         _ if from == wanted => wanted,
-        (ColumnType::Decimal { .. }, ColumnType::Decimal { .. }) => wanted,
         (
             ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64,
             ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64,
@@ -73,6 +76,63 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     Ok(value.map(OwnedValue::Fixed))
 }
 
+/// A decimal, of at most 38 digits, as a client has written it.
+struct Digits {
+    unscaled: i128,
+    scale: i8,
+}
+
+/// Digits that a decimal has at the most.
+const MOST_DIGITS: u8 = 38;
+
+impl Digits {
+    /// As a value of a decimal type; none if it is not exactly one.
+    fn of_type(&self, precision: u8, scale: i8) -> Option<OwnedValue> {
+        let factor = 10i128.checked_pow(scale.abs_diff(self.scale).into())?;
+        let number = match scale >= self.scale {
+            true => self.unscaled.checked_mul(factor)?,
+            false => (self.unscaled % factor == 0).then(|| self.unscaled / factor)?,
+        };
+        (number.unsigned_abs() < 10u128.pow(precision.into())).then(|| {
+            OwnedValue::Fixed(if precision <= 18 { Value::Int64(number as i64) } else { Value::Int128(number) })
+        })
+    }
+    fn scalar(&self) -> ScalarValue {
+        let digits = self.unscaled.unsigned_abs().checked_ilog10().map_or(1, |last| last + 1);
+        let precision = (digits as u8).max(self.scale as u8).max(1);
+        ScalarValue::Decimal128(Some(self.unscaled), precision, self.scale)
+    }
+}
+
+/// The decimal that a parameter is; none for what has more digits, is written with an exponent, or is no number: the
+/// conversions to a type say what that is.
+fn decimal(bytes: &[u8], binary: bool) -> Option<Digits> {
+    let (unscaled, scale) = if binary {
+        let field = |at: usize| Some(i16::from_be_bytes(bytes.get(2 * at..2 * at + 2)?.try_into().ok()?));
+        // Behind the point are the groups of four digits but for those up to the weight's.
+        let behind = (i32::from(field(0)?) - i32::from(field(1)?) - 1).max(0) * 4;
+        let scale = i8::try_from(behind).ok().filter(|scale| *scale <= MOST_DIGITS as i8)?;
+        let column_type = ColumnType::Decimal { precision: MOST_DIGITS, scale };
+        match numeric(bytes, MOST_DIGITS, scale, column_type) {
+            Ok(Value::Int128(unscaled)) => (unscaled, scale),
+            _ => return None,
+        }
+    } else {
+        let text = std::str::from_utf8(bytes).ok()?.trim();
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all = format!("{whole}{fraction}");
+        let is_number = !all.is_empty() && all.bytes().all(|byte| byte.is_ascii_digit());
+        let unscaled = all.parse::<i128>().ok().filter(|_| is_number)?;
+        (if negative { -unscaled } else { unscaled }, i8::try_from(fraction.len()).ok()?)
+    };
+    let fits = unscaled.unsigned_abs() < 10u128.pow(MOST_DIGITS.into()) && scale <= MOST_DIGITS as i8;
+    fits.then_some(Digits { unscaled, scale })
+}
+
 /// The parameter for a statement of the other path: a value of the named type, or a text that the planner is to make something of.
 ///
 /// # Errors
@@ -91,6 +151,12 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
             Some(bytes) => Ok(ScalarValue::Utf8(Some(utf8(bytes)?.into()))),
         };
     };
+    // A decimal has the digits that the client has given it.
+    if let (ColumnType::Decimal { .. }, Some(bytes)) = (column_type, given.bytes)
+        && let Some(number) = decimal(bytes, given.binary)
+    {
+        return Ok(number.scalar());
+    }
     let value = match given.bytes {
         None => OwnedValue::Fixed(Value::Null),
         Some(bytes) if given.binary => of_binary(bytes, column_type)?,
@@ -145,6 +211,14 @@ pub(crate) fn interval(text: &str) -> Option<IntervalMonthDayNano> {
     let (mut months, mut days, mut micros) = (0i32, 0i32, 0i64);
     let mut words = text.split_ascii_whitespace().peekable();
     words.peek()?;
+    // A number alone counts seconds.
+    if text.trim().bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+'))
+        && let Ok(seconds) = text.trim().parse::<f64>()
+        && seconds.abs() < 9e12
+    {
+        let nanos = ((seconds * 1e6).round_ties_even() as i64).checked_mul(1_000)?;
+        return Some(IntervalMonthDayNano::new(0, 0, nanos));
+    }
     while let Some(word) = words.next() {
         if let Some((hours, rest)) = word.split_once(':') {
             let (minutes, seconds) = rest.split_once(':').unwrap_or((rest, "0"));
@@ -282,6 +356,30 @@ mod tests {
         ColumnType::Uuid,
         ColumnType::Json,
     ];
+
+    #[test]
+    fn decimals_keep_their_digits() {
+        let text = |text: &'static str| Given { bytes: Some(text.as_bytes()), binary: false, oid: 0 };
+        let two_digits = ColumnType::Decimal { precision: 10, scale: 2 };
+        let of = |written| value(text(written), two_digits).unwrap();
+        assert_eq!(of("1.5"), Some(OwnedValue::Fixed(Value::Int64(150))));
+        assert_eq!(of("-1.500"), Some(OwnedValue::Fixed(Value::Int64(-150))));
+        // The column does not hold them.
+        assert_eq!(of("1.005"), None);
+        assert_eq!(of("123456789012.5"), None);
+        let planned = |written| scalar(text(written), Some(two_digits)).unwrap();
+        assert_eq!(planned("1.005"), ScalarValue::Decimal128(Some(1005), 4, 3));
+        assert_eq!(planned("0.005"), ScalarValue::Decimal128(Some(5), 3, 3));
+        assert_eq!(planned("123456789012"), ScalarValue::Decimal128(Some(123_456_789_012), 12, 0));
+        // 12.005: two groups, of weight 0.
+        let fields: [i16; 6] = [2, 0, 0, 3, 12, 50];
+        let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_be_bytes()).collect();
+        let binary = Given { bytes: Some(&bytes), binary: true, oid: 1700 };
+        assert_eq!(value(binary, two_digits).unwrap(), None);
+        assert_eq!(scalar(binary, None).unwrap(), ScalarValue::Decimal128(Some(120_050), 6, 4));
+        assert!(value(text("x"), two_digits).unwrap().is_none());
+        assert_eq!(scalar(text("x"), Some(two_digits)).unwrap_err().sqlstate, "22P02");
+    }
 
     /// A value of the type, made of some bits.
     fn value_of(column_type: ColumnType, bits: u128) -> OwnedValue {
