@@ -10,17 +10,19 @@ use crate::generated;
 use crate::point::constant_rows;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
-use crate::types::assign;
+use crate::types::{assign, check_assignment};
+use crate::uuids::is_text;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
+use datafusion::logical_expr::{Expr as PlannedExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, OnConflict,
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
-    Update, UpdateTableFromKind, Value,
+    UnaryOperator, Update, UpdateTableFromKind, Value,
 };
 use futures::TryStreamExt;
 use serac_engine::definition::ColumnDefinition;
@@ -108,19 +110,108 @@ pub(crate) fn checked_assignments<'a>(table: &Table, all: &'a [Assignment]) -> R
     }
 }
 
-/// Texts in several rows of VALUES as values of the columns' types: the planner wants the rows of a column to have one type before they reach it.
-fn texts_as_columns(table: &Table, targets: &[usize], source: &mut Query) -> Result<()> {
+/// What of a value in VALUES is known before it is planned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Null,
+    Text,
+    Number,
+    Boolean,
+    Other,
+}
+
+fn written(expr: &Expr) -> Written {
+    match expr {
+        Expr::Nested(inner) => written(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => match written(expr) {
+            Written::Number => Written::Number,
+            _ => Written::Other,
+        },
+        Expr::Value(value) => match &value.value {
+            Value::Null => Written::Null,
+            Value::SingleQuotedString(_) => Written::Text,
+            Value::Number(..) => Written::Number,
+            Value::Boolean(_) => Written::Boolean,
+            _ => Written::Other,
+        },
+        _ => Written::Other,
+    }
+}
+
+/// The values in several rows of VALUES as such of the columns' types, where rows differ: the
+/// planner wants the rows of a column to have one type before they reach it, where in PostgreSQL
+/// each is assigned by itself.
+fn values_as_columns(table: &Table, targets: &[usize], source: &mut Query) -> Result<()> {
     let SetExpr::Values(values) = source.body.as_mut() else { return Ok(()) };
     if values.rows.len() < 2 {
         return Ok(());
     }
-    for row in &mut values.rows {
-        for (expr, &target) in row.content.iter_mut().zip(targets) {
-            let sql_type = table.definition.columns[target].sql_type;
-            let is_text = matches!(sql_type.column_type, ColumnType::Utf8 | ColumnType::Binary | ColumnType::Uuid);
-            if !is_text && matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_))) {
-                *expr = crate::ddl::parse_expression(&format!("CAST({expr} AS {sql_type})"))?;
-            }
+    for (at, &target) in targets.iter().enumerate() {
+        let definition = &table.definition.columns[target];
+        let sql_type = definition.sql_type;
+        let kinds: Vec<Written> = values.rows.iter().filter_map(|row| row.content.get(at)).map(written).collect();
+        let has = |kind| kinds.contains(&kind);
+        if has(Written::Number) {
+            check_assignment(&DataType::Int32, sql_type, &definition.name)?;
+        }
+        if has(Written::Boolean) {
+            check_assignment(&DataType::Boolean, sql_type, &definition.name)?;
+        }
+        let is_mixed = kinds.iter().any(|kind| !matches!(kind, Written::Text | Written::Null));
+        for (row, kind) in values.rows.iter_mut().zip(kinds) {
+            let Some(expr) = row.content.get_mut(at) else { continue };
+            let cast = match (sql_type.column_type, kind) {
+                (_, Written::Null) => continue,
+                (ColumnType::Utf8, kind) if is_mixed && kind != Written::Text => format!("CAST({expr} AS TEXT)"),
+                (ColumnType::Uuid, Written::Text) if is_mixed => format!("uuid_in({expr})"),
+                (ColumnType::Binary, Written::Text) if is_mixed => format!("CAST({expr} AS BYTEA)"),
+                (ColumnType::Utf8 | ColumnType::Uuid | ColumnType::Binary, _) => continue,
+                (_, Written::Text) => format!("CAST({expr} AS {sql_type})"),
+                _ => continue,
+            };
+            *expr = crate::ddl::parse_expression(&cast)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of the columns of a query, whether each is a literal in quotes: such takes the type of the column
+/// to which it is assigned.
+pub(crate) fn literals(plan: &LogicalPlan) -> Vec<bool> {
+    fn is_literal(expr: &PlannedExpr) -> bool {
+        match expr {
+            PlannedExpr::Alias(alias) => is_literal(&alias.expr),
+            PlannedExpr::Literal(value, _) => is_text(&value.data_type()),
+            PlannedExpr::Placeholder(_) => true,
+            _ => false,
+        }
+    }
+    match plan {
+        LogicalPlan::Projection(projection) => projection.expr.iter().map(is_literal).collect(),
+        LogicalPlan::Values(values) => {
+            let is_literal = |at: usize| values.values.iter().all(|row| is_literal(&row[at]));
+            (0..values.schema.fields().len()).map(is_literal).collect()
+        }
+        LogicalPlan::Sort(sort) => literals(&sort.input),
+        LogicalPlan::Limit(limit) => literals(&limit.input),
+        other => vec![false; other.schema().fields().len()],
+    }
+}
+
+/// Refuses what a query would assign to columns by a cast that nobody has asked for. `literals` are
+/// those of its columns, `skipped` the number of its first columns that are assigned to nothing.
+pub(crate) fn check_assignments(
+    table: &Table,
+    columns: &[usize],
+    literals: &[bool],
+    schema: &Schema,
+    skipped: usize,
+) -> Result<()> {
+    let given = schema.fields().iter().zip(literals).skip(skipped);
+    for (&column, (field, &is_literal)) in columns.iter().zip(given) {
+        let definition = &table.definition.columns[column];
+        if !is_literal {
+            check_assignment(field.data_type(), definition.sql_type, &definition.name)?;
         }
     }
     Ok(())
@@ -206,8 +297,12 @@ impl Session {
                 let (given, rows) = match constants {
                     Some(rows) => (rows.num_columns(), vec![rows]),
                     None => {
-                        texts_as_columns(&table, &targets, &mut source)?;
-                        let (schema, rows) = self.rows(Statement::Query(source)).await?;
+                        values_as_columns(&table, &targets, &mut source)?;
+                        let (frame, _) = self.shown_frame(Statement::Query(source)).await?;
+                        let literals = literals(frame.logical_plan());
+                        let rows = self.stream(frame).await?;
+                        let schema = rows.schema();
+                        check_assignments(&table, &targets, &literals, &schema, 0)?;
                         (schema.fields().len(), rows.try_collect().await?)
                     }
                 };
@@ -458,7 +553,11 @@ impl Session {
         columns: &[usize],
         frame: DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
-        let (schema, found) = self.collect_with_schema(frame).await?;
+        let literals = literals(frame.logical_plan());
+        let rows = self.stream(frame).await?;
+        let schema = rows.schema();
+        check_assignments(table, columns, &literals, &schema, 1)?;
+        let found: Vec<RecordBatch> = rows.try_collect().await?;
         let found = concat_batches(&schema, &found)?;
         let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
         let definitions = columns.iter().map(|&c| &table.definition.columns[c]);

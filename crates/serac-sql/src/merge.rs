@@ -3,7 +3,7 @@
 //! The source is computed once. Each clause is a query over the target and the source, of the rows that no clause before it took; all of them are
 //! complete before the first row is written.
 
-use crate::dml::{TARGET, checked_assignments, column_of, is_default};
+use crate::dml::{TARGET, check_assignments, checked_assignments, column_of, is_default, literals};
 use crate::error::{Result, SqlError};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use datafusion::arrow::array::RecordBatch;
@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, ObjectName, TableFactor,
     TableWithJoins,
 };
+use futures::TryStreamExt;
 use serac_engine::Table;
 use serac_engine::roles::Privilege;
 use serac_storage::RowId;
@@ -223,7 +224,10 @@ impl Session {
         let items = if items.is_empty() { "1 AS __serac_nothing".to_owned() } else { items.join(", ") };
         let frame = self.frame_of(&format!("SELECT {items} {rows}")).await?;
         let targets: Vec<usize> = given.into_iter().map(|(column, _)| column).collect();
-        let found = self.collect(frame).await?;
+        let literals = literals(frame.logical_plan());
+        let rows = self.stream(frame).await?;
+        check_assignments(table, &targets, &literals, &rows.schema(), 0)?;
+        let found: Vec<RecordBatch> = rows.try_collect().await?;
         found.iter().map(|batch| self.complete_rows(table, &targets, batch)).collect()
     }
 

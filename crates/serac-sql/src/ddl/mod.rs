@@ -21,12 +21,13 @@ use crate::notices::Severity;
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold, resolve};
 use crate::visits::visit_mut;
+use crate::types::check_assignment;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, VisitorMut,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, VisitorMut,
 };
 use like::Like;
 use serac_engine::DEFAULT_SCHEMA;
@@ -298,8 +299,13 @@ impl Session {
     /// A default must be plannable. A constant is tried out; anything else is not computed, for it may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         if let Some(default) = &column.default {
-            let constant = matches!(parse_expression(default)?, Expr::Value(_));
-            self.column_default(column, usize::from(constant))?;
+            let parsed = parse_expression(default)?;
+            let is_text = matches!(&parsed, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+            if !is_text {
+                let given = self.evaluate(default, &RecordBatch::new_empty(Arc::new(Schema::empty())))?;
+                check_assignment(given.data_type(), column.sql_type, &column.name)?;
+            }
+            self.column_default(column, usize::from(matches!(parsed, Expr::Value(_))))?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::result_names;
 use crate::row_locks::OnHeld;
 use crate::same_names;
 use crate::session::{Session, fold, quote};
+use crate::types::check_assignment;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -155,7 +156,17 @@ impl Compilation<'_> {
         let expr = self.simplified(expr, compiler)?;
         let typed = match &expr {
             Expr::Literal(ScalarValue::Null, _) => None,
-            expr => Some(compiler.compile(expr)?),
+            literal @ Expr::Literal(value, _) if crate::uuids::is_text(&value.data_type()) => {
+                Some(compiler.compile(literal)?)
+            }
+            expr => {
+                let typed = compiler.compile(expr)?;
+                let definition = &table.definition.columns[column];
+                let given = typed.column_type.arrow();
+                // The other path tells what is wrong.
+                check_assignment(&given, definition.sql_type, &definition.name).ok()?;
+                Some(typed)
+            }
         };
         Some(Assignment::new(&table.definition.columns[column], typed))
     }
