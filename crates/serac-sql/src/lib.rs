@@ -6,6 +6,7 @@ mod advisory_locks;
 mod backends;
 mod catalog;
 mod channels;
+mod clauses;
 mod conflict_targets;
 mod conflicts;
 mod copy;

@@ -67,6 +67,20 @@ pub fn runs_outside_of_blocks(statement: &Statement) -> bool {
         || [FREEZE, CHECKPOINT, VACUUM].into_iter().any(|name| arguments_of_call(statement, name).is_some())
 }
 
+/// Options of VACUUM and ANALYZE.
+const OPTIONS: [&str; 10] = [
+    "full",
+    "freeze",
+    "verbose",
+    "analyze",
+    "disable_page_skipping",
+    "skip_locked",
+    "index_cleanup",
+    "process_toast",
+    "truncate",
+    "parallel",
+];
+
 /// One statement, ours included.
 pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<Statement, ParserError> {
     let is = |parser: &Parser<'_>, word: &str| matches!(&parser.peek_token_ref().token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
@@ -90,7 +104,12 @@ pub(crate) fn parse_statement(parser: &mut Parser<'_>) -> std::result::Result<St
             || ["full", "freeze", "verbose", "analyze", "analyse"].iter().any(|word| is(parser, word))
         {
             match parser.next_token().token {
-                Token::LParen => depth += 1,
+                open @ (Token::LParen | Token::Comma) => {
+                    depth += i32::from(open == Token::LParen);
+                    if !OPTIONS.iter().any(|word| is(parser, word)) {
+                        return parser.expected("an option", parser.peek_token());
+                    }
+                }
                 Token::RParen => depth -= 1,
                 Token::EOF => return parser.expected("the end of the options", parser.peek_token()),
                 _ => {}

@@ -111,7 +111,8 @@ impl Session {
     /// that these are the same rows, whatever it leaves open (LIMIT without an order, equal keys,
     /// volatile functions).
     pub(crate) async fn select_for_update(&mut self, mut query: Query) -> Result<Output> {
-        let on_held = OnHeld::of(&std::mem::take(&mut query.locks)).expect("the query has a locking clause");
+        let locks = std::mem::take(&mut query.locks);
+        let on_held = OnHeld::of(&locks).expect("the query has a locking clause");
         let unsupported = || SqlError::unsupported("FOR UPDATE of anything but rows of a single table");
         let SetExpr::Select(select) = query.body.as_mut() else { return Err(unsupported()) };
         let [from] = &select.from[..] else { return Err(unsupported()) };
@@ -125,6 +126,14 @@ impl Session {
             return Err(unsupported());
         }
         let (table, alias) = self.target(from)?;
+        let named = locks.iter().filter_map(|lock| lock.of.as_ref()).map(|of| match &of.0[..] {
+            [name] => name.as_ident().map(fold).unwrap_or_default(),
+            _ => of.to_string(),
+        });
+        if let Some(other) = named.into_iter().find(|name| *name != alias) {
+            let message = format!("relation \"{other}\" in FOR UPDATE clause not found in FROM clause");
+            return Err(SqlError::new("42P01", message).named(other));
+        }
         self.check_privilege(&table, Privilege::Update, &[])?;
         self.check_privilege(&table, Privilege::Select, &[])?;
         self.lend_target(&table)?;

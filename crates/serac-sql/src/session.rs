@@ -312,6 +312,7 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
             return Ok(statements);
         }
         let mut statement = with_inside(parse_statement(&mut parser)?)?;
+        crate::clauses::check(&statement)?;
         write_out_assignments(&mut statement);
         if qualified {
             let _ = visit_expressions_mut(&mut statement, |expr| {
@@ -330,10 +331,10 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
         if has_distinct {
             crate::pg_catalog::put_operands_right(&mut statement);
         }
-        statements.push(statement);
         if has_powers {
             crate::pg_catalog::put_signs_first(&mut statement);
         }
+        statements.push(statement);
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
             return Ok(parser.expected("end of statement", parser.peek_token())?);
         }
@@ -404,8 +405,8 @@ impl Session {
         }
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
-        analyzer.insert(0, Arc::new(UuidTypes));
         analyzer.insert(0, Arc::new(CommonTypes));
+        analyzer.insert(0, Arc::new(UuidTypes));
         analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(NullSafe));
@@ -746,7 +747,9 @@ impl Session {
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
-                self.prepared.insert(name, Prepared::new(*statement, data_types));
+                let mut prepared = Prepared::new(*statement, data_types);
+                prepared.count_arguments();
+                self.prepared.insert(name, prepared);
                 Ok(StatementResult::command("PREPARE"))
             }
             Statement::Deallocate { name, .. } => {
@@ -803,7 +806,11 @@ impl Session {
             return Ok(None);
         };
         let mut executed = Executed { session: self, prepared: Some(prepared) };
-        let Executed { session, prepared: Some((_, prepared)) } = &mut executed else { unreachable!("it is there") };
+        let Executed { session, prepared: Some((name, prepared)) } = &mut executed else { unreachable!("it is there") };
+        // The error is one of the statement, which is run on the other path.
+        if prepared.check_arguments(name, parameters.len()).is_err() {
+            return Ok(None);
+        }
         session.execute_point(prepared, parameters).await.map_err(SqlError::unplaced)
     }
     /// Whether a statement claims rows.
@@ -819,7 +826,9 @@ impl Session {
 
     pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
-        with_parameters(self.prepared.get(name).ok_or_else(missing)?.statement(), parameters)
+        let prepared = self.prepared.get(name).ok_or_else(missing)?;
+        prepared.check_arguments(name, parameters.len())?;
+        with_parameters(prepared.statement(), &prepared.of_declared_types(parameters)?)
     }
 }
 

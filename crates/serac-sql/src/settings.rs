@@ -34,7 +34,7 @@ const fn noted(name: &'static str, usual: &'static str) -> ClientSetting {
 
 const CLIENT_SETTINGS: [ClientSetting; 14] = [
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
-    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY", "ISO, DMY", "ISO, YMD"]),
+    fixed("datestyle", "ISO, MDY", &["ISO", "ISO, MDY"]),
     fixed("intervalstyle", "postgres", &["postgres"]),
     fixed("timezone", "UTC", &["UTC", "GMT", "Etc/UTC", "+00:00", "0"]),
     fixed("bytea_output", "hex", &["hex"]),
@@ -43,14 +43,19 @@ const CLIENT_SETTINGS: [ClientSetting; 14] = [
     fixed("row_security", "off", &["off", "false", "0"]),
     noted("application_name", ""),
     noted("client_min_messages", "notice"),
-    noted("extra_float_digits", "1"),
-    noted("check_function_bodies", "on"),
-    noted("jit", "off"),
+    // Floats are written with as many digits as tell them apart.
+    fixed("extra_float_digits", "1", &["1", "2", "3"]),
+    fixed("check_function_bodies", "on", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
+    fixed("jit", "off", &["on", "true", "1", "yes", "off", "false", "0", "no"]),
     noted("search_path", "public"),
 ];
 
+/// A time in the largest unit of which it is a multiple.
 fn shown_time(time: Option<Duration>) -> String {
-    time.map_or("0".into(), |time| format!("{}ms", time.as_millis()))
+    let Some(millis) = time.map(|time| time.as_millis()) else { return "0".into() };
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
+    let (unit, length) = units.into_iter().find(|(_, length)| millis.is_multiple_of(*length)).expect("the last is 1");
+    format!("{}{unit}", millis / length)
 }
 
 /// A number and its unit, which must be one of these; without one it counts in the first.
@@ -437,6 +442,10 @@ impl Session {
         if let Set::SetTimeZone { value, .. } = &set {
             let value = value.to_string();
             set_for_client(&self.shared, "timezone", value.trim_matches('\'')).expect("a known setting")?;
+            return Ok(StatementResult::command("SET"));
+        }
+        if let Set::SetNamesDefault {} = &set {
+            set_for_client(&self.shared, "client_encoding", "default").expect("a known setting")?;
             return Ok(StatementResult::command("SET"));
         }
         if let Set::SetNames { charset_name, .. } = &set {

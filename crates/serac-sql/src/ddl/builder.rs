@@ -143,7 +143,8 @@ impl TableBuilder {
         for option in &column.options {
             let constraint = option.name.as_ref().map(fold);
             match &option.option {
-                ColumnOption::Null => {}
+                // There is one collation.
+                ColumnOption::Null | ColumnOption::Collation(_) => {}
                 ColumnOption::NotNull => self.definition.columns[at].nullable = false,
                 ColumnOption::Default(expr) => self.definition.columns[at].default = Some(expr.to_string()),
                 ColumnOption::PrimaryKey(_) => self.key(constraint, vec![at], true),

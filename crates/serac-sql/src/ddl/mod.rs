@@ -16,12 +16,13 @@ pub(crate) use materialized::{clause as data_clause, statement as refresh_statem
 pub(crate) use sequence::statement as sequence_statement;
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::clauses::owner_of_schema;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold, resolve};
-use crate::visits::visit_mut;
 use crate::types::check_assignment;
+use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -85,10 +86,14 @@ impl Session {
                     let message = format!("unacceptable schema name \"{name}\": the prefix \"pg_\" is reserved");
                     return Err(SqlError::new("42939", message));
                 }
+                let owner = owner_of_schema(&schema_name).map(|owner| self.role_of(owner)).transpose()?;
                 if if_not_exists && self.txn()?.catalog().schemas.contains_key(&name) {
                     self.say_exists("42P06", &format!("schema \"{name}\""));
                 } else {
                     self.txn()?.create_schema(&name)?;
+                    if let Some(owner) = owner {
+                        self.txn()?.set_owner(&Object::Schema(name), owner)?;
+                    }
                 }
                 done("CREATE SCHEMA")
             }
@@ -372,21 +377,11 @@ impl VisitorMut for SchemaWriter<'_> {
     }
 }
 
-/// Refuses what of CREATE TABLE means something that there is not.
+/// Refuses what of CREATE TABLE means something that there is not, but for what [`crate::clauses`] has refused.
 fn refuse_forms(create: &CreateTable) -> Result<()> {
-    let keeps_rows = |on_commit: &OnCommit| matches!(on_commit, OnCommit::PreserveRows);
-    let forms = [
-        ("CREATE OR REPLACE TABLE", create.or_replace),
-        ("LIKE without parentheses", create.like.is_some()),
-        ("CREATE TABLE … CLONE", create.clone.is_some()),
-        ("INHERITS", create.inherits.is_some()),
-        ("a partitioned table", create.partition_by.is_some() || create.partition_of.is_some()),
-        ("an external table", create.external || create.location.is_some()),
-        ("ON COMMIT DROP or DELETE ROWS", !create.on_commit.as_ref().is_none_or(keeps_rows)),
-    ];
-    match forms.into_iter().find(|(_, is_said)| *is_said) {
-        Some((what, _)) => Err(SqlError::unsupported(what)),
-        None => Ok(()),
+    match &create.on_commit {
+        None | Some(OnCommit::PreserveRows) => Ok(()),
+        Some(_) => Err(SqlError::unsupported("ON COMMIT DROP or DELETE ROWS")),
     }
 }
 

@@ -37,6 +37,7 @@ use crate::limits::Limits;
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
+use crate::visits::visit_expressions;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -49,6 +50,7 @@ use serac_engine::values::OwnedValue;
 use serac_engine::{Catalog, LOCK_TIMEOUT};
 use serac_storage::{ColumnType, CommitTicket, Value};
 use smallvec::SmallVec;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use texts::Texts;
@@ -105,6 +107,8 @@ pub struct Prepared {
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
     declared: Arc<[AstType]>,
+    /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
+    arguments: usize,
     known: Known,
 }
 
@@ -114,7 +118,41 @@ impl Prepared {
             statement,
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         );
-        Self { statement: Arc::new(statement), is_candidate, declared: declared.into(), known: Known::Nothing }
+        let (statement, declared) = (Arc::new(statement), declared.into());
+        Self { statement, is_candidate, declared, arguments: 0, known: Known::Nothing }
+    }
+    /// Finds out how many arguments EXECUTE must give.
+    pub(crate) fn count_arguments(&mut self) {
+        let mut most = self.declared.len();
+        let _ = visit_expressions(&*self.statement, |expr| {
+            if let Some(number) = parameters::bare_parameter(expr) {
+                most = most.max(number);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        self.arguments = most;
+    }
+    /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
+    /// without any takes what it is given, as in PostgreSQL.
+    pub(crate) fn check_arguments(&self, name: &str, given: usize) -> Result<()> {
+        if given == self.arguments || self.arguments == 0 {
+            return Ok(());
+        }
+        let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+        let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
+        Err(SqlError { detail, ..SqlError::new("42601", message) })
+    }
+    /// The arguments as values of the types that PREPARE has declared, but for texts, which are of
+    /// those types anyway.
+    pub(crate) fn of_declared_types(&self, arguments: &[AstExpr]) -> Result<Vec<AstExpr>> {
+        let of_type = |(at, argument): (usize, &AstExpr)| {
+            let declared = self.declared.get(at).and_then(|declared| crate::types::sql_type(declared).ok());
+            match declared.map(|declared| declared.column_type) {
+                None | Some(ColumnType::Utf8 | ColumnType::Decimal { .. } | ColumnType::Uuid) => Ok(argument.clone()),
+                Some(_) => crate::ddl::parse_expression(&format!("CAST({argument} AS {})", self.declared[at])),
+            }
+        };
+        arguments.iter().enumerate().map(of_type).collect()
     }
     /// The statement.
     pub fn statement(&self) -> &Statement {

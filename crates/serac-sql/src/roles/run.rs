@@ -6,9 +6,9 @@ use super::password;
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
-use crate::session::{Session, StatementResult, TransactionStatus, resolve};
+use crate::session::{Session, StatementResult, TransactionStatus, fold, resolve};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement};
 use serac_engine::EngineError;
 use serac_engine::roles::{DefaultGrant, Object, ObjectKind, PasswordVerifier, Privileges, RoleId, RoleOptions, Terms};
 
@@ -112,6 +112,15 @@ impl Session {
             RoleName::Public => {
                 return Err(SqlError::new("42704", "role \"public\" does not exist").named("public"));
             }
+        })
+    }
+    /// The role that an identifier names: CURRENT_USER and its kin, unless they are quoted, are those that the session is.
+    pub(crate) fn role_of(&self, ident: &Ident) -> Result<RoleId> {
+        let name = fold(ident);
+        self.role_id(&match name.as_str() {
+            "current_user" | "current_role" if ident.quote_style.is_none() => RoleName::Current,
+            "session_user" if ident.quote_style.is_none() => RoleName::Session,
+            _ => RoleName::Named(name),
         })
     }
     fn role_name(&self, role: &RoleName) -> Result<String> {
