@@ -367,10 +367,11 @@ def compared(request):
         return counts | {"differences": differences}
 
 
-print(json.dumps({"ready": f"psycopg {psycopg.__version__}"}), flush=True)
-for line in sys.stdin:
-    try:
-        answer = compared(json.loads(line))
-    except Exception as error:  # reported to the other side, which decides
-        answer = {"error": str(error)}
-    print(json.dumps(answer), flush=True)
+if __name__ == "__main__":
+    print(json.dumps({"ready": f"psycopg {psycopg.__version__}"}), flush=True)
+    for line in sys.stdin:
+        try:
+            answer = compared(json.loads(line))
+        except Exception as error:  # reported to the other side, which decides
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)

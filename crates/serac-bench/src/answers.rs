@@ -1,7 +1,7 @@
 //! Random queries to `serac serve` and to PostgreSQL 15, and where their answers differ.
 //!
-//! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows. What SeracDB refuses as not supported (0A000) is counted;
-//! any other difference is an error of this run.
+//! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows; `peers/random_values.py` does so with scripts about casts,
+//! assignments, decimals, times and transactions. What SeracDB refuses as not supported (0A000) is counted; any other difference is an error of this run.
 
 use crate::peer::Peer;
 use crate::postgres::{Cluster, Installation};
@@ -21,7 +21,7 @@ pub struct AnswersArguments {
     /// So many tables are made, each time with the next seed.
     #[arg(long, default_value_t = 10)]
     seeds: u64,
-    /// Queries for each seed.
+    /// Queries, and scripts, for each seed.
     #[arg(long, default_value_t = 100)]
     queries: u64,
     /// The `serac` binary; by default the one beside this one.
@@ -47,7 +47,8 @@ pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), Stri
     let (ours, theirs) = (free_address()?, free_address()?);
     let _postgres = cluster.start_at(theirs, &[])?;
     let _serac = Serac::start(arguments.serac.as_deref(), &folder.0.join("serac"), ours, cluster.sockets())?;
-    let (mut python, client) = Peer::start("random_queries.py", [""; 0])?;
+    let (mut queries, client) = Peer::start("random_queries.py", [""; 0])?;
+    let (mut values, _) = Peer::start("random_values.py", [""; 0])?;
     let dsn = |port: u16| {
         let sockets = cluster.sockets().display();
         format!("host={sockets} port={port} user=serac dbname=postgres")
@@ -58,18 +59,21 @@ pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), Stri
     let mut differences = 0;
     for seed in arguments.seed..arguments.seed + arguments.seeds {
         let request = json!({ "postgres": dsn(theirs.port()), "serac": dsn(ours.port()), "seed": seed, "queries": arguments.queries });
-        let answer = python.ask(&request.to_string()).map_err(|error| format!("seed {seed}: {error}"))?;
-        counts.iter_mut().zip(KINDS).for_each(|(count, (key, _))| *count += answer[key].as_u64().unwrap_or_default());
-        for difference in answer["differences"].as_array().into_iter().flatten() {
-            differences += 1;
-            let said = |name: &str| difference[name].as_str().unwrap_or_default().to_owned();
-            let lines = format!(
-                "seed {seed}: {};\n    PostgreSQL: {}\n    SeracDB:    {}",
-                said("query"),
-                said("postgres"),
-                said("serac")
-            );
-            bar.suspend(|| eprintln!("{lines}"));
+        for peer in [&mut queries, &mut values] {
+            let answer = peer.ask(&request.to_string()).map_err(|error| format!("seed {seed}: {error}"))?;
+            let of_kind = |key| answer[key].as_u64().unwrap_or_default();
+            counts.iter_mut().zip(KINDS).for_each(|(count, (key, _))| *count += of_kind(key));
+            for difference in answer["differences"].as_array().into_iter().flatten() {
+                differences += 1;
+                let said = |name: &str| difference[name].as_str().unwrap_or_default().to_owned();
+                let lines = format!(
+                    "seed {seed}: {};\n    PostgreSQL: {}\n    SeracDB:    {}",
+                    said("query"),
+                    said("postgres"),
+                    said("serac")
+                );
+                bar.suspend(|| eprintln!("{lines}"));
+            }
         }
         bar.inc(1);
     }
