@@ -3,6 +3,7 @@
 
 pub mod activity;
 mod advisory_locks;
+mod aggregate_orders;
 mod backends;
 mod catalog;
 mod channels;
