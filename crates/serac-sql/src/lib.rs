@@ -4,6 +4,7 @@
 pub mod activity;
 mod advisory_locks;
 mod aggregate_orders;
+mod arrow_messages;
 mod backends;
 mod catalog;
 mod channels;
@@ -54,6 +55,7 @@ mod wanted;
 pub mod wire;
 mod work_memory;
 
+pub use arrow_messages::{ArrowMessage, ArrowMessages};
 pub use channels::{Notification, Notifications};
 pub use copy::{CopyProgress, StreamedCopy, file_schema};
 pub use describe::Description;

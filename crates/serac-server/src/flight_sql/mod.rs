@@ -156,16 +156,11 @@ fn of_arrow(error: ArrowError) -> Status {
     status_of(&error.into())
 }
 
-/// What is wrong with messages that carry Arrow.
-fn sql_error(error: FlightError) -> SqlError {
-    match error {
-        FlightError::Arrow(error) => error.into(),
-        other => SqlError::new("08P01", format!("the batches cannot be read: {other}")),
-    }
-}
-
 fn of_flight(error: FlightError) -> Status {
-    status_of(&sql_error(error))
+    match error {
+        FlightError::Arrow(error) => of_arrow(error),
+        other => self::error("XX000", other.to_string()),
+    }
 }
 
 fn error(sqlstate: &'static str, message: impl Into<String>) -> Status {
