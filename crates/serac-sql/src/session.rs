@@ -386,6 +386,7 @@ impl Session {
             sql: db.clone(),
             client_settings: Default::default(),
             settings: Default::default(),
+            client_changes: Default::default(),
             changed_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),

@@ -30,7 +30,7 @@ use tonic::Status;
 pub(super) struct PreparedStatement {
     pub(super) seat: Arc<Seat>,
     prepared: Prepared,
-    description: Description,
+    description: Arc<Description>,
     /// Rows of parameters for the next executions.
     bound: Mutex<Option<Vec<RecordBatch>>>,
 }

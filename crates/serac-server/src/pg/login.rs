@@ -7,7 +7,9 @@
 use super::WireError;
 use super::account::Account;
 use super::connection::{Connection, Stop};
-use super::message::{Body, Startup, authentication, message, parameter_status, put_i32, startup_length};
+use super::message::{
+    Body, Startup, Wishes, authentication, message, negotiate, parameter_status, put_i32, startup_length,
+};
 use super::reactor::Reactor;
 use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
@@ -80,7 +82,10 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
                     wire.flush().await?;
                     let mut wire = Wire::new(acceptor.accept(wire.into_io()).await?, address);
                     return match startup(&mut wire).await? {
-                        Some(Startup::Session(parameters)) => Ok(Some((Opened::Encrypted(Box::new(wire)), parameters))),
+                        Some(Startup::Session(wishes)) => {
+                            let parameters = heard(&mut wire.out, wishes);
+                            Ok(Some((Opened::Encrypted(Box::new(wire)), parameters)))
+                        }
                         Some(Startup::Cancel { process, secret }) => {
                             shared.cancel(process, secret);
                             Ok(None)
@@ -90,7 +95,7 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
                 }
                 None => wire.out.push(b'N'),
             },
-            Ok(Some(Startup::Session(parameters))) => {
+            Ok(Some(Startup::Session(wishes))) => {
                 if needs_tls {
                     let message = "connections without encryption are not allowed";
                     return refuse(wire, WireError::fatal("28000", message)).await;
@@ -100,6 +105,14 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
         }
         wire.flush().await?;
     }
+}
+
+/// The parameters of a session; what of the client's protocol is not spoken here is written.
+fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
+    if let Some(unknown) = &wishes.unknown {
+        negotiate(out, unknown);
+    }
+    wishes.parameters
 }
 
 /// From the login to the end.
@@ -140,6 +153,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let result = match result {
         Ok(Ok(Some(account))) => {
             account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true })
+                let parameters = heard(&mut wire.out, wishes);
         }
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) => Err(error),
@@ -170,7 +184,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let entry = shared.enter(activity.activity().clone());
     let Client { database, application, .. } = client;
     session.identify(Identity { user: user.clone(), database, process: activity.process() });
-    greet(&mut wire.out, &user, session.is_superuser(), &application, &entry);
+    greet(&mut wire.out, session.reported(), &entry);
     wire.admit(shared.options.max_message, activity.activity().clone());
     debug!(
         user,
@@ -251,20 +265,17 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// What a client is told when it may begin.
-fn greet(out: &mut Vec<u8>, user: &str, is_superuser: bool, application: &str, entry: &Entry) {
-    for (name, value) in [
+fn greet(out: &mut Vec<u8>, reported: [(&str, String); 4], entry: &Entry) {
+    let fixed = [
         ("server_version", "15.0"),
         ("server_encoding", "UTF8"),
         ("client_encoding", "UTF8"),
         ("DateStyle", "ISO, MDY"),
         ("IntervalStyle", "postgres"),
-        ("TimeZone", "UTC"),
         ("integer_datetimes", "on"),
         ("standard_conforming_strings", "on"),
-        ("is_superuser", if is_superuser { "on" } else { "off" }),
-        ("session_authorization", user),
-        ("application_name", application),
-    ] {
+    ];
+    for (name, value) in fixed.into_iter().chain(reported.iter().map(|(name, value)| (*name, value.as_str()))) {
         parameter_status(out, name, value);
     }
     message(out, b'K', |out| {
