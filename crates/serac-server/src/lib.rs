@@ -3,6 +3,7 @@
 
 mod flight_sql;
 mod http;
+mod passwords;
 mod pg;
 mod tls;
 

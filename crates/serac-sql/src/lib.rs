@@ -69,6 +69,7 @@ pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
 pub use parts::{is_only_a_query, shows_changes};
 pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
+pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,

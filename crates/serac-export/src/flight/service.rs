@@ -188,9 +188,9 @@ impl Flights {
     }
 
     /// Who calls.
-    fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
+    async fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
         match &self.extension {
-            Some(extension) => extension.admit(headers),
+            Some(extension) => extension.admit(headers).await,
             None => self.authenticate(headers).map(|()| Caller::default()),
         }
     }
@@ -332,7 +332,7 @@ impl FlightService for Flights {
                 for endpoint in request.info.iter().flat_map(|info| &info.endpoint) {
                     let ticket = endpoint.ticket.as_ref().map_or(&[][..], |ticket| &ticket.ticket);
                     if let Some(extension) = self.extension_for(ticket) {
-                        ended |= extension.cancel(ticket);
+                        ended |= extension.cancel(&caller, ticket);
                     } else if let Some(id) = lease_of(endpoint)? {
                         ended |= self.leases.end(id);
                     }

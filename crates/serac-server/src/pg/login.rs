@@ -142,18 +142,19 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         {
             return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
         }
-        let account = Account::of(&user, &shared.options.users, shared.db.database());
-        match log_in(&mut wire, &user, &account).await? {
-            true => Ok(Some(account)),
-            false => Ok(None),
+        let account = || Account::of(&user, &shared.options.users, shared.db.database());
+        let begun = account();
+        if !log_in(&mut wire, &user, &begun, shared).await? {
+            return Ok(None);
         }
     };
     let result = tokio::time::timeout(shared.options.login_timeout, login).await;
     let mut session = Session::new(&shared.db);
-    let result = match result {
-        Ok(Ok(Some(account))) => {
-            account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true })
-                let parameters = heard(&mut wire.out, wishes);
+    let result = match login {
+        Ok(Some(account)) => {
+            let seat = shared.seats.clone().try_acquire_owned().map_err(|_| too_many());
+            let entered = account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true });
+            seat.and_then(|seat| entered.map(|()| seat))
         }
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) => Err(error),
@@ -190,6 +191,9 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         user,
         application,
         process = activity.process(),
+        // The exchange took as long as the client liked.
+        let account = account();
+        if account.is(&begun) { Ok(Some(account)) } else { Err(wrong_password(&user)) }
         address = address.map(tracing::field::display),
         "connected"
     );
@@ -250,15 +254,13 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
             text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
         };
-        let exchange = Exchange::begin(&text(body.value()?)?, account.verifier.clone())?;
+        let verifier = account.verifier.clone().unwrap_or_else(|| shared.mock.verifier(user));
+        let exchange = Exchange::begin(&text(body.value()?)?, verifier, account.verifier.is_none())?;
         authentication(&mut wire.out, 11, exchange.challenge().as_bytes());
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         match exchange.finish(&text(Some(&body))?)? {
             Some(answer) => authentication(&mut wire.out, 12, answer.as_bytes()),
-            None => {
-                let message = format!("password authentication failed for user \"{user}\"");
-                return Err(WireError::fatal("28P01", message));
-            }
+            None => return Err(wrong_password(user)),
         }
     }
     Ok(true)
@@ -305,4 +307,7 @@ mod tests {
         );
         assert!(options("nonsense").is_empty());
     }
+}
+fn wrong_password(user: &str) -> WireError {
+    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
 }

@@ -3,7 +3,7 @@
 use super::connection::Stop;
 use super::login::serve;
 use super::reactor::Reactor;
-use super::scram::Verifier;
+use super::scram::{Mock, Verifier};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use serac_export::listen::Listener;
@@ -70,6 +70,10 @@ pub(super) struct Shared {
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
+    /// For those who have logged in.
+    pub(super) seats: Arc<Semaphore>,
+    /// Passwords of names that nobody has.
+    pub(super) mock: Mock,
 }
 
 impl Shared {
@@ -135,7 +139,8 @@ impl PgServer {
     /// When there are no threads for the connections.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
-        let shared = Arc::new(Shared { db, options, tls, running: Mutex::default() });
+        let seats = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
+        let shared = Arc::new(Shared { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
     /// The address where it listens.
