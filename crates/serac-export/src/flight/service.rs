@@ -1,5 +1,6 @@
 //! The Flight calls.
 
+use super::door::Door;
 use super::extension::{Caller, Extension};
 use super::lease::Leases;
 use super::message::Messages;
@@ -196,8 +197,14 @@ impl Flights {
     }
 
     /// Answers any call: a DoGet with the blocks' own memory, the others through the service below.
-    pub(super) async fn answer(self, connection: u64, mut request: http::Request<Incoming>) -> http::Response<Body> {
-        let caller = match self.admit(request.headers()) {
+    pub(super) async fn answer(
+        self,
+        connection: u64,
+        door: &Door,
+        mut request: http::Request<Incoming>,
+    ) -> http::Response<Body> {
+        let admitted = self.admit(request.headers()).await;
+        let caller = match admitted.and_then(|caller| door.enter().map(|()| caller)) {
             Ok(caller) => Caller { connection, ..caller },
             Err(status) => return status.into_http(),
         };

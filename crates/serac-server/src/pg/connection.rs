@@ -28,7 +28,7 @@ use tokio::sync::watch;
 pub(super) struct Stop(pub(super) watch::Receiver<bool>);
 
 impl Stop {
-    async fn stopped(&mut self) {
+    pub(super) async fn stopped(&mut self) {
         // The sender lives as long as the server.
         let _ = self.0.wait_for(|stopping| *stopping).await;
     }

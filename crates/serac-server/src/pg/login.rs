@@ -15,25 +15,70 @@ use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
 use super::server::{Entry, Shared};
 use super::wire::Wire;
+use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
-use serac_sql::activity::Client;
+use serac_sql::activity::{Client, Registered};
 use serac_sql::{Identity, Session, SqlError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
-/// Serves a client to its end. `is_full`: there is no room for it.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, stop: Stop, is_full: bool) {
-    let login = tokio::time::timeout(shared.options.login_timeout, begin(socket, &shared));
-    // A client that does not say who it is is left without a word, as one that sends nonsense before.
-    let Ok(Ok(Some((wire, parameters)))) = login.await else { return };
-    match wire {
-        Opened::Plain(wire) => converse(wire, parameters, shared, reactor, stop, is_full).await,
-        Opened::Encrypted(wire) => converse(*wire, parameters, shared, reactor, stop, is_full).await,
+/// Serves a client to its end. `place`: where it waits until it has logged in.
+pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, mut stop: Stop, place: Waiting) {
+    let ends = place.ends(shared.options.login_timeout);
+    tokio::pin!(ends);
+    let login = async {
+        match begin(socket, &shared).await {
+            Ok(Some((Opened::Plain(wire), parameters))) => enter(wire, parameters, &shared).await.map(Entered::Plain),
+            Ok(Some((Opened::Encrypted(wire), parameters))) => {
+                enter(*wire, parameters, &shared).await.map(|entered| Entered::Encrypted(Box::new(entered)))
+            }
+            _ => None,
+        }
+    };
+    let entered = tokio::select! {
+        entered = login => entered,
+        // A client that does not say who it is is left without a word, as one that sends nonsense.
+        () = ends => None,
+        () = stop.stopped() => None,
+    };
+    drop(place);
+    match entered {
+        Some(Entered::Plain(client)) => client.serve(stop, &shared, &reactor).await,
+        Some(Entered::Encrypted(client)) => client.serve(stop, &shared, &reactor).await,
+        None => {}
     }
 }
 
 type Parameters = Vec<(String, String)>;
+
+/// A client that has logged in.
+struct LoggedIn<S> {
+    wire: Wire<S>,
+    session: Session,
+    activity: Registered,
+    entry: Entry,
+    user: String,
+    /// Of those that may be connected at a time.
+    _seat: OwnedSemaphorePermit,
+}
+
+enum Entered {
+    Plain(LoggedIn<Socket>),
+    Encrypted(Box<LoggedIn<tokio_rustls::server::TlsStream<Socket>>>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
+    /// Serves the client to its end.
+    async fn serve(self, stop: Stop, shared: &Shared, reactor: &Reactor) {
+        let Self { wire, session, activity, entry, user, _seat } = self;
+        let process = entry.process();
+        let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
+        Box::new(connection).serve(stop, reactor).await;
+        debug!(user, process, "disconnected");
+    }
+}
 
 enum Opened {
     Plain(Wire<Socket>),
@@ -100,6 +145,7 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
                     let message = "connections without encryption are not allowed";
                     return refuse(wire, WireError::fatal("28000", message)).await;
                 }
+                let parameters = heard(&mut wire.out, wishes);
                 return Ok(Some((Opened::Plain(wire), parameters)));
             }
         }
@@ -115,21 +161,18 @@ fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
     wishes.parameters
 }
 
-/// From the login to the end.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Logs a client in; none if it does not get in, and has been told why.
+async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
-    shared: Arc<Shared>,
-    reactor: Arc<Reactor>,
-    stop: Stop,
-    is_full: bool,
-) {
+    shared: &Arc<Shared>,
+) -> Option<LoggedIn<S>> {
     let address = wire.address;
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let user = parameter("user").unwrap_or_default().to_owned();
     let login = async {
-        if is_full {
-            return Err(WireError::fatal("53300", "sorry, too many clients already"));
+        if shared.seats.available_permits() == 0 {
+            return Err(too_many());
         }
         if user.is_empty() {
             return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
@@ -147,8 +190,11 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         if !log_in(&mut wire, &user, &begun, shared).await? {
             return Ok(None);
         }
+        // The exchange took as long as the client liked.
+        let account = account();
+        if account.is(&begun) { Ok(Some(account)) } else { Err(wrong_password(&user)) }
     };
-    let result = tokio::time::timeout(shared.options.login_timeout, login).await;
+    let login = login.await;
     let mut session = Session::new(&shared.db);
     let result = match login {
         Ok(Some(account)) => {
@@ -156,25 +202,30 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let entered = account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true });
             seat.and_then(|seat| entered.map(|()| seat))
         }
-        Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) => Err(error),
+        Ok(None) => return None,
+        Err(error) => Err(error),
     };
-    if let Err(error) = result {
+    let seat = result.map_err(|error| {
         if let WireError::Sql { error, .. } = &error {
             let (sqlstate, message, address) = (error.sqlstate, &error.message, address.map(tracing::field::display));
             warn!(sqlstate, message, user, address, "login refused");
         }
-        put_error(&mut wire.out, &error, "");
-        let _ = wire.flush().await;
-        return;
-    }
-    authentication(&mut wire.out, 0, &[]);
-    session.as_for_postgresql();
-    if let Err(error) = set_parameters(&mut session, &parameters) {
-        put_error(&mut wire.out, &WireError::Sql { error, fatal: true }, "");
-        let _ = wire.flush().await;
-        return;
-    }
+        error
+    });
+    let ready = seat.and_then(|seat| {
+        authentication(&mut wire.out, 0, &[]);
+        session.as_for_postgresql();
+        let set = set_parameters(&mut session, &parameters).map_err(|error| WireError::Sql { error, fatal: true });
+        set.map(|()| seat)
+    });
+    let seat = match ready {
+        Ok(seat) => seat,
+        Err(error) => {
+            put_error(&mut wire.out, &error, "");
+            let _ = wire.flush().await;
+            return None;
+        }
+    };
     let client = Client {
         user: user.clone(),
         database: parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned(),
@@ -191,16 +242,14 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         user,
         application,
         process = activity.process(),
-        // The exchange took as long as the client liked.
-        let account = account();
-        if account.is(&begun) { Ok(Some(account)) } else { Err(wrong_password(&user)) }
         address = address.map(tracing::field::display),
         "connected"
     );
-    let process = activity.process();
-    let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
-    Box::new(connection).serve(stop, &reactor).await;
-    debug!(user, process, "disconnected");
+    Some(LoggedIn { wire, session, activity, entry, user, _seat: seat })
+}
+
+fn too_many() -> WireError {
+    WireError::fatal("53300", "sorry, too many clients already")
 }
 
 /// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
@@ -242,6 +291,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
     account: &Account,
+    shared: &Shared,
 ) -> Result<bool, WireError> {
     if account.wants_password {
         authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());
@@ -264,6 +314,9 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         }
     }
     Ok(true)
+}
+fn wrong_password(user: &str) -> WireError {
+    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
 }
 
 /// What a client is told when it may begin.
@@ -307,7 +360,4 @@ mod tests {
         );
         assert!(options("nonsense").is_empty());
     }
-}
-fn wrong_password(user: &str) -> WireError {
-    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
 }

@@ -687,11 +687,12 @@ impl Session {
         prepared.check_told()?;
         let Some(plan) = prepared.plan() else { return Ok(None) };
         if is_new
+            && prepared.told.is_some()
             && let Given::Values(values) = parameters
             && !(values.len() == plan.parameters.len()
                 && values.iter().zip(&plan.parameters).all(|(v, t)| is_of(v, *t)))
         {
-            // They are of the types of the plan before.
+            // They are of the types of the plan before, of which the client was told.
             return Ok(None);
         }
         let exact = match parameters {
