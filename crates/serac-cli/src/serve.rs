@@ -5,7 +5,8 @@ use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_export::listen::Listener;
 use serac_server::{
-    FlightSql, FlightSqlOptions, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier, tls_config,
+    FlightSql, FlightSqlOptions, HttpAccess, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier,
+    tls_config,
 };
 use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
@@ -144,14 +145,13 @@ fn users(settings: &Settings) -> Result<HashMap<String, Verifier>, String> {
 fn pg_options(settings: &Settings) -> Result<PgOptions, String> {
     let usual = PgOptions::default();
     let tls = tls(settings)?;
-    let ever = Duration::from_secs(u32::MAX.into());
     Ok(PgOptions {
         users: users(settings)?,
         require_tls: tls.is_some(),
         tls,
         max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
         max_message: settings.bytes("max_message")?.unwrap_or(usual.max_message),
-        login_timeout: settings.duration("login_timeout")?.unwrap_or(ever),
+        login_timeout: login_timeout(settings)?,
         shutdown_timeout: settings.duration("shutdown_timeout")?.unwrap_or_default(),
         slow_statement: settings.parsed("slow_query_ms")?.map(Duration::from_millis),
     })
@@ -171,12 +171,19 @@ fn read_passwords(path: &Path) -> Result<HashMap<String, Verifier>, String> {
     if users.is_empty() { Err(format!("{} names nobody", path.display())) } else { Ok(users) }
 }
 
+/// How long a client may take to say who it is.
+fn login_timeout(settings: &Settings) -> Result<Duration, String> {
+    let ever = Duration::from_secs(u32::MAX.into());
+    Ok(settings.duration("login_timeout")?.unwrap_or(ever))
+}
+
 fn flight_options(settings: &Settings) -> Result<FlightOptions, String> {
     let usual = FlightOptions::default();
     Ok(FlightOptions {
         tls: tls(settings)?,
         lease: settings.duration("lease")?.unwrap_or(usual.lease),
         max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
+        login_timeout: login_timeout(settings)?,
         max_streams: settings.number("max_streams")?.unwrap_or(usual.max_streams),
         ..usual
     })
@@ -349,7 +356,11 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
     let http = match plan.metrics {
         Some(address) => {
             let server = HttpServer::bind(db.clone(), address, readiness.clone()).await;
-            let server = server.map_err(|error| cannot_listen(address, &error))?;
+            let mut server = server.map_err(|error| cannot_listen(address, &error))?;
+            if !address.ip().is_loopback() {
+                let FlightSqlOptions { token, users, .. } = plan.flight_sql_options.clone();
+                server = server.with_access(HttpAccess { token, users });
+            }
             let address = server.local_address().map_err(text)?;
             info!(%address, "listening for /metrics, /ready and /live");
             lines.push(format!("metrics at http://{address}/metrics"));

@@ -52,7 +52,7 @@ const KNOWN: [Known; 34] = [
         "metrics",
         "ADDRESS",
         None,
-        "Where /metrics, /ready and /live are answered over HTTP (port 0: any that is free)",
+        "Where /metrics, /ready and /live are answered over HTTP (port 0: any that is free). Where other machines reach it, /metrics wants the token or a superuser's password",
     ),
     known(
         "allow_remote",

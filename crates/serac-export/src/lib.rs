@@ -5,6 +5,8 @@
 //! block is its own buffers, not a copy.
 #![warn(missing_docs)]
 
+#[cfg(feature = "flight")]
+pub mod admission;
 #[cfg(feature = "ffi")]
 mod c_stream;
 #[cfg(feature = "flight")]

@@ -2,7 +2,7 @@
 //!
 //! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind which a server answers is not. The file goes when its listener does.
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use std::fs;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -11,8 +11,17 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A client of whom nothing is heard for so long is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long it may take to answer before it is asked again.
+const PROBES: Duration = Duration::from_secs(10);
+/// A client that leaves so many questions without an answer is gone, and what it had locked is free: two minutes after it
+/// has vanished.
+const MOST_PROBES: u32 = 6;
 
 /// A place where clients connect.
 #[derive(Debug)]
@@ -66,6 +75,8 @@ impl Listener {
             Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(socket, _)| {
                 // Small answers shall not wait for more.
                 let _ = socket.set_nodelay(true);
+                let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES).with_retries(MOST_PROBES);
+                let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
                 Socket::Tcp(socket)
             }),
             Self::Unix(listener, _) => listener.poll_accept(context).map_ok(|(socket, _)| Socket::Unix(socket)),
@@ -227,5 +238,37 @@ impl AsyncWrite for Socket {
     }
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), socket => Pin::new(socket).poll_shutdown(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_that_have_vanished_are_found_out() {
+        let listeners = [Listener::tcp(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()];
+        let _client = TcpStream::connect(Listener::address_of(&listeners).unwrap()).await.unwrap();
+        let Socket::Tcp(socket) = Listener::accept(&listeners).await.unwrap() else { panic!("it is TCP") };
+        let socket = SockRef::from(&socket);
+        assert!(socket.keepalive().unwrap());
+        let option = |name: libc::c_int| {
+            let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
+            // SAFETY: The descriptor is open, and the kernel writes an integer of this length at the most.
+            let got = unsafe {
+                libc::getsockopt(
+                    std::os::fd::AsRawFd::as_raw_fd(&*socket),
+                    libc::IPPROTO_TCP,
+                    name,
+                    (&raw mut value).cast(),
+                    &raw mut length,
+                )
+            };
+            (got, value)
+        };
+        assert_eq!(
+            [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(option),
+            [(0, 60), (0, 10), (0, 6)]
+        );
     }
 }

@@ -1,12 +1,24 @@
 //! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
+//!
+//! A connection is for one request, and has a time for all of it: the request, the answer, and the client's reading. So
+//! clients that do not read, or do not ask, hold no place for longer, and those of one address no more than half of them.
+//!
+//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the name and password of a
+//! superuser, as the view `serac_metrics` is. `/ready` and `/live`, which say one word, are for everybody.
 
+use crate::passwords::{Passwords, basic};
+use crate::pg::{Account, Verifier};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serac_engine::roles::RoleId;
+use serac_export::admission::Admission;
+use serac_export::flight::Token;
 use serac_sql::{SqlDatabase, prometheus_text};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -17,10 +29,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Connections at a time; what comes above that is closed at once.
+/// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a client may take for a request.
+/// How long a client may take for a request, and how long until it has read the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -43,8 +56,64 @@ impl Readiness {
 #[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
+    shared: Arc<Shared>,
+    timeout: Duration,
+}
+
+/// Who may see figures where not everybody may.
+#[derive(Clone, Debug, Default)]
+pub struct HttpAccess {
+    /// The server's token.
+    pub token: Option<Token>,
+    /// Passwords besides those of roles.
+    pub users: HashMap<String, Verifier>,
+}
+
+/// What all connections share.
+struct Shared {
     db: SqlDatabase,
     readiness: Readiness,
+    /// None where everybody may see figures.
+    access: Option<HttpAccess>,
+    passwords: Passwords,
+    /// Figures are collected for one client at a time.
+    collecting: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("readiness", &self.readiness).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Whether a request with these headers may see figures; the answer to one that may not.
+    async fn check(&self, headers: &HeaderMap) -> Result<(), Response<String>> {
+        let Some(access) = &self.access else { return Ok(()) };
+        let shown = Token::shown(headers, "Bearer ");
+        if access.token.as_ref().zip(shown).is_some_and(|(token, shown)| token.is(shown)) {
+            return Ok(());
+        }
+        if let Some((user, password)) = basic(headers) {
+            let database = self.db.database();
+            let account = Account::of(&user, &access.users, database);
+            let is_known = account.verifier.is_some() || account.wants_password;
+            if is_known && self.passwords.is_of(&user, &account, password).await {
+                let account_now = Account::of(&user, &access.users, database);
+                let role = account_now.role(&user).ok().filter(|_| account_now.is(&account));
+                let may =
+                    |role: RoleId| database.check_login(role).is_ok() && database.catalog().security.is_superuser(role);
+                return match role {
+                    Some(role) if may(role) => Ok(()),
+                    _ => Err(plain(StatusCode::FORBIDDEN, "metrics are for superusers\n")),
+                };
+            }
+        }
+        let mut response =
+            plain(StatusCode::UNAUTHORIZED, "show the server's token, or a superuser's name and password\n");
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"serac\""));
+        Err(response)
+    }
 }
 
 impl HttpServer {
@@ -53,7 +122,24 @@ impl HttpServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, readiness: Readiness) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, db, readiness })
+        // Where other machines reach it, nobody sees figures unless it is said who may.
+        let access = (!address.ip().is_loopback()).then(HttpAccess::default);
+        let (passwords, collecting) = (Passwords::default(), tokio::sync::Mutex::default());
+        let shared = Shared { db, readiness, access, passwords, collecting };
+        Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared), timeout: CONNECTION_TIMEOUT })
+    }
+    /// Lets only these see figures, wherever they are.
+    #[must_use]
+    pub fn with_access(mut self, access: HttpAccess) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.access = Some(access);
+        }
+        self
+    }
+    /// How long a connection may last.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
     /// Where it listens.
     ///
@@ -66,23 +152,28 @@ impl HttpServer {
     /// Answers until `stop` is ready.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
+        let admission = Admission::new(MAX_CONNECTIONS);
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => return,
                 Some(_) = connections.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((socket, _)) if connections.len() < MAX_CONNECTIONS => {
-                        let (db, readiness) = (self.db.clone(), self.readiness.clone());
-                        let service = service_fn(move |request| answer(request, db.clone(), readiness.clone()));
+                    Ok((socket, address)) => {
+                        let place = admission.enter(Some(address.ip()));
+                        let (shared, timeout) = (self.shared.clone(), self.timeout);
+                        let service = service_fn(move |request| answer(request, shared.clone()));
                         connections.spawn(async move {
                             let mut http = http1::Builder::new();
                             http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(16 << 10);
-                            // A client that breaks off is no business of ours.
-                            let _ = http.serve_connection(TokioIo::new(socket), service).await;
+                            http.keep_alive(false);
+                            tokio::select! {
+                                // A client that breaks off is no business of ours.
+                                _ = http.serve_connection(TokioIo::new(socket), service) => {}
+                                () = place.ends(timeout) => {}
+                            }
                         });
                     }
-                    Ok(_) => {}
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
             }
@@ -90,17 +181,15 @@ impl HttpServer {
     }
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    db: SqlDatabase,
-    readiness: Readiness,
-) -> Result<Response<String>, Infallible> {
-    let plain = |status: StatusCode, text: &str| {
-        let mut response = Response::new(text.to_owned());
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, "text/plain; charset=utf-8".parse().expect("a header's value"));
-        response
-    };
+fn plain(status: StatusCode, text: &str) -> Response<String> {
+    let mut response = Response::new(text.to_owned());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<String>, Infallible> {
+    let db = shared.db.clone();
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         response.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("a header's value"));
@@ -108,10 +197,14 @@ async fn answer(
     }
     Ok(match request.uri().path() {
         "/live" => plain(StatusCode::OK, "live\n"),
-        "/ready" if !readiness.get() => plain(StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n"),
+        "/ready" if !shared.readiness.get() => plain(StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n"),
         "/ready" if !db.can_commit() => plain(StatusCode::SERVICE_UNAVAILABLE, "the log has failed\n"),
         "/ready" => plain(StatusCode::OK, "ready\n"),
         "/metrics" => {
+            if let Err(refused) = shared.check(request.headers()).await {
+                return Ok(refused);
+            }
+            let _one = shared.collecting.lock().await;
             // Walking the blocks and indexes of a large database takes a while.
             match tokio::task::spawn_blocking(move || prometheus_text(&db.metrics())).await {
                 Ok(text) => {

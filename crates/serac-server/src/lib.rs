@@ -3,10 +3,11 @@
 
 mod flight_sql;
 mod http;
+mod passwords;
 mod pg;
 mod tls;
 
 pub use flight_sql::{FlightSql, FlightSqlOptions};
-pub use http::{HttpServer, Readiness};
+pub use http::{HttpAccess, HttpServer, Readiness};
 pub use pg::{PgOptions, PgServer, Verifier};
 pub use tls::{TlsConfig, tls_config};

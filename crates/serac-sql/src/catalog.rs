@@ -167,6 +167,8 @@ pub(crate) struct Shared {
     pub(crate) client_settings: RwLock<HashMap<&'static str, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
+    /// Changes with every setting of clients.
+    pub(crate) client_changes: AtomicU64,
     /// What the running transaction has set.
     pub(crate) changed_settings: ChangedSettings,
     /// Values that this session got from sequences.

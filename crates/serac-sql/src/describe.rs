@@ -7,7 +7,6 @@ use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
-use crate::point::Prepared;
 use crate::session::{Session, StatementResult, fold, with_parameters};
 use crate::transactions::OpenStatement;
 use crate::visits::{visit, visit_expressions, visit_expressions_mut};
@@ -154,22 +153,7 @@ fn one_element_of_each(query: &mut Statement) -> Vec<usize> {
 }
 
 impl Session {
-    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not 0.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Description> {
-        if crate::transactions::controls_transaction(prepared.statement()) {
-            return Ok(Description::default());
-        }
-        if let Some(types) = prepared.parameter_types() {
-            let parameters = types.iter().copied().map(Some).collect();
-            return Ok(Description { parameters, oids: Vec::new(), schema: prepared.schema().cloned() });
-        }
-        self.describe_statement(prepared.statement().clone(), named).await
-    }
-
-    /// Says what a statement that has not been prepared takes and gives; `named` as in [`Self::describe`].
+    /// Says what a statement that has not been prepared takes and gives; `named` as in [`describe`](Self::describe).
     ///
     /// # Errors
     /// What is wrong with the statement.
@@ -200,7 +184,7 @@ impl Session {
     }
 
     /// Looks at the catalog as the next statement would see it, and changes nothing.
-    async fn looking<T>(&mut self, look: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) async fn looking<T>(&mut self, look: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check_not_failed()?;
         let idle = self.running.is_none();
         if idle {
@@ -217,7 +201,7 @@ impl Session {
         session.failing(result)
     }
 
-    async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
+    pub(crate) async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
         let mut parameters = Parameters::of(&statement, named);
         if let Statement::Execute { name: Some(name), parameters: given, .. } = &statement {
             let bound = self.bind(&name.to_string().to_lowercase(), given)?;

@@ -3,6 +3,8 @@
 
 pub mod activity;
 mod advisory_locks;
+mod aggregate_orders;
+mod arrow_messages;
 mod backends;
 mod catalog;
 mod channels;
@@ -53,6 +55,7 @@ mod wanted;
 pub mod wire;
 mod work_memory;
 
+pub use arrow_messages::{ArrowMessage, ArrowMessages};
 pub use channels::{Notification, Notifications};
 pub use copy::{CopyProgress, StreamedCopy, file_schema};
 pub use describe::Description;
@@ -65,7 +68,8 @@ pub use marks::number_parameters;
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
 pub use parts::{is_only_a_query, shows_changes};
-pub use point::{Blocked, Prepared, Rows, Start, Started};
+pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
+pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,

@@ -306,6 +306,7 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     let qualified = sql.contains("pg_catalog.");
     let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
     let (has_uuids, has_distinct, has_powers) = (says("uuid"), says("distinct"), sql.contains('^'));
+    let has_orders = says("order");
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
@@ -333,6 +334,9 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
         }
         if has_powers {
             crate::pg_catalog::put_signs_first(&mut statement);
+        }
+        if has_orders {
+            crate::aggregate_orders::drop_orders(&mut statement);
         }
         statements.push(statement);
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
@@ -382,6 +386,7 @@ impl Session {
             sql: db.clone(),
             client_settings: Default::default(),
             settings: Default::default(),
+            client_changes: Default::default(),
             changed_settings: Default::default(),
             sequence_values: Default::default(),
             time: Default::default(),

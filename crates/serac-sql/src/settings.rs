@@ -225,6 +225,8 @@ pub(crate) fn set_for_client(shared: &Shared, name: &str, value: &str) -> Option
     let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == name)?;
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '_'], "");
     let (is_default, is_path) = (value.eq_ignore_ascii_case("default"), name == "search_path");
+    // Relaxed: the session's own statements read it.
+    shared.client_changes.fetch_add(1, Ordering::Relaxed);
     if is_path {
         shared.note_setting();
     }
@@ -380,6 +382,27 @@ impl Session {
     pub fn application_name(&self) -> String {
         self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
+    /// Another number whenever [`reported`](Self::reported) may give something else.
+    pub fn reported_version(&self) -> u64 {
+        // Relaxed: as in `set_for_client`. Roles are noted as settings are.
+        self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
+    }
+    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change here.
+    pub fn reported(&self) -> [(&'static str, String); 4] {
+        let (roles, catalog) = (
+            self.shared.roles.read().clone(),
+            match &self.running {
+                Some(running) => running.txn.catalog().clone(),
+                None => self.database().catalog(),
+            },
+        );
+        [
+            ("application_name", self.application_name()),
+            ("TimeZone", self.setting("timezone").unwrap_or_default()),
+            ("is_superuser", on_or_off(catalog.security.is_superuser(roles.current))),
+            ("session_authorization", roles.name(roles.session, &catalog.security)),
+        ]
+    }
     /// How long the session may be idle as it is now, with a transaction or without; none for ever.
     pub fn idle_limit(&self) -> Option<Duration> {
         match self.transaction_status() {
@@ -399,6 +422,8 @@ impl Session {
                     self.set_in_transaction(name, "default", false)?;
                 }
                 self.shared.client_settings.write().retain(|name, _| *name == "application_name");
+                // Relaxed: as in `set_for_client`.
+                self.shared.client_changes.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(StatementResult::command("RESET"))

@@ -10,6 +10,7 @@ use futures::stream::BoxStream;
 use http::HeaderMap;
 use serac_engine::Catalog;
 use serac_engine::roles::RoleId;
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use tonic::{Status, Streaming};
@@ -32,10 +33,14 @@ impl Default for Form {
 }
 
 /// Who calls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// The user, if it is known who that is.
     pub user: Option<Arc<str>>,
+    /// The role as which it calls.
+    pub role: RoleId,
+    /// What the extension keeps of how that was found out.
+    pub proof: Option<Arc<dyn Any + Send + Sync>>,
     /// What the client calls its session, if it has one.
     pub session: Option<Arc<str>>,
     /// The number of the connection, which no other connection of the server has had.
@@ -44,6 +49,21 @@ pub struct Caller {
     pub form: Form,
     /// Headers that the answer carries.
     pub headers: HeaderMap,
+}
+
+impl Default for Caller {
+    /// Somebody without a name, who may do what the bootstrap role may.
+    fn default() -> Self {
+        Self {
+            user: None,
+            role: RoleId::BOOTSTRAP,
+            proof: None,
+            session: None,
+            connection: 0,
+            form: Form::default(),
+            headers: HeaderMap::new(),
+        }
+    }
 }
 
 /// Record batches that come one after the other, each when it is asked for.
@@ -56,7 +76,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// UNAUTHENTICATED, for what nobody may call.
-    fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status>;
+    async fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status>;
 
     /// Answers a handshake of one whom [`admit`](Self::admit) let in.
     ///
@@ -111,7 +131,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     async fn act(&self, caller: &Caller, action: &Action) -> Result<Option<Vec<Bytes>>, Status>;
 
     /// Cancels what is done for a ticket; whether there was something.
-    fn cancel(&self, ticket: &[u8]) -> bool;
+    fn cancel(&self, caller: &Caller, ticket: &[u8]) -> bool;
 
     /// Gives up what nobody has asked for in a long time. Called about every second.
     fn sweep(&self);

@@ -17,10 +17,12 @@
 //! | `extension` | what is answered beside: Flight SQL |
 //! | `token` | who may call |
 //! | `corked` | frames of HTTP/2 that the kernel joins |
+//! | `door` | connections that wait for their first good call |
 //! | `server` | connections, and the end |
 
 mod body;
 mod corked;
+mod door;
 mod extension;
 mod lease;
 mod message;
@@ -51,8 +53,10 @@ pub struct FlightOptions {
     pub role: Option<String>,
     /// Certificate and key; none for connections without TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Connections at a time; what comes above that is closed at once.
+    /// Connections at a time on which somebody has called who may; calls on others are refused above that.
     pub max_connections: usize,
+    /// How long a connection may take from its beginning to its first call of somebody who may call.
+    pub login_timeout: Duration,
     /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal. While it is held, versions that it sees are kept.
     pub lease: Duration,
     /// Snapshots held at a time.
@@ -77,6 +81,7 @@ impl Default for FlightOptions {
             role: None,
             tls: None,
             max_connections: 1024,
+            login_timeout: Duration::from_secs(60),
             lease: Duration::from_secs(60),
             max_leases: 64,
             stall: Duration::from_secs(60),

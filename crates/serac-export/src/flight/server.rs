@@ -2,8 +2,10 @@
 
 use super::FlightOptions;
 use super::corked::Corked;
+use super::door::Door;
 use super::extension::Extension;
 use super::service::Flights;
+use crate::admission::Admission;
 use crate::listen::{Listener, Socket};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -28,8 +30,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is asked whether its client is still there, and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// How long a client may take to agree on encryption.
-const TLS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Places for connections on which nobody has called yet, at the least.
+const LEAST_WAITING: usize = 64;
 
 /// Numbers of connections.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
@@ -40,6 +42,7 @@ pub struct FlightServer {
     flights: Flights,
     tls: Option<TlsAcceptor>,
     max_connections: usize,
+    login_timeout: Duration,
 }
 
 impl std::fmt::Debug for FlightServer {
@@ -59,13 +62,13 @@ impl FlightServer {
     /// Answers those who come to any of the listeners. On Unix sockets there is no TLS.
     #[must_use]
     pub fn new(database: Database, listeners: Vec<Listener>, options: FlightOptions) -> Self {
-        let max_connections = options.max_connections;
+        let (max_connections, login_timeout) = (options.max_connections, options.login_timeout);
         let tls = options.tls.as_ref().map(|config| {
             let mut config = config.as_ref().clone();
             config.alpn_protocols = vec![b"h2".to_vec()];
             TlsAcceptor::from(Arc::new(config))
         });
-        Self { listeners, flights: Flights::new(database, options), tls, max_connections }
+        Self { listeners, flights: Flights::new(database, options), tls, max_connections, login_timeout }
     }
     /// Lets an extension answer, too, and say who may call.
     #[must_use]
@@ -85,6 +88,8 @@ impl FlightServer {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
+        let admission = Admission::new(self.max_connections.max(LEAST_WAITING));
+        let seats = Arc::new(Semaphore::new(self.max_connections.min(Semaphore::MAX_PERMITS)));
         let mut sweep = tokio::time::interval(self.flights.leases().sweep_interval());
         tokio::pin!(stop);
         loop {
@@ -93,11 +98,18 @@ impl FlightServer {
                 _ = sweep.tick() => self.flights.sweep(),
                 Some(_) = connections.join_next() => {}
                 accepted = Listener::accept(&self.listeners) => match accepted {
-                    // Closed at once: a client in the queue would wait without knowing what for.
-                    Ok(_) if connections.len() >= self.max_connections => {}
                     Ok(socket) => {
+                        let place = admission.enter(socket.peer_address().map(|address| address.ip()));
+                        let door = Door::new(Some(place), seats.clone());
                         let tls = self.tls.clone().filter(|_| !socket.is_unix());
-                        connections.spawn(serve(socket, tls, self.flights.clone(), stopped.clone()));
+                        let (flights, stopped, time) = (self.flights.clone(), stopped.clone(), self.login_timeout);
+                        connections.spawn(async move {
+                            let shut = door.stays_shut(time, stopped.clone());
+                            tokio::select! {
+                                () = serve(socket, tls, flights, door.clone(), stopped) => {}
+                                () = shut => {}
+                            }
+                        });
                     }
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
@@ -109,14 +121,20 @@ impl FlightServer {
     }
 }
 
-async fn serve(socket: Socket, tls: Option<TlsAcceptor>, flights: Flights, stopped: watch::Receiver<bool>) {
+async fn serve(
+    socket: Socket,
+    tls: Option<TlsAcceptor>,
+    flights: Flights,
+    door: Arc<Door>,
+    stopped: watch::Receiver<bool>,
+) {
     let Ok((socket, second)) = socket.twice() else { return };
     let has_stopped = match tls {
-        None => converse(Corked::new(socket), flights, stopped).await,
-        Some(acceptor) => match tokio::time::timeout(TLS_TIMEOUT, acceptor.accept(socket)).await {
-            Ok(Ok(socket)) => converse(socket, flights, stopped).await,
+        None => converse(Corked::new(socket), flights, door, stopped).await,
+        Some(acceptor) => match acceptor.accept(socket).await {
+            Ok(socket) => converse(socket, flights, door, stopped).await,
             // Without encryption the client cannot be told.
-            _ => return,
+            Err(_) => return,
         },
     };
     if has_stopped {
@@ -128,13 +146,14 @@ async fn serve(socket: Socket, tls: Option<TlsAcceptor>, flights: Flights, stopp
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     flights: Flights,
+    door: Arc<Door>,
     mut stopped: watch::Receiver<bool>,
 ) -> bool {
     // Relaxed: numbers need only differ.
     let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let answer = service_fn(move |request| {
-        let flights = flights.clone();
-        async move { Ok::<_, Infallible>(flights.answer(connection, request).await) }
+        let (flights, door) = (flights.clone(), door.clone());
+        async move { Ok::<_, Infallible>(flights.answer(connection, &door, request).await) }
     });
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_concurrent_streams(128);
@@ -301,7 +320,8 @@ mod tests {
             (Flights::new(db.clone(), FlightOptions::default()), Arc::new(blocks), taken.clone());
         tokio::spawn(async move {
             let (socket, _) = listener.accept().await.unwrap();
-            converse(Watched { socket, blocks, taken: noted }, flights, stopped).await;
+            let door = Door::new(None, Arc::new(Semaphore::new(1)));
+            converse(Watched { socket, blocks, taken: noted }, flights, door, stopped).await;
         });
         let channel = tonic::transport::Channel::from_shared(format!("http://{address}")).unwrap();
         let mut client = FlightClient::new(channel.connect().await.unwrap());

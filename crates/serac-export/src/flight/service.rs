@@ -1,5 +1,6 @@
 //! The Flight calls.
 
+use super::door::Door;
 use super::extension::{Caller, Extension};
 use super::lease::Leases;
 use super::message::Messages;
@@ -188,16 +189,22 @@ impl Flights {
     }
 
     /// Who calls.
-    fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
+    async fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
         match &self.extension {
-            Some(extension) => extension.admit(headers),
+            Some(extension) => extension.admit(headers).await,
             None => self.authenticate(headers).map(|()| Caller::default()),
         }
     }
 
     /// Answers any call: a DoGet with the blocks' own memory, the others through the service below.
-    pub(super) async fn answer(self, connection: u64, mut request: http::Request<Incoming>) -> http::Response<Body> {
-        let caller = match self.admit(request.headers()) {
+    pub(super) async fn answer(
+        self,
+        connection: u64,
+        door: &Door,
+        mut request: http::Request<Incoming>,
+    ) -> http::Response<Body> {
+        let admitted = self.admit(request.headers()).await;
+        let caller = match admitted.and_then(|caller| door.enter().map(|()| caller)) {
             Ok(caller) => Caller { connection, ..caller },
             Err(status) => return status.into_http(),
         };
@@ -332,7 +339,7 @@ impl FlightService for Flights {
                 for endpoint in request.info.iter().flat_map(|info| &info.endpoint) {
                     let ticket = endpoint.ticket.as_ref().map_or(&[][..], |ticket| &ticket.ticket);
                     if let Some(extension) = self.extension_for(ticket) {
-                        ended |= extension.cancel(ticket);
+                        ended |= extension.cancel(&caller, ticket);
                     } else if let Some(id) = lease_of(endpoint)? {
                         ended |= self.leases.end(id);
                     }

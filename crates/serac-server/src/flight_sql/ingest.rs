@@ -1,37 +1,50 @@
 //! Rows that come as batches: into tables, and as parameters.
 
 use super::statement::update_result;
-use super::{FlightSql, error, of_flight, sql_error};
+use super::{FlightSql, error, status_of};
 use arrow_flight::FlightData;
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder, FlightRecordBatchStream};
-use arrow_flight::error::FlightError;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::buffer::Buffer;
 use futures::{Stream, StreamExt, TryStreamExt};
 use serac_export::flight::Caller;
-use serac_sql::{IfExists, IngestTarget};
+use serac_sql::{ArrowMessage, ArrowMessages, IfExists, IngestTarget, SqlError};
+use std::pin::pin;
 use tonic::{Status, Streaming};
 
 /// Bytes of parameters at a time.
 const MAX_PARAMETERS: usize = 256 << 20;
 
 /// The messages of a put that carry Arrow: a client may send its descriptor alone before.
-fn messages(
+fn decoded(
     first: FlightData,
     rest: Streaming<FlightData>,
-) -> impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static {
+) -> impl Stream<Item = Result<ArrowMessage, SqlError>> + Send + 'static {
     let first = futures::stream::iter([Ok(first)]);
     let has_arrow = |message: &FlightData| std::future::ready(!message.data_header.is_empty());
-    first.chain(rest.map_err(FlightError::from)).try_filter(has_arrow)
+    let mut messages = ArrowMessages::default();
+    first.chain(rest).try_filter(has_arrow).map(move |message| {
+        let FlightData { data_header, data_body, .. } =
+            message.map_err(|error| SqlError::new("08P01", format!("the batches cannot be read: {error}")))?;
+        messages.read(&data_header, &Buffer::from(data_body))
+    })
 }
 
 /// All batches of a put.
 pub(super) async fn batches(first: FlightData, rest: Streaming<FlightData>) -> Result<Vec<RecordBatch>, Status> {
-    let mut stream = FlightRecordBatchStream::new_from_flight_data(messages(first, rest));
-    let (mut batches, mut bytes) = (Vec::new(), 0);
-    while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(of_flight)?;
+    let mut messages = pin!(decoded(first, rest));
+    let (mut batches, mut bytes, mut has_schema) = (Vec::new(), 0, false);
+    while let Some(message) = messages.next().await {
+        let batch = match message.map_err(|error| status_of(&error))? {
+            ArrowMessage::Batch(batch) => batch,
+            ArrowMessage::Schema(_) if has_schema => return Err(error("08P01", "a second schema")),
+            ArrowMessage::Schema(_) => {
+                has_schema = true;
+                continue;
+            }
+            ArrowMessage::Nothing => continue,
+        };
         bytes += batch.get_array_memory_size();
         if bytes > MAX_PARAMETERS {
             return Err(error("54000", format!("parameters of more than {MAX_PARAMETERS} bytes")));
@@ -78,20 +91,19 @@ impl FlightSql {
             create,
             if_exists,
         };
-        let mut decoded = FlightDataDecoder::new(messages(first, rest));
-        let schema = match decoded.next().await {
-            Some(Ok(message)) => match message.payload {
-                DecodedPayload::Schema(schema) => schema,
-                _ => return Err(error("08P01", "a schema is wanted before batches")),
-            },
-            Some(Err(error)) => return Err(of_flight(error)),
+        let mut messages = decoded(first, rest).boxed();
+        let schema = match messages.next().await {
+            Some(Ok(ArrowMessage::Schema(schema))) => schema,
+            Some(Ok(_)) => return Err(error("08P01", "a schema is wanted before batches")),
+            Some(Err(error)) => return Err(status_of(&error)),
             None => return Err(error("08P01", "a schema is wanted, and nothing came")),
         };
-        let batches = decoded.filter_map(|message| {
-            std::future::ready(match message.map(|message| message.payload) {
-                Ok(DecodedPayload::RecordBatch(batch)) => Some(Ok(batch)),
-                Ok(_) => None,
-                Err(error) => Some(Err(sql_error(error))),
+        let batches = messages.filter_map(|message| {
+            std::future::ready(match message {
+                Ok(ArrowMessage::Batch(batch)) => Some(Ok(batch)),
+                Ok(ArrowMessage::Schema(_)) => Some(Err(SqlError::new("08P01", "a second schema"))),
+                Ok(ArrowMessage::Nothing) => None,
+                Err(error) => Some(Err(error)),
             })
         });
         let mut session = seat.take().await?;

@@ -1,36 +1,39 @@
 //! Who calls: the bearer of the server's token, or a user who has shown the password and got a token for it; and which session is the client's.
 //!
-//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call, and gets a token back in the header `authorization`.
-//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and temporary tables between calls.
+//! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call, and gets a token back in the
+//! header `authorization`. The token stands for the role and what was kept of its password, not for the name: at each call
+//! both are compared with what they are now. It ends when nobody uses it, and at last at an absolute time.
+//!
+//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and temporary tables between
+//! calls.
 
-use super::shelf::{hex, random_id};
+use super::shelf::{Owner, hex, random_id};
 use super::{FlightSql, form, status_of};
+use crate::passwords::basic;
 use crate::pg::Account;
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use serac_engine::Catalog;
 use serac_engine::roles::RoleId;
 use serac_export::flight::{Caller, Token};
-use serac_sql::{Session, SqlError};
+use serac_sql::Session;
 use std::sync::Arc;
+use std::time::Instant;
 use tonic::Status;
 
 const SESSION_COOKIE: &str = "serac_session";
 
-/// With padding or without: some clients, ADBC's driver among them, send none.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
+/// A token that a user got for the password.
+#[derive(Clone)]
+pub(super) struct Login {
+    user: Arc<str>,
+    account: Account,
+    until: Instant,
+}
 
-/// Name and password of `authorization: Basic …`.
-fn basic(headers: &HeaderMap) -> Option<(String, String)> {
-    let text = String::from_utf8(BASE64.decode(Token::shown(headers, "Basic ")?).ok()?).ok()?;
-    let (user, password) = text.split_once(':')?;
-    Some((user.to_owned(), password.to_owned()))
+/// Whether a token has the form of those that users get.
+fn is_of_user(shown: &[u8]) -> bool {
+    shown.len() == 32 && shown.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// The session that the client's cookie names.
@@ -42,9 +45,12 @@ fn session_of(headers: &HeaderMap) -> Option<Arc<str>> {
 }
 
 impl FlightSql {
-    pub(super) fn who_calls(&self, headers: &HeaderMap) -> Result<Caller, Status> {
-        let (user, session, form) = (self.user(headers)?, session_of(headers), form::wanted(headers));
-        let mut caller = Caller { user, session, form, ..Caller::default() };
+    pub(super) async fn who_calls(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+        let (login, role) = self.user(headers).await?;
+        let (session, form) = (session_of(headers), form::wanted(headers));
+        let user = login.as_ref().map(|login| login.user.clone());
+        let proof = login.map(|login| Arc::new(login) as _);
+        let mut caller = Caller { user, role, session, form, proof, ..Caller::default() };
         if caller.session.is_none() {
             let cookie = format!("{SESSION_COOKIE}={}; Path=/; HttpOnly", hex(&random_id()));
             caller.headers.insert(SET_COOKIE, HeaderValue::try_from(cookie).expect("it is ASCII"));
@@ -52,27 +58,48 @@ impl FlightSql {
         Ok(caller)
     }
 
-    fn user(&self, headers: &HeaderMap) -> Result<Option<Arc<str>>, Status> {
+    /// The user's login, if one is named, and the role.
+    async fn user(&self, headers: &HeaderMap) -> Result<(Option<Login>, RoleId), Status> {
         let has_passwords = !self.options.users.is_empty() || self.db.database().catalog().security.has_passwords();
         let is_open = self.options.token.is_none() && !has_passwords;
         if let Some((user, password)) = basic(headers) {
             let account = self.account(&user);
-            let is_known = match &account.verifier {
-                Some(verifier) if account.wants_password => verifier.is_of(&password),
-                _ => is_open && !user.is_empty(),
+            let is_known = match account.wants_password {
+                // It may have become another while the password was hashed.
+                true => self.passwords.is_of(&user, &account, password).await && self.account(&user).is(&account),
+                false => is_open && !user.is_empty(),
             };
             if !is_known {
                 return Err(super::error("28P01", format!("password authentication failed for user \"{user}\"")));
             }
-            return Ok(Some(user.into()));
+            let role = self.admitted(&user, &account)?;
+            let until = Instant::now() + self.options.longest_login;
+            return Ok((Some(Login { user: user.into(), account, until }), role));
         }
         let shown = Token::shown(headers, "Bearer ");
-        if let Some(user) = shown.and_then(|shown| self.logins.find(shown)) {
-            return Ok(Some(user));
+        if let Some(token) = shown
+            && let Some(login) = self.logins.find_any(token)
+        {
+            let account = self.account(&login.user);
+            if Instant::now() >= login.until || !account.is(&login.account) {
+                self.logins.remove_any(token);
+                let message = format!("the login of user \"{}\" is over: log in again", login.user);
+                return Err(super::error("28000", message));
+            }
+            let role = self.admitted(&login.user, &account)?;
+            return Ok((Some(login), role));
         }
+        let nobody = || match &self.options.role {
+            Some(role) => {
+                let role = self.db.database().catalog().security.role_named(role).map(|role| role.id);
+                role.map_err(|error| status_of(&error.into()))
+            }
+            None => Ok(RoleId::BOOTSTRAP),
+        };
         match (&self.options.token, shown) {
-            (Some(token), Some(shown)) if token.is(shown) => Ok(None),
-            _ if is_open => Ok(None),
+            (Some(token), Some(shown)) if token.is(shown) => Ok((None, nobody()?)),
+            // A user's token that is good no more is no leave to call as somebody else.
+            (_, shown) if is_open && !shown.is_some_and(is_of_user) => Ok((None, nobody()?)),
             (_, Some(_)) => Err(super::error("28000", "the token is not the server's, or its time is over")),
             (None, None) => Err(super::error(
                 "28000",
@@ -89,32 +116,39 @@ impl FlightSql {
         Account::of(user, &self.options.users, self.db.database())
     }
 
+    /// The role of an account, which may connect.
+    fn admitted(&self, user: &str, account: &Account) -> Result<RoleId, Status> {
+        let role = account.role(user).map_err(|error| status_of(&error))?;
+        self.db.database().check_login(role).map_err(|error| status_of(&error.into()))?;
+        Ok(role)
+    }
+
     /// The role that the caller has in the database.
     pub(super) fn role_of(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status> {
-        let role = match (&caller.user, &self.options.role) {
-            (Some(user), _) => self.account(user).role(user, catalog),
-            (None, Some(role)) => catalog.security.role_named(role).map(|role| role.id).map_err(SqlError::from),
-            (None, None) => Ok(RoleId::BOOTSTRAP),
-        };
-        role.map_err(|error| status_of(&error))
+        let gone = || super::error("28000", "the role does not exist any more");
+        catalog.security.role(caller.role).map(|role| role.id).ok_or_else(gone)
     }
 
     /// Makes a session that of the caller's role.
     pub(super) fn enter(&self, caller: &Caller, session: &mut Session) -> Result<(), Status> {
+        let catalog = self.db.database().catalog();
         let entered = match (&caller.user, &self.options.role) {
-            (Some(user), _) => self.account(user).enter(session, user),
-            (None, Some(role)) => session.log_in(role),
             (None, None) => Ok(()),
+            (user, _) => {
+                let is_other = |user: &&str| *user != catalog.security.name_of(caller.role);
+                session.log_in_as(caller.role, user.as_deref().filter(is_other))
+            }
         };
         entered.map_err(|error| status_of(&error))
     }
 
-    /// A token for a user who has shown the password. Others get none, and may call if the server is open to all.
+    /// A token for a user who has shown the password, or a token, with whose end it ends. Others get none, and may call if the
+    /// server is open to all.
     pub(super) fn log_in(&self, caller: &Caller) -> Result<HeaderMap, Status> {
         let mut headers = HeaderMap::new();
-        if let Some(user) = &caller.user {
+        if let Some(login) = caller.proof.as_ref().and_then(|proof| proof.downcast_ref::<Login>()) {
             let token = hex(&random_id());
-            self.logins.keep(token.as_bytes(), user.clone())?;
+            self.logins.keep_instead(Owner::of(caller), token.as_bytes(), login.clone(), |_| true)?;
             let value = HeaderValue::try_from(format!("Bearer {token}")).expect("it is ASCII");
             headers.insert(AUTHORIZATION, value);
         }

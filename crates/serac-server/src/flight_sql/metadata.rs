@@ -1,5 +1,6 @@
 //! What there is: catalogs, schemas, tables, keys.
 
+use super::shelf::Owner;
 use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables, UpdateDeleteRules};
@@ -151,7 +152,7 @@ fn foreign_keys(references: Vec<Reference<'_>>, by_parent: bool) -> Result<Recor
 impl FlightSql {
     /// The tables of the client's session, if it has some.
     async fn temporary_tables(&self, caller: &Caller) -> Result<Vec<Arc<Table>>, Status> {
-        let Some(seat) = Self::session_key(caller).and_then(|key| self.clients.find(&key)) else {
+        let Some(seat) = Self::session_key(caller).and_then(|key| self.clients.find(&Owner::of(caller), &key)) else {
             return Ok(Vec::new());
         };
         let catalog = seat.take().await?.temporary_catalog();

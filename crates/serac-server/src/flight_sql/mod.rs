@@ -32,9 +32,11 @@ mod stream;
 mod transaction;
 mod words;
 
+use crate::passwords::Passwords;
 use crate::pg::Verifier;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
+use login::Login;
 use seat::Seat;
 use serac_export::flight::Token;
 use serac_sql::{SqlDatabase, SqlError};
@@ -59,13 +61,16 @@ pub struct FlightSqlOptions {
     pub users: HashMap<String, Verifier>,
     /// For how long the token that a user got for the password is good, from its last use on.
     pub login: Duration,
+    /// For how long it is good from the login on, however often it is used.
+    pub longest_login: Duration,
     /// For how long a transaction stays open of which nothing is heard; then it is rolled back.
     pub transaction_timeout: Duration,
     /// For how long a session or a prepared statement is kept that nobody uses.
     pub session_timeout: Duration,
     /// For how long a client may read nothing of a result before that is given up.
     pub stall: Duration,
-    /// Transactions, sessions and prepared statements at a time, of each so many.
+    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half of them at the most: see
+    /// `shelf`.
     pub max_sessions: usize,
 }
 
@@ -76,6 +81,7 @@ impl Default for FlightSqlOptions {
             role: None,
             users: HashMap::new(),
             login: Duration::from_secs(3_600),
+            longest_login: Duration::from_secs(24 * 3_600),
             transaction_timeout: Duration::from_secs(300),
             session_timeout: Duration::from_secs(1_800),
             stall: Duration::from_secs(60),
@@ -88,8 +94,9 @@ impl Default for FlightSqlOptions {
 pub struct FlightSql {
     db: SqlDatabase,
     options: FlightSqlOptions,
+    passwords: Passwords,
     /// Users by the tokens that they got for their passwords.
-    logins: Shelf<Arc<str>>,
+    logins: Shelf<Login>,
     /// Sessions of clients that keep the server's cookie.
     clients: Shelf<Arc<Seat>>,
     transactions: Shelf<OpenTransaction>,
@@ -113,6 +120,7 @@ impl FlightSql {
     pub fn new(db: SqlDatabase, options: FlightSqlOptions) -> Self {
         let (sessions, limit) = (options.session_timeout, options.max_sessions);
         Self {
+            passwords: Passwords::default(),
             logins: Shelf::new("token", options.login, 1 << 16),
             clients: Shelf::new("session", sessions, limit),
             transactions: Shelf::new("transaction", options.transaction_timeout, limit),
@@ -156,16 +164,11 @@ fn of_arrow(error: ArrowError) -> Status {
     status_of(&error.into())
 }
 
-/// What is wrong with messages that carry Arrow.
-fn sql_error(error: FlightError) -> SqlError {
-    match error {
-        FlightError::Arrow(error) => error.into(),
-        other => SqlError::new("08P01", format!("the batches cannot be read: {other}")),
-    }
-}
-
 fn of_flight(error: FlightError) -> Status {
-    status_of(&sql_error(error))
+    match error {
+        FlightError::Arrow(error) => of_arrow(error),
+        other => self::error("XX000", other.to_string()),
+    }
 }
 
 fn error(sqlstate: &'static str, message: impl Into<String>) -> Status {

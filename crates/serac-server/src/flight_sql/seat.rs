@@ -4,6 +4,7 @@
 //! it meanwhile, the rows that are left are computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two results
 //! in turns does not wait for itself.
 
+use super::shelf::Owner;
 use super::{FlightSql, error, status_of};
 use serac_engine::DecimalForm;
 use serac_export::flight::Caller;
@@ -102,6 +103,10 @@ impl Seat {
     pub(super) fn is_in_use(&self) -> bool {
         self.session.try_lock().is_err()
     }
+    /// Whether nothing runs, and no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.session.try_lock().is_ok_and(|session| session.transaction_status() == TransactionStatus::Idle)
+    }
 
     /// Rolls back the session's transaction, if it has one, of which nothing is heard any more.
     pub(super) fn expire(&self) {
@@ -151,27 +156,31 @@ impl FlightSql {
         }))
     }
 
-    /// What the client's session is kept under; a name means nothing in the mouth of another user.
+    /// What the client's session is kept under; a name means nothing in the mouth of another user, nor of another role of the
+    /// same name.
     pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
         let session = caller.session.as_deref()?;
-        Some(format!("{session}{}", caller.user.as_deref().unwrap_or_default()).into_bytes())
+        let user = caller.user.as_deref().unwrap_or_default();
+        Some(format!("{session}{}/{user}", caller.role.0).into_bytes())
     }
 
     /// The client's own session, if it has one.
     pub(super) fn client_seat(&self, caller: &Caller) -> Result<Option<Arc<Seat>>, Status> {
         let Some(key) = Self::session_key(caller) else { return Ok(None) };
-        if let Some(seat) = self.clients.find(&key) {
+        let owner = Owner::of(caller);
+        if let Some(seat) = self.clients.find(&owner, &key) {
             return Ok(Some(seat));
         }
         let seat = self.new_seat(caller, Kind::Client)?;
-        self.clients.keep(key, seat.clone())?;
+        // A client may make up any number of cookies: the user's own sessions make room for that.
+        self.clients.keep_instead(owner, key, seat.clone(), |seat| seat.is_idle())?;
         Ok(Some(seat))
     }
 
     /// Where a statement runs: in its transaction, in the client's session, or by itself.
     pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<Seat>, Status> {
         if let Some(id) = transaction.filter(|id| !id.is_empty()) {
-            return Ok(self.transactions.get(id)?.seat);
+            return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);
         }
         match self.client_seat(caller)? {
             Some(seat) => Ok(seat),

@@ -1,6 +1,6 @@
 //! Which call goes where.
 
-use super::shelf::Id;
+use super::shelf::{Id, Owner};
 use super::statement::flight_info;
 use super::{FlightSql, error, form, ingest};
 use arrow_flight::sql::{
@@ -65,8 +65,8 @@ fn answer(message: &impl ProstMessageExt) -> Option<Vec<Bytes>> {
 
 #[async_trait::async_trait]
 impl Extension for FlightSql {
-    fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status> {
-        self.who_calls(headers)
+    async fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+        self.who_calls(headers).await
     }
 
     async fn handshake(
@@ -90,7 +90,7 @@ impl Extension for FlightSql {
     async fn flight_info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
         let info = match command(&descriptor.cmd)? {
             Command::CommandStatementQuery(query) => self.query_info(caller, query, descriptor).await,
-            Command::CommandPreparedStatementQuery(query) => self.prepared_info(query, descriptor).await,
+            Command::CommandPreparedStatementQuery(query) => self.prepared_info(caller, query, descriptor).await,
             other => {
                 let Some(batch) = self.metadata(caller, &other).await? else { return unsupported(&other) };
                 let (ticket, rows) = (descriptor.cmd.to_vec(), batch.num_rows() as i64);
@@ -104,7 +104,9 @@ impl Extension for FlightSql {
     async fn schema(&self, caller: &Caller, bytes: &[u8]) -> Result<SchemaRef, Status> {
         let schema = match command(bytes)? {
             Command::CommandStatementQuery(query) => self.query_schema(caller, &query).await,
-            Command::CommandPreparedStatementQuery(query) => self.prepared_schema(&query.prepared_statement_handle),
+            Command::CommandPreparedStatementQuery(query) => {
+                self.prepared_schema(caller, &query.prepared_statement_handle)
+            }
             other => match self.metadata(caller, &other).await? {
                 Some(batch) => Ok(batch.schema()),
                 None => unsupported(&other),
@@ -134,11 +136,11 @@ impl Extension for FlightSql {
                 self.update(caller, &update.query, update.transaction_id.as_deref()).await
             }
             Command::CommandPreparedStatementQuery(query) => {
-                self.bind(&query.prepared_statement_handle, ingest::batches(first, rest).await?)
+                self.bind(caller, &query.prepared_statement_handle, ingest::batches(first, rest).await?)
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let batches = ingest::batches(first, rest).await?;
-                self.prepared_update(&update.prepared_statement_handle, batches).await
+                self.prepared_update(caller, &update.prepared_statement_handle, batches).await
             }
             Command::CommandStatementIngest(ingest) => self.ingest(caller, ingest, first, rest).await,
             other => unsupported(&other),
@@ -159,7 +161,7 @@ impl Extension for FlightSql {
             }
             "ClosePreparedStatement" => {
                 let request: ActionClosePreparedStatementRequest = body(action)?;
-                self.prepared.remove(&request.prepared_statement_handle);
+                self.prepared.remove(&Owner::of(caller), &request.prepared_statement_handle);
                 done
             }
             "BeginTransaction" => {
@@ -178,7 +180,7 @@ impl Extension for FlightSql {
             }
             "BeginSavepoint" => {
                 let request: ActionBeginSavepointRequest = body(action)?;
-                let id = self.begin_savepoint(&request.transaction_id, &request.name).await?;
+                let id = self.begin_savepoint(caller, &request.transaction_id, &request.name).await?;
                 answer(&ActionBeginSavepointResult { savepoint_id: id.into() })
             }
             "EndSavepoint" => {
@@ -188,18 +190,21 @@ impl Extension for FlightSql {
                     SAVEPOINT_ROLLBACK => false,
                     _ => return Err(unreadable("neither release nor rollback")),
                 };
-                self.end_savepoint(&request.savepoint_id, releases).await?;
+                self.end_savepoint(caller, &request.savepoint_id, releases).await?;
                 done
             }
             "CancelQuery" => {
                 let request: ActionCancelQueryRequest = body(action)?;
                 let info = FlightInfo::decode(request.info).map_err(unreadable)?;
                 let tickets = info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref());
-                let cancelled = tickets.map(|ticket| self.cancel(&ticket.ticket)).fold(false, |all, one| all | one);
+                let cancelled =
+                    tickets.map(|ticket| self.cancel(caller, &ticket.ticket)).fold(false, |all, one| all | one);
                 answer(&ActionCancelQueryResult { result: if cancelled { CANCELLED } else { NOT_CANCELLABLE } })
             }
             "CloseSession" => {
-                if let Some(seat) = Self::session_key(caller).and_then(|key| self.clients.remove(&key)) {
+                if let Some(seat) =
+                    Self::session_key(caller).and_then(|key| self.clients.remove(&Owner::of(caller), &key))
+                {
                     // Its prepared statements may still hold it.
                     seat.expire();
                 }
@@ -209,14 +214,14 @@ impl Extension for FlightSql {
         })
     }
 
-    fn cancel(&self, ticket: &[u8]) -> bool {
+    fn cancel(&self, caller: &Caller, ticket: &[u8]) -> bool {
         let Ok(Command::TicketStatementQuery(ticket)) = command(ticket) else { return false };
         let Some((mark, _)) = ticket.statement_handle.split_at_checked(size_of::<Id>()) else { return false };
         let running = self.running.lock().get(mark).cloned();
         if let Some(cancelled) = &running {
             cancelled.notify_one();
         }
-        running.is_some() || self.results.remove(mark).is_some()
+        running.is_some() || self.results.remove(&Owner::of(caller), mark).is_some()
     }
 
     fn sweep(&self) {

@@ -1,7 +1,7 @@
 //! Statements, prepared or not: what they give, and where it is to be had.
 
 use super::seat::Seat;
-use super::shelf::{Id, random_id};
+use super::shelf::{Id, Owner, random_id};
 use super::stream::{self, Cancellable, Work};
 use super::{FlightSql, error, form, of_arrow, status_of};
 use arrow_flight::sql::{
@@ -30,7 +30,7 @@ use tonic::Status;
 pub(super) struct PreparedStatement {
     pub(super) seat: Arc<Seat>,
     prepared: Prepared,
-    description: Description,
+    description: Arc<Description>,
     /// Rows of parameters for the next executions.
     bound: Mutex<Option<Vec<RecordBatch>>>,
 }
@@ -263,13 +263,18 @@ impl FlightSql {
     }
 
     /// The flight of what has run: its rows are kept until they are fetched.
-    fn done(&self, descriptor: FlightDescriptor, result: StatementResult) -> Result<FlightInfo, Status> {
+    fn done(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        result: StatementResult,
+    ) -> Result<FlightInfo, Status> {
         let rows = count(&result) as i64;
         match result {
             StatementResult::Command { .. } => flight_info(descriptor, Some(&Schema::empty()), None, rows),
             StatementResult::Rows { schema, batches, .. } => {
                 let mark = random_id();
-                self.results.keep(mark, Arc::new(Finished { schema: schema.clone(), batches }))?;
+                self.results.keep(Owner::of(caller), mark, Arc::new(Finished { schema: schema.clone(), batches }))?;
                 flight_info(descriptor, Some(&schema), Some(ticket(mark, None)), rows)
             }
         }
@@ -287,7 +292,7 @@ impl FlightSql {
                 let ticket = ticket(random_id(), Some(query.as_any()));
                 flight_info(descriptor, schema.as_deref(), Some(ticket), -1)
             }
-            Flight::Done(result) => self.done(descriptor, result),
+            Flight::Done(result) => self.done(caller, descriptor, result),
         }
     }
 
@@ -309,7 +314,7 @@ impl FlightSql {
         let unknown = || error("08P01", "this is no ticket of this server");
         let (mark, command) = handle.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         if command.is_empty() {
-            let finished = self.results.get(mark)?;
+            let finished = self.results.get(&Owner::of(caller), mark)?;
             let batches: Vec<_> = finished.batches.iter().cloned().map(Ok).collect();
             return Ok((finished.schema.clone(), futures::stream::iter(batches).boxed()));
         }
@@ -375,14 +380,14 @@ impl FlightSql {
         };
         let id = random_id();
         let statement = PreparedStatement { seat, prepared, description, bound: Mutex::default() };
-        self.prepared.keep(id, Arc::new(statement))?;
+        self.prepared.keep(Owner::of(caller), id, Arc::new(statement))?;
         let prepared_statement_handle = Bytes::copy_from_slice(&id);
         Ok(ActionCreatePreparedStatementResult { prepared_statement_handle, dataset_schema, parameter_schema })
     }
 
     /// Binds rows of parameters for the next executions as a query.
-    pub(super) fn bind(&self, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
-        self.prepared.get(handle)?.bind(batches)?;
+    pub(super) fn bind(&self, caller: &Caller, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
+        self.prepared.get(&Owner::of(caller), handle)?.bind(batches)?;
         // Some clients take what is not said for an empty handle.
         let prepared_statement_handle = Some(Bytes::copy_from_slice(handle));
         Ok(DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec().into())
@@ -390,21 +395,22 @@ impl FlightSql {
 
     pub(super) async fn prepared_info(
         &self,
+        caller: &Caller,
         query: CommandPreparedStatementQuery,
         descriptor: FlightDescriptor,
     ) -> Result<FlightInfo, Status> {
-        let statement = self.prepared.get(&query.prepared_statement_handle)?;
+        let statement = self.prepared.get(&Owner::of(caller), &query.prepared_statement_handle)?;
         let rows = statement.parameters(None)?;
         if statement.is_query() {
             let ticket = ticket(random_id(), Some(query.as_any()));
             return flight_info(descriptor, statement.schema().as_deref(), Some(ticket), -1);
         }
         let (result, _) = statement.execute(rows).await?;
-        self.done(descriptor, result)
+        self.done(caller, descriptor, result)
     }
 
-    pub(super) fn prepared_schema(&self, handle: &[u8]) -> Result<SchemaRef, Status> {
-        let statement = self.prepared.get(handle)?;
+    pub(super) fn prepared_schema(&self, caller: &Caller, handle: &[u8]) -> Result<SchemaRef, Status> {
+        let statement = self.prepared.get(&Owner::of(caller), handle)?;
         Ok(statement.description.schema.clone().unwrap_or_else(|| Schema::empty().into()))
     }
 
@@ -414,13 +420,13 @@ impl FlightSql {
         handle: &[u8],
         mark: Option<&[u8]>,
     ) -> Result<(SchemaRef, Batches), Status> {
-        let statement = self.prepared.get(handle)?;
+        let statement = self.prepared.get(&Owner::of(caller), handle)?;
         if !statement.is_query() {
             return Err(error("42809", "the statement is no query: its ticket comes from GetFlightInfo"));
         }
         let rows = statement.parameters(None)?;
         if rows.is_empty() {
-            let schema = self.prepared_schema(handle)?;
+            let schema = self.prepared_schema(caller, handle)?;
             return Ok((schema, futures::stream::empty().boxed()));
         }
         let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark));
@@ -428,8 +434,13 @@ impl FlightSql {
     }
 
     /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
-    pub(super) async fn prepared_update(&self, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
-        let statement = self.prepared.get(handle)?;
+    pub(super) async fn prepared_update(
+        &self,
+        caller: &Caller,
+        handle: &[u8],
+        batches: Vec<RecordBatch>,
+    ) -> Result<Bytes, Status> {
+        let statement = self.prepared.get(&Owner::of(caller), handle)?;
         let given = batches.iter().any(|batch| batch.num_columns() > 0).then_some(batches.as_slice());
         let rows = statement.parameters(given)?;
         if statement.is_query() {

@@ -5,7 +5,7 @@
 //! in the next then.
 
 use super::seat::{Kind, Seat};
-use super::shelf::{Id, random_id};
+use super::shelf::{Id, Owner, random_id};
 use super::{FlightSql, error};
 use serac_export::flight::Caller;
 use serac_sql::TransactionStatus;
@@ -28,20 +28,20 @@ fn quoted(name: &str) -> Result<String, Status> {
 
 impl FlightSql {
     fn spare_key(caller: &Caller) -> Vec<u8> {
-        format!("{}/{}", caller.connection, caller.user.as_deref().unwrap_or_default()).into_bytes()
+        format!("{}/{}/{}", caller.connection, caller.role.0, caller.user.as_deref().unwrap_or_default()).into_bytes()
     }
 
     pub(super) async fn begin_transaction(&self, caller: &Caller) -> Result<Id, Status> {
         let seat = match self.client_seat(caller)? {
             Some(seat) => seat,
-            None => match self.spare.remove(&Self::spare_key(caller)) {
+            None => match self.spare.remove(&Owner::of(caller), &Self::spare_key(caller)) {
                 Some(seat) => seat,
                 None => self.new_seat(caller, Kind::Transactions)?,
             },
         };
         self.run_text(&seat, "BEGIN".into(), true).await?;
         let id = random_id();
-        if let Err(full) = self.transactions.keep(id, OpenTransaction { seat: seat.clone() }) {
+        if let Err(full) = self.transactions.keep(Owner::of(caller), id, OpenTransaction { seat: seat.clone() }) {
             self.run_text(&seat, "ROLLBACK".into(), false).await?;
             return Err(full);
         }
@@ -57,16 +57,14 @@ impl FlightSql {
     }
 
     pub(super) async fn end_transaction(&self, caller: &Caller, id: &[u8], commits: bool) -> Result<(), Status> {
-        let OpenTransaction { seat } = self.transactions.take(id)?;
+        let OpenTransaction { seat } = self.transactions.take(&Owner::of(caller), id)?;
         let mut session = seat.take().await?;
         let status = session.transaction_status();
         let sql = if commits { "COMMIT" } else { "ROLLBACK" };
         let ended = seat.attend(async move { session.execute(sql).await.map(|_| ()) }).await;
         if Self::session_key(caller).is_none() {
-            let key = Self::spare_key(caller);
-            self.spare.remove(&key);
             // Without room for it, it is not spared.
-            let _ = self.spare.keep(key, seat);
+            let _ = self.spare.keep_instead(Owner::of(caller), Self::spare_key(caller), seat, |_| true);
         }
         ended?;
         match status {
@@ -79,17 +77,22 @@ impl FlightSql {
     }
 
     /// The savepoint's id: its transaction's, and its name.
-    pub(super) async fn begin_savepoint(&self, transaction: &[u8], name: &str) -> Result<Vec<u8>, Status> {
-        let OpenTransaction { seat } = self.transactions.get(transaction)?;
+    pub(super) async fn begin_savepoint(
+        &self,
+        caller: &Caller,
+        transaction: &[u8],
+        name: &str,
+    ) -> Result<Vec<u8>, Status> {
+        let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;
         self.run_text(&seat, format!("SAVEPOINT {}", quoted(name)?), false).await?;
         Ok([transaction, name.as_bytes()].concat())
     }
 
-    pub(super) async fn end_savepoint(&self, savepoint: &[u8], releases: bool) -> Result<(), Status> {
+    pub(super) async fn end_savepoint(&self, caller: &Caller, savepoint: &[u8], releases: bool) -> Result<(), Status> {
         let unknown = || error("3B001", "there is no such savepoint");
         let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
-        let OpenTransaction { seat } = self.transactions.get(transaction)?;
+        let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;
         let sql = if releases { format!("RELEASE SAVEPOINT {name}") } else { format!("ROLLBACK TO SAVEPOINT {name}") };
         self.run_text(&seat, sql, false).await
     }

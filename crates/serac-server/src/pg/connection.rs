@@ -5,7 +5,7 @@
 
 use super::WireError;
 use super::extended::{Described, Execution, Portal, Prepared};
-use super::message::{Body, message};
+use super::message::{Body, message, parameter_status};
 use super::names::Names;
 use super::reactor::Reactor;
 use super::report::{put_error, put_notification};
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 pub(super) struct Stop(pub(super) watch::Receiver<bool>);
 
 impl Stop {
-    async fn stopped(&mut self) {
+    pub(super) async fn stopped(&mut self) {
         // The sender lives as long as the server.
         let _ = self.0.wait_for(|stopping| *stopping).await;
     }
@@ -55,6 +55,8 @@ pub(super) struct Connection<S> {
     turn: u64,
     /// Statements that take so long are logged.
     pub(super) slow: Option<Duration>,
+    /// What the client knows of settings, and the session's count of their changes at that time.
+    reported: (u64, [(&'static str, String); 4]),
 }
 
 /// How long a client may take for the last that it is told.
@@ -118,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(mut wire: Wire<S>, session: Session, activity: Registered, slow: Option<Duration>) -> Self {
         wire.notices = session.notices();
         Self {
+            reported: (session.reported_version(), session.reported()),
             wire,
             cancel: session.cancel_handle(),
             notifications: session.notifications(),
@@ -370,8 +373,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             TransactionStatus::Open => b'T',
             TransactionStatus::Failed => b'E',
         };
+        if status == b'I' && !self.session.is_implicit() {
+            self.close_portals();
+        }
         if self.may_tell() {
             self.tell();
+        }
+        let version = self.session.reported_version();
+        if version != self.reported.0 {
+            let settings = self.session.reported();
+            for ((name, value), (_, known)) in settings.iter().zip(&self.reported.1) {
+                if value != known {
+                    parameter_status(&mut self.wire.out, name, value);
+                }
+            }
+            self.reported = (version, settings);
         }
         message(&mut self.wire.out, b'Z', |out| out.push(status));
         Ok(())

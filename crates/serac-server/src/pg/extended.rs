@@ -8,7 +8,12 @@
 //! right behind it is a transaction anyway; so a block is begun only where more is to come. In a transaction that has failed, what does not end it is
 //! neither parsed nor bound.
 //!
-//! **Portals.** A client may ask for some rows at a time. What is left of a result is then kept until it asks again, or until the end of the transaction.
+//! **Portals.** A portal runs once. A client may ask for some rows at a time: what is left of a result is then kept until it
+//! asks again. One that has given all its rows gives none when it is asked again; one that has none is refused. The end of
+//! the transaction in which they were bound ends all portals.
+//!
+//! **DDL.** What a client has been told of a statement, that statement gives, or it is refused
+//! ([`serac_sql::Prepared`]): the client could not tell one column's values from another's.
 
 use super::WireError;
 use super::connection::Connection;
@@ -54,6 +59,9 @@ pub(super) struct Portal {
     parameters: Vec<(Option<Range<usize>>, bool)>,
     formats: Formats,
     rest: Option<Rest>,
+    has_run: bool,
+    /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
+    is_closed: bool,
 }
 
 /// What a client asks about.
@@ -101,6 +109,13 @@ struct Rest {
     /// Rows of the first batch that are gone.
     taken: usize,
     tag: &'static str,
+}
+
+impl Rest {
+    /// Of a result whose rows are all gone.
+    fn none(tag: &'static str) -> Self {
+        Self { batches: VecDeque::new(), taken: 0, tag }
+    }
 }
 
 impl Portal {
@@ -171,6 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let given = formats.binary.len();
             return Err(protocol(format!("bind message has {given} parameter formats but {count} parameters")));
         }
+        if !name.is_empty() && self.portals.get(name).is_some() {
+            return Err(WireError::error("42P03", format!("cursor \"{name}\" already exists")));
+        }
         let start = message.as_ptr() as usize;
         // A portal's memory is used again.
         let mut parameters = self.portals.remove(name).map(|portal| portal.parameters).unwrap_or_default();
@@ -184,7 +202,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let columns = self::formats(&mut body)?;
         body.end()?;
-        let portal = Portal { statement, message: message.clone(), parameters, formats: columns, rest: None };
+        let portal = Portal {
+            statement,
+            message: message.clone(),
+            parameters,
+            formats: columns,
+            rest: None,
+            has_run: false,
+            is_closed: false,
+        };
         self.portals.insert(name, portal);
         bare(&mut self.wire.out, b'2');
         Ok(())
@@ -214,32 +240,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.statements.get(name).cloned().ok_or_else(|| missing("26000", "prepared statement", name))
     }
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
-        self.portals.get_mut(name).ok_or_else(|| missing("34000", "portal", name))
+        let open = self.portals.get_mut(name).filter(|portal| !portal.is_closed);
+        open.ok_or_else(|| missing("34000", "portal", name))
+    }
+    /// Ends all portals, as their transaction has ended.
+    pub(super) fn close_portals(&mut self) {
+        self.portals.retain_unnamed();
+        if let Some(portal) = self.portals.get_mut("") {
+            (portal.rest, portal.is_closed) = (None, true);
+        }
+    }
+    /// Forgets what has no name, in whose place a script comes.
+    pub(super) fn forget_unnamed(&mut self) {
+        self.statements.remove("");
+        if let Some(portal) = self.portals.get_mut("") {
+            (portal.rest, portal.is_closed) = (None, true);
+        }
     }
 
     /// What a statement takes and gives.
     async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
         let (prepared, named) = {
             let prepared = statement.lock();
-            if let Some(known) = &prepared.description {
-                return Ok(known.clone());
+            if let Some(known) = self.known_description(&prepared) {
+                return Ok(known);
             }
             (prepared.statement.clone(), prepared.oids.clone())
         };
-        let description = match prepared {
-            Some(mut prepared) => Arc::new(Box::pin(self.session.describe(&mut prepared, &named)).await?),
+        let mut described = prepared;
+        let description = match &mut described {
+            Some(prepared) => Box::pin(self.session.describe(prepared, &named)).await?,
             None => Arc::default(),
         };
         let mut prepared = statement.lock();
-        // Types that the statement names itself count as named by the client.
-        let count = prepared.oids.len().max(description.oids.len());
+        prepared.statement = described;
+        // The client sends values of the types that it is told, whatever becomes of the columns. A number's form is the same
+        // for all precisions, of which the statement knows more.
+        let types = description.parameters.iter().map(|known| match known {
+            Some(ColumnType::Decimal { .. }) | None => 0,
+            Some(known) => oid(*known),
+        });
+        let count = prepared.oids.len().max(description.oids.len()).max(description.parameters.len());
         prepared.oids.resize(count, 0);
-        for (named, oid) in prepared.oids.iter_mut().zip(&description.oids) {
-            *named = if *named == 0 { *oid } else { *named };
+        let written = description.oids.iter().copied().chain(std::iter::repeat(0));
+        for (named, (written, told)) in prepared.oids.iter_mut().zip(written.zip(types.chain(std::iter::repeat(0)))) {
+            *named = [*named, written, told].into_iter().find(|oid| *oid != 0).unwrap_or(0);
         }
         prepared.description = Some(description.clone());
         drop(prepared);
         Ok(description)
+    }
+    /// What the client has been told of a statement, if that holds without a new look.
+    fn known_description(&self, prepared: &Prepared) -> Option<Arc<Description>> {
+        let holds = prepared.statement.as_ref().is_none_or(|statement| self.session.is_as_told(statement));
+        prepared.description.clone().filter(|_| holds)
     }
 
     /// Describe: a statement or a portal. None if that has been answered.
@@ -249,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let described = match kind {
             b'S' => Described { statement: self.statement(name)?, formats: None },
             b'P' => {
-                if self.portals.get(name).is_none()
+                if self.portals.get(name).is_none_or(|portal| portal.is_closed)
                     && let Some(schema) = self.session.cursor_schema(name)
                 {
                     describe(&mut self.wire.out, &schema, &Formats::default());
@@ -260,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             other => return Err(protocol(format!("invalid DESCRIBE message subtype {other}"))),
         };
-        let known = described.statement.lock().description.clone();
+        let known = self.known_description(&described.statement.lock());
         Ok(match known {
             Some(description) => {
                 if description.schema.is_some() {
@@ -314,11 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
         let ended = if self.session.is_implicit() { Box::pin(self.commit_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
-            // The unnamed portal keeps its memory.
-            self.portals.retain_unnamed();
-            if let Some(portal) = self.portals.get_mut("") {
-                portal.rest = None;
-            }
+            self.close_portals();
         }
         ended
     }
@@ -339,9 +389,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (name, limit) = (body.string()?, body.int32()?);
         body.end()?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
-        let (prepared, goes_on) = {
+        let (prepared, goes_on, has_run) = {
             let portal = self.portal(name)?;
-            (portal.statement.clone(), portal.rest.is_some())
+            (portal.statement.clone(), portal.rest.is_some(), portal.has_run)
         };
         let known = {
             let prepared = prepared.lock();
@@ -353,9 +403,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(None);
         };
         let began = self.activity.begins(&text);
-        let begun = match goes_on {
-            true => self.session.check_not_failed().map(|()| Begun::GoesOn).map_err(WireError::from),
-            false => self.begin_portal(name, kind, &prepared, limit),
+        let begun = if goes_on || has_run {
+            let again = WireError::error("55000", format!("portal \"{name}\" cannot be run"));
+            let checked = self.session.check_not_failed().map_err(WireError::from);
+            checked.and(if goes_on { Ok(Begun::GoesOn) } else { Err(again) })
+        } else {
+            self.portal(name)?.has_run = true;
+            self.begin_portal(name, kind, &prepared, limit)
         };
         let result = match begun {
             Ok(Begun::Done) => Ok(()),
@@ -512,6 +566,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
                 *row_count = rows.len() as u64;
                 wire.complete(&complete_tag(tag, *row_count));
+                portal.rest = Some(Rest::none(tag));
             }
         }
         Ok(Begun::Done)
@@ -592,6 +647,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if changes(statement.statement()) && limit.is_none() {
             let formats = portal.formats.clone();
             let result = wire.attend(cancel, session.execute_prepared(&mut statement, &scalars)).await?;
+            if let StatementResult::Rows { tag, .. } = &result {
+                portal.rest = Some(Rest::none(tag));
+            }
             let tag = self.put_rows(result, &formats).await?;
             self.wire.complete(&tag);
             return Ok(());
@@ -606,6 +664,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let count = send_rows(wire, cancel, &mut rows, &portal.formats).await?;
                 wire.complete(&complete_tag(rows.tag(), count));
                 *row_count = count;
+                portal.rest = Some(Rest::none(rows.tag()));
                 return Ok(());
             }
             StatementStream::Rows(mut rows) => {

@@ -7,31 +7,78 @@
 use super::WireError;
 use super::account::Account;
 use super::connection::{Connection, Stop};
-use super::message::{Body, Startup, authentication, message, parameter_status, put_i32, startup_length};
+use super::message::{
+    Body, Startup, Wishes, authentication, message, negotiate, parameter_status, put_i32, startup_length,
+};
 use super::reactor::Reactor;
 use super::report::put_error;
 use super::scram::{Exchange, MECHANISM};
 use super::server::{Entry, Shared};
 use super::wire::Wire;
+use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
-use serac_sql::activity::Client;
+use serac_sql::activity::{Client, Registered};
 use serac_sql::{Identity, Session, SqlError};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
-/// Serves a client to its end. `is_full`: there is no room for it.
-pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, stop: Stop, is_full: bool) {
-    let login = tokio::time::timeout(shared.options.login_timeout, begin(socket, &shared));
-    // A client that does not say who it is is left without a word, as one that sends nonsense before.
-    let Ok(Ok(Some((wire, parameters)))) = login.await else { return };
-    match wire {
-        Opened::Plain(wire) => converse(wire, parameters, shared, reactor, stop, is_full).await,
-        Opened::Encrypted(wire) => converse(*wire, parameters, shared, reactor, stop, is_full).await,
+/// Serves a client to its end. `place`: where it waits until it has logged in.
+pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reactor>, mut stop: Stop, place: Waiting) {
+    let ends = place.ends(shared.options.login_timeout);
+    tokio::pin!(ends);
+    let login = async {
+        match begin(socket, &shared).await {
+            Ok(Some((Opened::Plain(wire), parameters))) => enter(wire, parameters, &shared).await.map(Entered::Plain),
+            Ok(Some((Opened::Encrypted(wire), parameters))) => {
+                enter(*wire, parameters, &shared).await.map(|entered| Entered::Encrypted(Box::new(entered)))
+            }
+            _ => None,
+        }
+    };
+    let entered = tokio::select! {
+        entered = login => entered,
+        // A client that does not say who it is is left without a word, as one that sends nonsense.
+        () = ends => None,
+        () = stop.stopped() => None,
+    };
+    drop(place);
+    match entered {
+        Some(Entered::Plain(client)) => client.serve(stop, &shared, &reactor).await,
+        Some(Entered::Encrypted(client)) => client.serve(stop, &shared, &reactor).await,
+        None => {}
     }
 }
 
 type Parameters = Vec<(String, String)>;
+
+/// A client that has logged in.
+struct LoggedIn<S> {
+    wire: Wire<S>,
+    session: Session,
+    activity: Registered,
+    entry: Entry,
+    user: String,
+    /// Of those that may be connected at a time.
+    _seat: OwnedSemaphorePermit,
+}
+
+enum Entered {
+    Plain(LoggedIn<Socket>),
+    Encrypted(Box<LoggedIn<tokio_rustls::server::TlsStream<Socket>>>),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> LoggedIn<S> {
+    /// Serves the client to its end.
+    async fn serve(self, stop: Stop, shared: &Shared, reactor: &Reactor) {
+        let Self { wire, session, activity, entry, user, _seat } = self;
+        let process = entry.process();
+        let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
+        Box::new(connection).serve(stop, reactor).await;
+        debug!(user, process, "disconnected");
+    }
+}
 
 enum Opened {
     Plain(Wire<Socket>),
@@ -80,7 +127,10 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
                     wire.flush().await?;
                     let mut wire = Wire::new(acceptor.accept(wire.into_io()).await?, address);
                     return match startup(&mut wire).await? {
-                        Some(Startup::Session(parameters)) => Ok(Some((Opened::Encrypted(Box::new(wire)), parameters))),
+                        Some(Startup::Session(wishes)) => {
+                            let parameters = heard(&mut wire.out, wishes);
+                            Ok(Some((Opened::Encrypted(Box::new(wire)), parameters)))
+                        }
                         Some(Startup::Cancel { process, secret }) => {
                             shared.cancel(process, secret);
                             Ok(None)
@@ -90,11 +140,12 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
                 }
                 None => wire.out.push(b'N'),
             },
-            Ok(Some(Startup::Session(parameters))) => {
+            Ok(Some(Startup::Session(wishes))) => {
                 if needs_tls {
                     let message = "connections without encryption are not allowed";
                     return refuse(wire, WireError::fatal("28000", message)).await;
                 }
+                let parameters = heard(&mut wire.out, wishes);
                 return Ok(Some((Opened::Plain(wire), parameters)));
             }
         }
@@ -102,21 +153,26 @@ async fn begin(socket: Socket, shared: &Arc<Shared>) -> Result<Option<(Opened, P
     }
 }
 
-/// From the login to the end.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// The parameters of a session; what of the client's protocol is not spoken here is written.
+fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
+    if let Some(unknown) = &wishes.unknown {
+        negotiate(out, unknown);
+    }
+    wishes.parameters
+}
+
+/// Logs a client in; none if it does not get in, and has been told why.
+async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
-    shared: Arc<Shared>,
-    reactor: Arc<Reactor>,
-    stop: Stop,
-    is_full: bool,
-) {
+    shared: &Arc<Shared>,
+) -> Option<LoggedIn<S>> {
     let address = wire.address;
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let user = parameter("user").unwrap_or_default().to_owned();
     let login = async {
-        if is_full {
-            return Err(WireError::fatal("53300", "sorry, too many clients already"));
+        if shared.seats.available_permits() == 0 {
+            return Err(too_many());
         }
         if user.is_empty() {
             return Err(WireError::fatal("28000", "no PostgreSQL user name specified in startup packet"));
@@ -129,37 +185,47 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         {
             return Err(WireError::fatal("22023", format!("client_encoding {encoding} is not supported: use UTF8")));
         }
-        let account = Account::of(&user, &shared.options.users, shared.db.database());
-        match log_in(&mut wire, &user, &account).await? {
-            true => Ok(Some(account)),
-            false => Ok(None),
+        let account = || Account::of(&user, &shared.options.users, shared.db.database());
+        let begun = account();
+        if !log_in(&mut wire, &user, &begun, shared).await? {
+            return Ok(None);
         }
+        // The exchange took as long as the client liked.
+        let account = account();
+        if account.is(&begun) { Ok(Some(account)) } else { Err(wrong_password(&user)) }
     };
-    let result = tokio::time::timeout(shared.options.login_timeout, login).await;
+    let login = login.await;
     let mut session = Session::new(&shared.db);
-    let result = match result {
-        Ok(Ok(Some(account))) => {
-            account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true })
+    let result = match login {
+        Ok(Some(account)) => {
+            let seat = shared.seats.clone().try_acquire_owned().map_err(|_| too_many());
+            let entered = account.enter(&mut session, &user).map_err(|error| WireError::Sql { error, fatal: true });
+            seat.and_then(|seat| entered.map(|()| seat))
         }
-        Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) => Err(error),
+        Ok(None) => return None,
+        Err(error) => Err(error),
     };
-    if let Err(error) = result {
+    let seat = result.map_err(|error| {
         if let WireError::Sql { error, .. } = &error {
             let (sqlstate, message, address) = (error.sqlstate, &error.message, address.map(tracing::field::display));
             warn!(sqlstate, message, user, address, "login refused");
         }
-        put_error(&mut wire.out, &error, "");
-        let _ = wire.flush().await;
-        return;
-    }
-    authentication(&mut wire.out, 0, &[]);
-    session.as_for_postgresql();
-    if let Err(error) = set_parameters(&mut session, &parameters) {
-        put_error(&mut wire.out, &WireError::Sql { error, fatal: true }, "");
-        let _ = wire.flush().await;
-        return;
-    }
+        error
+    });
+    let ready = seat.and_then(|seat| {
+        authentication(&mut wire.out, 0, &[]);
+        session.as_for_postgresql();
+        let set = set_parameters(&mut session, &parameters).map_err(|error| WireError::Sql { error, fatal: true });
+        set.map(|()| seat)
+    });
+    let seat = match ready {
+        Ok(seat) => seat,
+        Err(error) => {
+            put_error(&mut wire.out, &error, "");
+            let _ = wire.flush().await;
+            return None;
+        }
+    };
     let client = Client {
         user: user.clone(),
         database: parameter("database").filter(|name| !name.is_empty()).unwrap_or(&user).to_owned(),
@@ -170,7 +236,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let entry = shared.enter(activity.activity().clone());
     let Client { database, application, .. } = client;
     session.identify(Identity { user: user.clone(), database, process: activity.process() });
-    greet(&mut wire.out, &user, session.is_superuser(), &application, &entry);
+    greet(&mut wire.out, session.reported(), &entry);
     wire.admit(shared.options.max_message, activity.activity().clone());
     debug!(
         user,
@@ -179,10 +245,11 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         address = address.map(tracing::field::display),
         "connected"
     );
-    let process = activity.process();
-    let connection = Connection::new(wire, session, activity, shared.options.slow_statement);
-    Box::new(connection).serve(stop, &reactor).await;
-    debug!(user, process, "disconnected");
+    Some(LoggedIn { wire, session, activity, entry, user, _seat: seat })
+}
+
+fn too_many() -> WireError {
+    WireError::fatal("53300", "sorry, too many clients already")
 }
 
 /// Takes the settings that a client gives with its name: those in its options must be right, others are wishes.
@@ -224,6 +291,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
     account: &Account,
+    shared: &Shared,
 ) -> Result<bool, WireError> {
     if account.wants_password {
         authentication(&mut wire.out, 10, format!("{MECHANISM}\0\0").as_bytes());
@@ -236,35 +304,33 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
             text.map(str::to_owned).ok_or_else(|| WireError::fatal("08P01", "malformed SCRAM message"))
         };
-        let exchange = Exchange::begin(&text(body.value()?)?, account.verifier.clone())?;
+        let verifier = account.verifier.clone().unwrap_or_else(|| shared.mock.verifier(user));
+        let exchange = Exchange::begin(&text(body.value()?)?, verifier, account.verifier.is_none())?;
         authentication(&mut wire.out, 11, exchange.challenge().as_bytes());
         let Some((b'p', body)) = wire.next().await? else { return Ok(false) };
         match exchange.finish(&text(Some(&body))?)? {
             Some(answer) => authentication(&mut wire.out, 12, answer.as_bytes()),
-            None => {
-                let message = format!("password authentication failed for user \"{user}\"");
-                return Err(WireError::fatal("28P01", message));
-            }
+            None => return Err(wrong_password(user)),
         }
     }
     Ok(true)
 }
+fn wrong_password(user: &str) -> WireError {
+    WireError::fatal("28P01", format!("password authentication failed for user \"{user}\""))
+}
 
 /// What a client is told when it may begin.
-fn greet(out: &mut Vec<u8>, user: &str, is_superuser: bool, application: &str, entry: &Entry) {
-    for (name, value) in [
+fn greet(out: &mut Vec<u8>, reported: [(&str, String); 4], entry: &Entry) {
+    let fixed = [
         ("server_version", "15.0"),
         ("server_encoding", "UTF8"),
         ("client_encoding", "UTF8"),
         ("DateStyle", "ISO, MDY"),
         ("IntervalStyle", "postgres"),
-        ("TimeZone", "UTC"),
         ("integer_datetimes", "on"),
         ("standard_conforming_strings", "on"),
-        ("is_superuser", if is_superuser { "on" } else { "off" }),
-        ("session_authorization", user),
-        ("application_name", application),
-    ] {
+    ];
+    for (name, value) in fixed.into_iter().chain(reported.iter().map(|(name, value)| (*name, value.as_str()))) {
         parameter_status(out, name, value);
     }
     message(out, b'K', |out| {

@@ -73,8 +73,21 @@ pub(super) enum Startup {
     /// Another connection's statement is to end.
     Cancel { process: i32, secret: i32 },
     /// Who wants what.
-    Session(Vec<(String, String)>),
+    Session(Wishes),
 }
+
+/// What a client says of the session that it wants.
+#[derive(Debug, PartialEq)]
+pub(super) struct Wishes {
+    /// Names and values.
+    pub(super) parameters: Vec<(String, String)>,
+    /// The options of the protocol that are not known here, if the client is to be told what is: it speaks a newer version, or
+    /// has such options.
+    pub(super) unknown: Option<Vec<String>>,
+}
+
+/// Options of the protocol, not of the session, have names that begin so.
+const PROTOCOL_OPTION: &str = "_pq_.";
 
 /// How many bytes the first message has, once four of them are there.
 pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
@@ -93,15 +106,20 @@ impl Startup {
             SSL_REQUEST => Ok(Self::Tls),
             GSS_REQUEST => Ok(Self::Gss),
             CANCEL_REQUEST => Ok(Self::Cancel { process: body.int32()?, secret: body.int32()? }),
-            // A newer minor version is answered by the one we have.
             version if version >> 16 == PROTOCOL >> 16 => {
-                let mut parameters = Vec::new();
+                let (mut parameters, mut unknown) = (Vec::new(), Vec::new());
                 while !body.0.is_empty() {
                     let name = body.string()?;
                     if name.is_empty() {
-                        return Ok(Self::Session(parameters));
+                        let unknown = Some(unknown).filter(|unknown| version > PROTOCOL || !unknown.is_empty());
+                        return Ok(Self::Session(Wishes { parameters, unknown }));
                     }
-                    parameters.push((name.to_owned(), body.string()?.to_owned()));
+                    let value = body.string()?;
+                    if name.starts_with(PROTOCOL_OPTION) {
+                        unknown.push(name.to_owned());
+                    } else {
+                        parameters.push((name.to_owned(), value.to_owned()));
+                    }
                 }
                 Err(invalid("the startup packet does not end"))
             }
@@ -158,6 +176,14 @@ pub(super) fn bare(out: &mut Vec<u8>, tag: u8) {
 pub(super) fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| put_string(out, tag));
 }
+/// The version that is spoken here, and the client's options that are not.
+pub(super) fn negotiate(out: &mut Vec<u8>, unknown: &[String]) {
+    message(out, b'v', |out| {
+        put_i32(out, PROTOCOL);
+        put_i32(out, unknown.len() as i32);
+        unknown.iter().for_each(|option| put_string(out, option));
+    });
+}
 pub(super) fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     message(out, b'S', |out| {
         put_string(out, name);
@@ -192,8 +218,9 @@ mod tests {
         let mut body = 196_608i32.to_be_bytes().to_vec();
         body.extend_from_slice(b"user\0ada\0database\0db\0\0");
         match Startup::read(&body).unwrap() {
-            Startup::Session(parameters) => {
-                assert_eq!(parameters, [("user".into(), "ada".into()), ("database".into(), "db".into())]);
+            Startup::Session(wishes) => {
+                let parameters = vec![("user".into(), "ada".into()), ("database".into(), "db".into())];
+                assert_eq!(wishes, Wishes { parameters, unknown: None });
             }
             other => panic!("{other:?}"),
         }

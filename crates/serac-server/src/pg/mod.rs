@@ -35,6 +35,7 @@ mod simple;
 mod wire;
 
 pub(crate) use account::Account;
+pub(crate) use scram::Mock;
 pub use scram::Verifier;
 pub use server::{PgOptions, PgServer};
 

@@ -2,7 +2,7 @@
 
 use super::WireError;
 use super::message::{message, put_i32, put_string, report};
-use serac_sql::{Notice, Notification};
+use serac_sql::{CHANGED_PLAN, Notice, Notification};
 
 /// Writes an error; its place in `sql` is counted in characters.
 pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
@@ -10,6 +10,10 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     let severity = if *fatal { "FATAL" } else { "ERROR" };
     let position = error.position.filter(|_| !sql.is_empty()).map(|place| position_of(sql, place).to_string());
     let mut fields = vec![(b'S', severity), (b'V', severity), (b'C', error.sqlstate), (b'M', &error.message)];
+    if error.sqlstate == "0A000" && error.message == CHANGED_PLAN {
+        // Drivers know by the function in which PostgreSQL finds this that they may prepare the statement again.
+        fields.push((b'R', "RevalidateCachedQuery"));
+    }
     fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));
     fields.extend(position.as_deref().map(|position| (b'P', position)));
     let of_constraint = error.sqlstate.starts_with("23");

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::SecureRandom;
 use ring::{digest, hmac, pbkdf2, rand};
+use serac_sql::MAX_ITERATIONS;
 use std::num::NonZeroU32;
 
 /// The name of the mechanism.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 const NONCE_BYTES: usize = 18;
+const SALT_BYTES: usize = 16;
 
 type Key = [u8; 32];
 
@@ -25,7 +27,7 @@ fn sha256(text: &[u8]) -> Key {
 }
 
 /// What the server keeps of a password.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     iterations: u32,
     salt: Vec<u8>,
@@ -42,7 +44,7 @@ impl std::fmt::Debug for Verifier {
 impl Verifier {
     /// Of a password, with a random salt.
     pub fn new(password: &str) -> Self {
-        let mut salt = [0; 16];
+        let mut salt = [0; SALT_BYTES];
         rand::SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
         let mut salted = [0; 32];
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut salted);
@@ -69,13 +71,36 @@ impl Verifier {
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
+        // No role can have more any longer: one that has them from before cannot have the server hash for hours.
+        let iterations = iterations.parse().ok().filter(|iterations| (1..=MAX_ITERATIONS).contains(iterations))?;
         let key = |text: &str| BASE64.decode(text).ok()?.try_into().ok();
-        Some(Self {
-            iterations: iterations.parse().ok()?,
-            salt: BASE64.decode(salt).ok()?,
-            stored_key: key(stored)?,
-            server_key: key(server)?,
-        })
+        Some(Self { iterations, salt: BASE64.decode(salt).ok()?, stored_key: key(stored)?, server_key: key(server)? })
+    }
+}
+
+/// Verifiers of names that nobody has: for each name always the same, so that it looks like any other.
+pub(crate) struct Mock(hmac::Key);
+
+impl Default for Mock {
+    /// With a secret of its own.
+    fn default() -> Self {
+        let random = rand::SystemRandom::new();
+        Self(hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system has random numbers"))
+    }
+}
+
+impl Mock {
+    pub(crate) fn verifier(&self, name: &str) -> Verifier {
+        let of = |what: &str| -> Key {
+            let tag = hmac::sign(&self.0, format!("{what}:{name}").as_bytes());
+            tag.as_ref().try_into().expect("32 bytes")
+        };
+        Verifier {
+            iterations: ITERATIONS.get(),
+            salt: of("salt")[..SALT_BYTES].to_vec(),
+            stored_key: of("stored"),
+            server_key: of("server"),
+        }
     }
 }
 
@@ -99,14 +124,14 @@ fn attribute(text: Option<&str>, name: char) -> Result<&str, WireError> {
 }
 
 impl Exchange {
-    /// Reads the client's first message. `verifier`: the user's, if there is one.
-    pub(super) fn begin(message: &str, verifier: Option<Verifier>) -> Result<Self, WireError> {
+    /// Reads the client's first message. `is_unknown`: nobody has this name, and the verifier is a mock.
+    pub(super) fn begin(message: &str, verifier: Verifier, is_unknown: bool) -> Result<Self, WireError> {
         let mut random = [0; NONCE_BYTES];
         rand::SystemRandom::new().fill(&mut random).expect("the system has random numbers");
-        Self::with_nonce(message, verifier, &BASE64.encode(random))
+        Self::with_nonce(message, verifier, is_unknown, &BASE64.encode(random))
     }
 
-    fn with_nonce(message: &str, verifier: Option<Verifier>, own: &str) -> Result<Self, WireError> {
+    fn with_nonce(message: &str, verifier: Verifier, is_unknown: bool, own: &str) -> Result<Self, WireError> {
         // n,,n=user,r=nonce: the first part says that the client does no channel binding, or that it thinks the server cannot.
         let bare_at = message.match_indices(',').nth(1).ok_or_else(invalid)?.0 + 1;
         let (gs2_header, bare) = message.split_at(bare_at);
@@ -119,9 +144,6 @@ impl Exchange {
         if nonce.is_empty() || !nonce.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
             return Err(invalid());
         }
-        let is_unknown = verifier.is_none();
-        // Made up for a name that nobody has, which shall look like any other. The work is the same, too.
-        let verifier = verifier.unwrap_or_else(|| Verifier::new(own));
         let nonce = format!("{nonce}{own}");
         let server_first = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
         Ok(Self { verifier, client_first: bare.into(), server_first, nonce, gs2_header: gs2_header.into(), is_unknown })
@@ -176,13 +198,12 @@ mod tests {
     #[test]
     fn the_right_password_is_known_and_others_are_not() {
         let verifier = Verifier::new("secret");
-        for (password, verifier, good) in
-            [("secret", Some(verifier.clone()), true), ("Secret", Some(verifier), false), ("secret", None, false)]
+        for (password, is_unknown, good) in [("secret", false, true), ("Secret", false, false), ("secret", true, false)]
         {
-            if let Some(verifier) = &verifier {
+            if !is_unknown {
                 assert_eq!(verifier.is_of(password), good);
             }
-            let exchange = Exchange::begin("n,,n=,r=abc", verifier).unwrap();
+            let exchange = Exchange::begin("n,,n=,r=abc", verifier.clone(), is_unknown).unwrap();
             let answer = exchange.finish(&proof(password, &exchange, "n=,r=abc")).unwrap();
             assert_eq!(answer.is_some(), good, "{password}");
         }
@@ -200,7 +221,7 @@ mod tests {
             server_key: hmac(&salted, b"Server Key"),
         };
         let exchange =
-            Exchange::with_nonce("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", Some(verifier), "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+            Exchange::with_nonce("n,,n=user,r=rOprNGfwEbeRWgbNEkqO", verifier, false, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
                 .unwrap();
         assert_eq!(
             exchange.challenge(),
@@ -214,9 +235,9 @@ mod tests {
     #[test]
     fn what_is_malformed_is_refused() {
         for first in ["", "n,,", "n,,n=", "n,,n=,r=", "p=tls-unique,,n=,r=abc", "n,,n=,x=abc", "n,,n=,r=a\u{1}b"] {
-            assert!(Exchange::begin(first, None).is_err(), "{first:?}");
+            assert!(Exchange::begin(first, Mock::default().verifier("x"), true).is_err(), "{first:?}");
         }
-        let exchange = Exchange::begin("n,,n=,r=abc", Some(Verifier::new("x"))).unwrap();
+        let exchange = Exchange::begin("n,,n=,r=abc", Verifier::new("x"), false).unwrap();
         let nonce = exchange.nonce.clone();
         for last in ["", "c=biws", "c=biws,r=abc,p=AAAA", &format!("c=eSws,r={nonce},p={}", BASE64.encode([0; 32]))] {
             assert!(exchange.finish(last).is_err(), "{last:?}");

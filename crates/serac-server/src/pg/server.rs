@@ -3,9 +3,10 @@
 use super::connection::Stop;
 use super::login::serve;
 use super::reactor::Reactor;
-use super::scram::Verifier;
+use super::scram::{Mock, Verifier};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
+use serac_export::admission::Admission;
 use serac_export::listen::Listener;
 use serac_sql::SqlDatabase;
 use serac_sql::activity::Activity;
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -23,8 +24,8 @@ use tracing::{info, warn};
 
 /// How long cancelled statements may take to end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connections beyond twice the limit, which are heard before they are refused.
-const SPARE_CONNECTIONS: usize = 16;
+/// Places for those who have not said who they are, at the least.
+const LEAST_WAITING: usize = 64;
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -37,11 +38,11 @@ pub struct PgOptions {
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether a client must use TLS.
     pub require_tls: bool,
-    /// Connections at a time.
+    /// Connections at a time, of those who have logged in.
     pub max_connections: usize,
     /// Longest message that a client may send, in bytes.
     pub max_message: usize,
-    /// How long a client may take to say who it is.
+    /// How long a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
     /// How long statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
@@ -69,6 +70,10 @@ pub(super) struct Shared {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
+    /// For those who have logged in.
+    pub(super) seats: Arc<Semaphore>,
+    /// Passwords of names that nobody has.
+    pub(super) mock: Mock,
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
 
@@ -135,7 +140,8 @@ impl PgServer {
     /// When there are no threads for the connections.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: PgOptions) -> io::Result<Self> {
         let tls = options.tls.clone().map(TlsAcceptor::from);
-        let shared = Arc::new(Shared { db, options, tls, running: Mutex::default() });
+        let seats = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
+        let shared = Arc::new(Shared { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
     /// The address where it listens.
@@ -153,6 +159,7 @@ impl PgServer {
         let (stopping, stopped) = watch::channel(false);
         let stopped = Stop(stopped);
         let mut connections = JoinSet::new();
+        let admission = Admission::new(shared.options.max_connections.max(LEAST_WAITING));
         tokio::pin!(stop);
         loop {
             tokio::select! {
@@ -160,14 +167,10 @@ impl PgServer {
                 Some(_) = connections.join_next() => {}
                 accepted = Listener::accept(&listeners) => match accepted {
                     Ok(socket) => {
-                        let is_full = connections.len() >= shared.options.max_connections;
-                        // Each that is told that there is no room takes some: not any number of them.
-                        if connections.len() >= 2 * shared.options.max_connections + SPARE_CONNECTIONS {
-                            continue;
-                        }
+                        let place = admission.enter(socket.peer_address().map(|address| address.ip()));
                         let reactor = Reactor::least_busy(&reactors);
                         if let Ok(socket) = reactor.adopt(socket) {
-                            connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), is_full));
+                            connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), place));
                         }
                     }
                     Err(error) => {

@@ -7,7 +7,9 @@ use super::rows::{Formats, WireBatch, describe};
 use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_sql::activity::StatementKind;
-use serac_sql::{CancelHandle, RowStream, SqlError, StatementResult, StatementStream, shows_changes};
+use serac_sql::{
+    CancelHandle, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, shows_changes,
+};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
@@ -16,6 +18,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Runs a script of the simple protocol if it is a statement of the point path that has been seen before; when it began if not.
     pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
         let began = self.activity.begins(sql);
+        self.forget_unnamed();
         let Self { wire, session, cancel, .. } = &mut *self;
         if session.is_implicit() {
             return Ok(Some(began));
@@ -159,6 +162,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Err(WireError::Io) => Some("08006"),
         };
+        if matches!(kind, StatementKind::Commit | StatementKind::Rollback)
+            && self.session.transaction_status() == TransactionStatus::Idle
+        {
+            self.close_portals();
+        }
         let took = self.activity.ended(kind, began, self.session.transaction_status(), error);
         if kind == StatementKind::Other {
             self.activity.set_application(&self.session.application_name());

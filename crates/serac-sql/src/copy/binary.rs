@@ -1,6 +1,6 @@
 //! COPY's binary format: a header, per row the number of columns and each value with its length, and a trailer.
 
-use super::source::BATCH_ROWS;
+use super::source::{BATCH_ROWS, MAX_LINE};
 use crate::error::{Result, SqlError};
 use crate::wire::{of_binary, to_wire, wire_type, write_binary};
 use datafusion::arrow::array::RecordBatch;
@@ -9,8 +9,8 @@ use serac_storage::{ColumnType, Value};
 use std::io::{Read, Write};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
-/// Longest value.
-const MAX_VALUE: usize = 1 << 30;
+/// Longest value, in bytes.
+const MAX_VALUE: usize = MAX_LINE;
 
 /// Reads batches of values of the given types.
 pub(super) struct BinaryReader<R> {
@@ -86,7 +86,11 @@ impl<R: Read> BinaryReader<R> {
                         self.value(&mut bytes, length)?;
                         of_binary(&bytes, self.types[i])?
                     }
-                    _ => return Err(malformed("the length of a value")),
+                    Ok(_) => {
+                        let message = format!("a value has more than {} MiB", MAX_VALUE >> 20);
+                        return Err(SqlError::new("54000", message));
+                    }
+                    Err(_) => return Err(malformed("the length of a value")),
                 };
                 column.push(value);
             }

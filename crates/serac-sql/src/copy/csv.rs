@@ -1,7 +1,7 @@
 //! COPY's CSV format, for reading: texts, with the line on which each row begins.
 
 use super::options::Options;
-use super::source::{BATCH_ROWS, Rows};
+use super::source::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::error::{Result, SqlError};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
@@ -47,6 +47,11 @@ impl<R: BufRead> CsvReader<R> {
             fields += ended;
             match result {
                 ReadRecordResult::InputEmpty => {}
+                // A row without end is not kept.
+                ReadRecordResult::OutputFull if length >= MAX_LINE => return Err(row_too_long()),
+                ReadRecordResult::OutputEndsFull if fields >= MAX_LINE / size_of::<usize>() => {
+                    return Err(row_too_long());
+                }
                 ReadRecordResult::OutputFull => self.bytes.resize(2 * self.bytes.len(), 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
                 ReadRecordResult::Record => {

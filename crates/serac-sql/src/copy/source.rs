@@ -5,14 +5,15 @@ use super::csv::{CsvReader, UntilMark};
 use super::options::{Format, Options};
 use super::text::TextReader;
 use super::{CopyProgress, io};
+use crate::arrow_messages::ArrowStream;
 use crate::error::{Result, SqlError};
+use crate::types::check_times;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::ipc;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serac_storage::ColumnType;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -42,10 +43,13 @@ impl<R: Read> Read for Counted<R> {
         Ok(read)
     }
 }
-impl<R: Seek> Seek for Counted<R> {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        self.inner.seek(to)
-    }
+
+/// Bytes of a row of CSV or the text format: a client that never ends one would have the server keep all that it sends.
+pub(super) const MAX_LINE: usize = 64 << 20;
+
+/// The error of a row that is longer.
+pub(super) fn row_too_long() -> SqlError {
+    SqlError::new("54000", format!("a row has more than {} MiB", MAX_LINE >> 20))
 }
 
 /// Rows that were read, and the line on which each begins, from 1; no lines where the format has
@@ -71,9 +75,12 @@ where
     Box::new(reader.map(|batch| Ok(batch?.into())))
 }
 
+fn buffered<R: Read>(input: R) -> BufReader<R> {
+    BufReader::with_capacity(1 << 20, input)
+}
+
 /// Of a format whose rows come one by one; none of another.
 fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
-    let buffered = |input| BufReader::with_capacity(1 << 20, input);
     match options.format {
         Format::Csv => Some(Box::new(CsvReader::new(buffered(input), options, types.len()))),
         Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
@@ -83,8 +90,7 @@ fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnTyp
 }
 
 fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: Arc<CopyProgress>) -> Result<Batches> {
-    let open = || File::open(path).map_err(|e| io(path, e));
-    let file = open()?;
+    let file = File::open(path).map_err(|e| io(path, e))?;
     progress.total.store(file.metadata().map_err(|e| io(path, e))?.len(), Ordering::Relaxed);
     let counted = |file| Counted { inner: file, progress: progress.clone() };
     Ok(match options.format {
@@ -98,15 +104,12 @@ fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: A
             let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(invalid)?;
             Box::new(reader.map(move |batch| {
                 let batch = batch?;
+                batch.columns().iter().try_for_each(check_times)?;
                 progress.done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
                 Ok(batch.into())
             }))
         }
-        Format::Arrow => match ipc::reader::FileReader::try_new_buffered(counted(file), None) {
-            Ok(reader) => without_lines(reader),
-            // Not a file: then a stream.
-            Err(_) => without_lines(ipc::reader::StreamReader::try_new_buffered(counted(open()?), None)?),
-        },
+        Format::Arrow => without_lines(ArrowStream::new(buffered(counted(file)))?),
     })
 }
 
@@ -120,13 +123,7 @@ pub fn file_schema(path: &str) -> Result<SchemaRef> {
     let invalid = |e: &dyn std::fmt::Display| SqlError::new("22P04", format!("\"{path}\" cannot be read: {e}"));
     Ok(match options.format {
         Format::Parquet => ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?.schema().clone(),
-        Format::Arrow => match ipc::reader::FileReader::try_new_buffered(file, None) {
-            Ok(reader) => reader.schema(),
-            Err(_) => {
-                let file = File::open(path).map_err(|e| io(path, e))?;
-                ipc::reader::StreamReader::try_new_buffered(file, None).map_err(|e| invalid(&e))?.schema()
-            }
-        },
+        Format::Arrow => ArrowStream::new(buffered(file)).map_err(|e| invalid(&e))?.schema().clone(),
         Format::Csv | Format::Text | Format::Binary => {
             return Err(SqlError::unsupported("columns from a file of this format"));
         }
@@ -147,7 +144,7 @@ fn stream_batches(
         }
         Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
-        Format::Arrow => Ok(without_lines(ipc::reader::StreamReader::try_new_buffered(input, None)?)),
+        Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),
     }
 }
 

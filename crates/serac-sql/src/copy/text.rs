@@ -3,12 +3,12 @@
 
 use super::csv::in_line;
 use super::options::Options;
-use super::source::{BATCH_ROWS, Rows};
+use super::source::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::error::{Result, SqlError};
 use crate::wire::{to_wire, wire_type, write_text};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
 use serac_engine::values::value_at;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 
 fn io(error: &std::io::Error) -> SqlError {
@@ -40,7 +40,11 @@ impl<R: BufRead> TextReader<R> {
             return Ok(false);
         }
         self.line += 1;
-        let read = self.input.read_until(b'\n', line).map_err(|error| io(&error))?;
+        let mut input = (&mut self.input).take(MAX_LINE as u64 + 1);
+        let read = input.read_until(b'\n', line).map_err(|error| io(&error))?;
+        if read > MAX_LINE {
+            return Err(SqlError { detail: Some(format!("line {}", self.line)), ..row_too_long() });
+        }
         if line.last() == Some(&b'\n') {
             line.pop();
             if line.last() == Some(&b'\r') {

@@ -32,15 +32,17 @@ pub(crate) use literal::constant_rows;
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
+use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
 use crate::visits::visit_expressions;
+use crate::wire::type_of;
 use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
 use expression::Constants;
@@ -89,6 +91,9 @@ struct Under {
 }
 
 impl Under {
+    fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
+    }
     /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
     fn is(&self, catalog: &Arc<Catalog>, temporary: Option<&Arc<Catalog>>, security: u64, settings: u64) -> bool {
         let same_temporary = match (&self.temporary, temporary) {
@@ -100,7 +105,20 @@ impl Under {
     }
 }
 
+/// What a client has been told of a statement.
+#[derive(Clone, Debug)]
+struct Told {
+    description: Arc<Description>,
+    /// The numbers of the parameters' types that the client had named.
+    named: Arc<[u32]>,
+    /// Under what that was found to hold last.
+    under: Under,
+}
+
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
+///
+/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed them, it is refused with
+/// SQLSTATE 0A000, before it does anything. The client reads and writes values as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     statement: Arc<Statement>,
@@ -110,6 +128,30 @@ pub struct Prepared {
     /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
     arguments: usize,
     known: Known,
+    told: Option<Told>,
+}
+
+/// The message of a statement whose columns are others than those that were described. Drivers know it.
+pub const CHANGED_PLAN: &str = "cached plan must not change result type";
+
+fn changed_plan() -> SqlError {
+    SqlError::new("0A000", CHANGED_PLAN)
+}
+
+/// Whether two schemas are the same to a client: their columns' names, and types on the wire.
+fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bool {
+    match (first, second) {
+        (None, None) => true,
+        (Some(first), Some(second)) => {
+            let column = |(first, second): (&Arc<Field>, &Arc<Field>)| {
+                first.name() == second.name() && type_of(first.data_type()) == type_of(second.data_type())
+            };
+            Arc::ptr_eq(first, second)
+                || (first.fields().len() == second.fields().len()
+                    && first.fields().iter().zip(second.fields()).all(column))
+        }
+        _ => false,
+    }
 }
 
 impl Prepared {
@@ -119,7 +161,7 @@ impl Prepared {
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         );
         let (statement, declared) = (Arc::new(statement), declared.into());
-        Self { statement, is_candidate, declared, arguments: 0, known: Known::Nothing }
+        Self { statement, is_candidate, declared, arguments: 0, known: Known::Nothing, told: None }
     }
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
@@ -153,6 +195,22 @@ impl Prepared {
             }
         };
         arguments.iter().enumerate().map(of_type).collect()
+    }
+    /// Notes what the client is told.
+    fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
+        self.told = Some(Told { description: description.clone(), named: named.into(), under });
+    }
+    /// Refuses a plan of the point path with other columns than the client was told of.
+    fn check_told(&mut self) -> Result<()> {
+        let (Some(told), Known::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
+        if told.under.is_same(under) {
+            return Ok(());
+        }
+        if !has_same_columns(told.description.schema.as_ref(), plan.schema.as_ref()) {
+            return Err(changed_plan());
+        }
+        told.under = under.clone();
+        Ok(())
     }
     /// The statement.
     pub fn statement(&self) -> &Statement {
@@ -388,6 +446,7 @@ impl Session {
         prepared: &mut Prepared,
         parameters: &[ScalarValue],
     ) -> Result<crate::StatementStream<'_>> {
+        self.revalidate(prepared).await?;
         let statement = bound(prepared, parameters);
         let statement = self.failing(statement)?;
         Box::pin(self.stream_statement(statement)).await.map_err(SqlError::unplaced)
@@ -409,9 +468,77 @@ impl Session {
         if let Some(outcome) = self.try_point(prepared, &exact).await? {
             return self.acknowledged(outcome).await;
         }
+        self.revalidate(prepared).await?;
         let statement = bound(prepared, parameters);
         let statement = self.failing(statement)?;
         Box::pin(self.execute_statement(statement)).await.map_err(SqlError::unplaced)
+    }
+
+    /// What a statement depends on now, in the running transaction or outside of any.
+    fn under(&self) -> Under {
+        let (catalog, temporary) = match &self.running {
+            Some(running) => {
+                (running.txn.catalog().clone(), running.temporary.as_ref().map(|txn| txn.catalog().clone()))
+            }
+            None => (self.database().catalog(), self.temporary_catalog()),
+        };
+        Under { catalog, temporary, security: self.database().security_version(), settings: self.shared.settings() }
+    }
+    /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
+    pub fn is_as_told(&self, prepared: &Prepared) -> bool {
+        // What these give hangs on cursors and statements, which change without the catalog.
+        let of_others = matches!(*prepared.statement, Statement::Fetch { .. } | Statement::Execute { .. });
+        prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
+    }
+    /// Looks again at what the client was told of a statement, if something has changed since.
+    async fn revalidate(&mut self, prepared: &mut Prepared) -> Result<()> {
+        if self.is_as_told(prepared) {
+            return Ok(());
+        }
+        let Some(told) = prepared.told.clone() else { return Ok(()) };
+        Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
+    }
+    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`, as far as these are not
+    /// 0. From then on it gives this, or is refused.
+    ///
+    /// # Errors
+    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else before.
+    pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
+        if crate::transactions::controls_transaction(prepared.statement()) {
+            return Ok(Arc::default());
+        }
+        if let Some(told) = &prepared.told
+            && self.is_as_told(prepared)
+        {
+            return Ok(told.description.clone());
+        }
+        let (description, under) = self.looked_up(prepared, named).await?;
+        if let Some(told) = &prepared.told {
+            let known = told.description.clone();
+            let is_same = has_same_columns(known.schema.as_ref(), description.schema.as_ref());
+            self.failing(if is_same { Ok(()) } else { Err(changed_plan()) })?;
+            prepared.tell(&known, named, under);
+            return Ok(known);
+        }
+        let description = Arc::new(description);
+        prepared.tell(&description, named, under);
+        Ok(description)
+    }
+    /// What the statement takes and gives now, and under what.
+    async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, Under)> {
+        let look = async |session: &mut Self| {
+            let under = session.under();
+            if let Known::Point(plan, known) = &prepared.known
+                && known.is_same(&under)
+            {
+                let parameters = plan.parameters.iter().copied().map(Some).collect();
+                let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
+                return Ok((description, under));
+            }
+            let description = session.description_of(prepared.statement().clone(), named).await?;
+            Ok((description, under))
+        };
+        self.looking(look).await
     }
 
     /// The result of a statement, once it may be shown.
@@ -452,13 +579,15 @@ impl Session {
         outcome
     }
 
-    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
-    fn know(&mut self, prepared: &mut Prepared) {
-        let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return };
+    /// Finds out what a statement is under the running transaction's catalog, whose view is set. Whether that was not known.
+    fn know(&mut self, prepared: &mut Prepared) -> bool {
+        let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         match &prepared.known {
-            Known::Other(known) | Known::Point(_, known) if known.is(catalog, temporary, security, settings) => return,
+            Known::Other(known) | Known::Point(_, known) if known.is(catalog, temporary, security, settings) => {
+                return false;
+            }
             _ => {}
         }
         let under = Under { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
@@ -467,6 +596,7 @@ impl Session {
             Some(plan) => Known::Point(Arc::new(plan), under),
             None => Known::Other(under),
         };
+        true
     }
 
     /// Runs a statement on the point path, and waits for transactions in its way; none if it is not for it.
@@ -553,8 +683,18 @@ impl Session {
         }
     }
     fn run_known(&mut self, prepared: &mut Prepared, parameters: &Given<'_>, rows: &mut Rows) -> Result<Option<u64>> {
-        self.know(prepared);
+        let is_new = self.know(prepared);
+        prepared.check_told()?;
         let Some(plan) = prepared.plan() else { return Ok(None) };
+        if is_new
+            && prepared.told.is_some()
+            && let Given::Values(values) = parameters
+            && !(values.len() == plan.parameters.len()
+                && values.iter().zip(&plan.parameters).all(|(v, t)| is_of(v, *t)))
+        {
+            // They are of the types of the plan before, of which the client was told.
+            return Ok(None);
+        }
         let exact = match parameters {
             Given::Exact(exact) => match exact(&plan.parameters) {
                 Some(exact) => exact,

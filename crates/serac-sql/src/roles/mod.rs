@@ -17,6 +17,7 @@ mod password;
 mod run;
 
 pub(crate) use parse::statement;
+pub use password::MAX_ITERATIONS;
 
 use crate::catalog::TEMPORARY_SCHEMA;
 use crate::error::{Result, SqlError};
@@ -28,7 +29,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use serac_engine::Table;
-use serac_engine::roles::{Access, BOOTSTRAP_ROLE, Columns, Login, Privilege, RoleId, Security};
+use serac_engine::roles::{Access, Columns, Login, Privilege, RoleId, Security};
 use std::sync::Arc;
 
 /// Who a session is.
@@ -135,15 +136,14 @@ impl Session {
         self.become_login(login, None);
         Ok(())
     }
-    /// Makes this a session of the bootstrap role, of one who has connected under another name.
+    /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under which it has connected,
+    /// where that is not its own.
     ///
     /// # Errors
-    /// As [`log_in`](Self::log_in).
-    pub fn log_in_as_bootstrap(&mut self, name: &str) -> Result<()> {
-        let security = self.database().catalog().security.clone();
-        let bootstrap = security.role(RoleId::BOOTSTRAP).map_or(BOOTSTRAP_ROLE, |role| &role.name);
-        let login = self.database().log_in(bootstrap)?;
-        self.become_login(login, Some(name.to_owned()));
+    /// As there.
+    pub fn log_in_as(&mut self, role: RoleId, alias: Option<&str>) -> Result<()> {
+        let login = self.database().log_in_as(role)?;
+        self.become_login(login, alias.map(str::to_owned));
         Ok(())
     }
     fn become_login(&mut self, login: Login, alias: Option<String>) {

@@ -1,5 +1,6 @@
 //! What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677), from which the password cannot be had.
 
+use crate::error::{Result, SqlError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -7,6 +8,8 @@ use ring::{digest, hmac, pbkdf2};
 use std::num::NonZeroU32;
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
+/// Iterations that a role may choose: about half a second of hashing for each claim to be it.
+pub const MAX_ITERATIONS: u32 = 1_000_000;
 const PREFIX: &str = "SCRAM-SHA-256$";
 
 fn verifier_with(password: &str, salt: &[u8]) -> String {
@@ -20,21 +23,28 @@ fn verifier_with(password: &str, salt: &[u8]) -> String {
 }
 
 /// The verifier of a password, with a random salt; what is a verifier already is taken as it is, as PostgreSQL does.
-pub(super) fn verifier(password: &str) -> String {
-    if is_verifier(password) {
-        return password.to_owned();
+///
+/// # Errors
+/// SQLSTATE 22023 for a verifier that would have the server hash for too long whenever somebody claims to be the role.
+pub(super) fn verifier(password: &str) -> Result<String> {
+    match iterations(password) {
+        Some(1..=MAX_ITERATIONS) => Ok(password.to_owned()),
+        Some(_) => {
+            let message = format!("a SCRAM verifier may have {MAX_ITERATIONS} iterations at the most");
+            Err(SqlError::new("22023", message))
+        }
+        None => {
+            let mut salt = [0; 16];
+            SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
+            Ok(verifier_with(password, &salt))
+        }
     }
-    let mut salt = [0; 16];
-    SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
-    verifier_with(password, &salt)
 }
 
-fn is_verifier(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix(PREFIX) else { return false };
-    let Some((head, keys)) = rest.split_once('$') else { return false };
-    let (Some((iterations, salt)), Some((stored, server))) = (head.split_once(':'), keys.split_once(':')) else {
-        return false;
-    };
+/// The iterations of what is a verifier; none of another text.
+fn iterations(text: &str) -> Option<u32> {
+    let (head, keys) = text.strip_prefix(PREFIX)?.split_once('$')?;
+    let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
     let is_base64 = |text: &str| {
         let body = text.trim_end_matches('=');
         text.len().is_multiple_of(4)
@@ -42,11 +52,8 @@ fn is_verifier(text: &str) -> bool {
             && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
     };
     let is_key = |text: &str| text.len() == 44 && text.ends_with('=') && is_base64(text);
-    iterations.parse::<u32>().is_ok_and(|n| n > 0)
-        && !salt.is_empty()
-        && is_base64(salt)
-        && is_key(stored)
-        && is_key(server)
+    let iterations = iterations.parse().ok().filter(|iterations| *iterations > 0)?;
+    (!salt.is_empty() && is_base64(salt) && is_key(stored) && is_key(server)).then_some(iterations)
 }
 
 #[cfg(test)]
@@ -66,14 +73,21 @@ mod tests {
 
     #[test]
     fn a_verifier_is_made_once() {
-        let first = verifier("secret");
-        assert!(is_verifier(&first) && first.starts_with("SCRAM-SHA-256$4096:"), "{first}");
-        assert_ne!(first, verifier("secret"), "each has a salt of its own");
-        assert_eq!(verifier(&first), first);
+        let first = verifier("secret").unwrap();
+        assert_eq!(iterations(&first), Some(4096), "{first}");
+        assert_ne!(first, verifier("secret").unwrap(), "each has a salt of its own");
+        assert_eq!(verifier(&first).unwrap(), first);
         for other in
             ["", "SCRAM-SHA-256$", "SCRAM-SHA-256$4096:c2FsdA==$x:y", &first.replace("4096", "0"), &first[..80]]
         {
-            assert!(!is_verifier(other), "{other}");
+            assert_eq!(iterations(other), None, "{other}");
+        }
+        for (iterations, is_taken) in
+            [(1, true), (MAX_ITERATIONS, true), (MAX_ITERATIONS + 1, false), (u32::MAX, false)]
+        {
+            let text = first.replace("4096", &iterations.to_string());
+            let taken = verifier(&text).map_err(|error| error.sqlstate);
+            assert_eq!(taken, if is_taken { Ok(text) } else { Err("22023") });
         }
     }
 }

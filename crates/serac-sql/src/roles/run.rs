@@ -449,7 +449,7 @@ fn options(clauses: &[RoleClause]) -> Result<RoleOptions> {
             RoleClause::Password(None) => options.verifier = Some(None),
             RoleClause::Password(Some(text)) if text.is_empty() => options.verifier = Some(None),
             RoleClause::Password(Some(text)) => {
-                options.verifier = Some(Some(PasswordVerifier(password::verifier(text))));
+                options.verifier = Some(Some(PasswordVerifier(password::verifier(text)?)));
             }
             RoleClause::ValidUntil(text) => options.valid_until = Some(instant(text)?),
             RoleClause::InRole(_) | RoleClause::Members(..) => {}

@@ -3,7 +3,7 @@
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{TEXT, of_oid};
 use crate::error::{Result, SqlError};
-use crate::types::assign;
+use crate::types::{DATES, TIMES, TIMESTAMPS, assign, time_out_of_range};
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
@@ -272,19 +272,24 @@ pub(crate) fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedVa
         ColumnType::Float64 => Value::Float64(f64::from_be_bytes(exactly(bytes, column_type)?)),
         ColumnType::Date => {
             let days = i32::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_DAYS);
-            Value::Int32(days.ok_or_else(|| SqlError::new("22008", "date out of range"))?)
+            let days = days.filter(|days| DATES.contains(days));
+            Value::Int32(days.ok_or_else(|| time_out_of_range("date"))?)
         }
-        ColumnType::Time => Value::Int64(i64::from_be_bytes(exactly(bytes, column_type)?)),
+        ColumnType::Time => {
+            let micros = Some(i64::from_be_bytes(exactly(bytes, column_type)?)).filter(|micros| TIMES.contains(micros));
+            Value::Int64(micros.ok_or_else(|| time_out_of_range("time"))?)
+        }
         ColumnType::Timestamp { .. } => {
             let micros = i64::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_MICROS);
-            Value::Int64(micros.ok_or_else(|| SqlError::new("22008", "timestamp out of range"))?)
+            let micros = micros.filter(|micros| TIMESTAMPS.contains(micros));
+            Value::Int64(micros.ok_or_else(|| time_out_of_range("timestamp"))?)
         }
         ColumnType::Interval => {
             let bytes: [u8; 16] = exactly(bytes, column_type)?;
             let micros = i64::from_be_bytes(bytes[..8].try_into().expect("8 bytes"));
             let days = i32::from_be_bytes(bytes[8..12].try_into().expect("4 bytes"));
             let months = i32::from_be_bytes(bytes[12..].try_into().expect("4 bytes"));
-            let nanos = micros.checked_mul(1_000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+            let nanos = micros.checked_mul(1_000).ok_or_else(|| time_out_of_range("interval"))?;
             Value::Int128(i128::from(nanos) << 64 | i128::from(days as u32) << 32 | i128::from(months as u32))
         }
         ColumnType::Uuid => Value::Int128(i128::from_le_bytes(exactly(bytes, column_type)?)),

@@ -122,7 +122,7 @@ async fn calls_are_described_and_prepared() {
     let mut call = session.prepare("CALL deposit($1, $2)").unwrap();
     let description = session.describe(&mut call, &[]).await.unwrap();
     assert_eq!(description.parameters, [Some(ColumnType::Int32), Some(ColumnType::Int64)]);
-    assert_eq!(description.schema.unwrap().field(0).name(), "balance");
+    assert_eq!(description.schema.as_ref().unwrap().field(0).name(), "balance");
     session.execute("PREPARE d AS CALL deposit($1, $2)").await.unwrap();
     assert_eq!(number(&mut session, "EXECUTE d(1, 32)").await.unwrap(), 42);
     let listed = "SELECT CAST(pronargs AS BIGINT) FROM pg_proc WHERE prokind = 'p' AND proname = 'deposit'";

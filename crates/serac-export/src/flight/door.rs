@@ -1,0 +1,61 @@
+//! A connection's way in: it waits until one of its calls is one of somebody who may call, and then has a seat.
+//!
+//! HTTP/2 knows no login. So a connection counts as one of those who wait ([`crate::admission`]) up to its first call that is
+//! admitted, whatever it does until then: nothing at all, half of a handshake, or calls with wrong passwords.
+
+use crate::admission::Waiting;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tonic::Status;
+
+enum State {
+    Waits(Option<Waiting>),
+    /// With one of the server's seats.
+    In(#[expect(dead_code, reason = "held until the connection ends")] OwnedSemaphorePermit),
+}
+
+/// See the module.
+pub(super) struct Door {
+    state: Mutex<State>,
+    seats: Arc<Semaphore>,
+    entered: Notify,
+}
+
+impl Door {
+    pub(super) fn new(place: Option<Waiting>, seats: Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::Waits(place)), seats, entered: Notify::new() })
+    }
+
+    /// Lets a call in that has been admitted: the first takes a seat.
+    pub(super) fn enter(&self) -> Result<(), Status> {
+        let mut state = self.state.lock();
+        if let State::Waits(_) = &*state {
+            let full =
+                |_| Status::resource_exhausted("the server has as many connections as it may have: try again later");
+            *state = State::In(self.seats.clone().try_acquire_owned().map_err(full)?);
+            self.entered.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Ready when a connection that has not come in is to be closed: it takes too long, another needs its place, or the server
+    /// has stopped.
+    pub(super) async fn stays_shut(&self, time: Duration, mut stopped: watch::Receiver<bool>) {
+        let ends = match &*self.state.lock() {
+            State::Waits(Some(place)) => Some(place.ends(time)),
+            _ => None,
+        };
+        let Some(ends) = ends else { return std::future::pending().await };
+        let stop = async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.entered.notified() => std::future::pending().await,
+            () = ends => {}
+            () = stop => {}
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The server's doors, tried from outside: who gets in and for how long, what a client may hold, and messages that no
+//! client sends.
+
+mod flight;
+mod malformed;
+mod metrics;
+mod postgresql;
+mod wire;
+
+use serac_engine::Database;
+use serac_server::{PgOptions, PgServer, TlsConfig, tls_config};
+use serac_sql::{SqlDatabase, SqlOptions};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+fn database() -> SqlDatabase {
+    SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap()
+}
+
+/// A server that runs until it is told to stop.
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn end(self) {
+        let _ = self.stop.send(());
+        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("it stops").unwrap();
+    }
+}
+
+async fn postgresql_server(db: SqlDatabase, options: PgOptions) -> Running {
+    let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
+    let address = server.local_address().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    Running { address, stop, task }
+}
+
+/// A connection from an address of this machine's own.
+async fn connect_from(own: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((IpAddr::from(own), 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// The address of a client that means harm.
+const STRANGER: [u8; 4] = [127, 0, 0, 2];
+
+/// A certificate for this machine, which is its own authority.
+fn certificate(folder: &Path) -> TlsConfig {
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .expect("the command openssl makes the certificate");
+    assert!(made.status.success(), "{made:?}");
+    tls_config(&certificate, &key).unwrap()
+}
