@@ -142,8 +142,12 @@ impl Transaction {
     /// # Errors
     /// [`EngineError::Dependent`] when another table references it and `cascade` is off (on, the foreign keys go).
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
-        let table = self.catalog.table(schema, name)?.clone();
+        self.catalog.table(schema, name)?;
         self.check_may_drop(schema, name)?;
+        self.drop_known_table(schema, name, cascade)
+    }
+    fn drop_known_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
         self.lock_for_ddl(&table)?;
         let children: Vec<Arc<Table>> = self
             .catalog
@@ -178,8 +182,17 @@ impl Transaction {
         name: &str,
         change: impl FnOnce(&Catalog, &mut TableDefinition) -> Result<()>,
     ) -> Result<Arc<Table>> {
-        let table = self.catalog.table(schema, name)?.clone();
+        self.catalog.table(schema, name)?;
         self.check_owner(schema, name)?;
+        self.redefine_known(schema, name, change)
+    }
+    fn redefine_known(
+        &mut self,
+        schema: &str,
+        name: &str,
+        change: impl FnOnce(&Catalog, &mut TableDefinition) -> Result<()>,
+    ) -> Result<Arc<Table>> {
+        let table = self.catalog.table(schema, name)?.clone();
         self.lock_for_ddl(&table)?;
         let mut definition = table.definition.clone();
         change(&self.catalog, &mut definition)?;
@@ -597,8 +610,52 @@ impl Transaction {
             return missing("view", name);
         }
         self.check_may_drop(schema, name)?;
+        self.drop_dependent(schema, name)
+    }
+    /// Drops a view, or a materialized one, that cannot do without something that is dropped: whoever may drop that may do this.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn drop_dependent(&mut self, schema: &str, name: &str) -> Result<()> {
+        if self.catalog.schema(schema)?.tables.contains_key(name) {
+            return self.drop_known_table(schema, name, true);
+        }
         self.change_catalog(|catalog| {
             catalog.schema_mut(schema)?.views.remove(name);
+            Ok(())
+        })
+    }
+    /// Takes away the default of a column that cannot do without something that is dropped.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn drop_default(&mut self, schema: &str, table: &str, column: &str) -> Result<()> {
+        self.redefine_known(schema, table, |_, definition| {
+            let Some(at) = definition.column(column) else { return missing("column", column) };
+            definition.columns[at].default = None;
+            Ok(())
+        })
+        .map(|_| ())
+    }
+    /// Puts the query of a view, or of a materialized one, in other words, which mean the same after a change of what it reads: whoever may change that may do
+    /// this.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn reword_view(&mut self, schema: &str, name: &str, query: String) -> Result<()> {
+        if self.catalog.schema(schema)?.tables.contains_key(name) {
+            let change = |_: &Catalog, definition: &mut TableDefinition| {
+                if let Some(materialized) = &mut definition.materialized {
+                    materialized.query = query;
+                }
+                Ok(())
+            };
+            return self.redefine_known(schema, name, change).map(|_| ());
+        }
+        self.change_catalog(|catalog| {
+            let views = &mut catalog.schema_mut(schema)?.views;
+            let Some(view) = views.get_mut(name) else { return missing("view", name) };
+            Arc::make_mut(view).query = query;
             Ok(())
         })
     }
@@ -653,11 +710,16 @@ impl Transaction {
     /// DROP SEQUENCE.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column owns it.
+    /// [`EngineError::Missing`]; [`EngineError::Dependent`] when a column that owns it takes its values from it.
     pub fn drop_sequence(&mut self, schema: &str, name: &str) -> Result<()> {
         let Some(sequence) = self.catalog.schema(schema)?.sequences.get(name) else { return missing("sequence", name) };
         self.check_may_drop(schema, name)?;
-        if let Some((table, column)) = &sequence.definition.owner {
+        let has_default = |(table, column): &&(String, String)| {
+            let table = self.catalog.table(schema, table).ok();
+            let at = table.and_then(|table| table.definition.column(column).map(|at| &table.definition.columns[at]));
+            at.is_some_and(|column| column.default.is_some())
+        };
+        if let Some((table, column)) = sequence.definition.owner.as_ref().filter(has_default) {
             return Err(EngineError::Dependent {
                 what: format!("sequence \"{name}\""),
                 dependent: format!("default value for column {column} of table {table}"),

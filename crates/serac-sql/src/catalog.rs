@@ -9,7 +9,6 @@ use crate::identity::Identity;
 use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
-use crate::planner;
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::{SeracTable, indexed_expressions};
 use crate::session::{SqlDatabase, resolve};
@@ -397,8 +396,5 @@ pub(crate) async fn planned_for_owner(
 }
 
 async fn view_plan(state: &SessionState, query: &str) -> Result<LogicalPlan, SqlError> {
-    let mut statement = Statement::Query(Box::new(crate::query::query_of(query)?));
-    pg_catalog::rewrite(&mut statement);
-    let plan = planner::plan(state, statement).await?;
-    Ok(crate::functions::of_durations(plan)?)
+    crate::query::plan(state, Statement::Query(Box::new(crate::query::query_of(query)?))).await
 }

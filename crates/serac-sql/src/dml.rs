@@ -13,7 +13,7 @@ use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::{assign, check_assignment};
 use crate::uuids::is_text;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
-use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
@@ -542,7 +542,12 @@ impl Session {
         if first.len() == ids.len() {
             return Ok((ids, batch));
         }
-        let batch = take_record_batch(&batch, &UInt32Array::from(first.clone()))?;
+        let at = UInt32Array::from(first.clone());
+        let columns = batch.columns().iter().map(|column| take(column, &at, None));
+        // DELETE has no columns, and nevertheless rows.
+        let options = RecordBatchOptions::new().with_row_count(Some(first.len()));
+        let columns = columns.collect::<Result<Vec<ArrayRef>, _>>()?;
+        let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options)?;
         Ok((first.into_iter().map(|i| ids[i as usize]).collect(), batch))
     }
 

@@ -7,7 +7,7 @@
 use crate::error::{Result, SqlError};
 use crate::parts::has_changes;
 use crate::pg_catalog::type_name;
-use crate::query::Output;
+use crate::query::{Output, in_planner};
 use crate::session::{Session, StatementResult, parse, quote, resolve};
 use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -233,7 +233,7 @@ impl Session {
         }
         let depth = depth + usize::from(options.verbose);
         let context = Arc::new(frame.task_ctx());
-        let mut plan = frame.create_physical_plan().await?;
+        let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
         let planned = began.elapsed();
         if options.analyze {
             let mut rows;

@@ -43,6 +43,10 @@ static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     for function in renamed.chain(crate::functions::aggregates()) {
         state.register_udaf(Arc::new(function)).expect("functions are taken");
     }
+    for name in crate::functions::SUMS {
+        let function = state.udaf(name).expect("it is one of DataFusion's or ours");
+        state.register_udaf(Arc::new(crate::functions::sliding(function))).expect("functions are taken");
+    }
     for function in crate::functions::windows() {
         state.register_udwf(Arc::new(function)).expect("functions are taken");
     }

@@ -13,6 +13,7 @@ use crate::wanted::while_wanted;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::expressions::Column;
@@ -113,8 +114,9 @@ pub(crate) fn query_of(sql: &str) -> Result<Query> {
 
 /// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's.
 fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
-    let field =
-        |(named, field): (&FieldRef, &FieldRef)| named.as_ref().clone().with_data_type(field.data_type().clone());
+    let field = |(named, field): (&FieldRef, &FieldRef)| {
+        named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(field.is_nullable())
+    };
     let fields: Vec<Field> = names.fields().iter().zip(types.fields()).map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, names.metadata().clone()))
 }
@@ -133,31 +135,68 @@ fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecord
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
 }
 
+/// An error of a plan that the user's names have led to: that it does not find one of them any more is no error of the user's.
+pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
+    let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
+    let told = SqlError::from(error);
+    match told.sqlstate {
+        "42P01" | "42701" | "42702" | "42703" if is_of_planner => {
+            SqlError::new("XX000", format!("the planner has lost a name: {}", told.message))
+        }
+        _ => told,
+    }
+}
+/// The same for names that have to differ in a subquery here.
+fn repeated_names(error: SqlError) -> SqlError {
+    match error.sqlstate {
+        "42701" => SqlError::unsupported("a subquery with several columns of one name"),
+        _ => error,
+    }
+}
+
+/// The plan of a statement, neither analysed nor optimized.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    if crate::pg_catalog::has_natural_joins(&statement) {
+        let mut first = statement.clone();
+        crate::pg_catalog::rewrite(&mut first);
+        crate::pg_catalog::name_natural_columns(&mut statement, &planner::plan(state, first).await?);
+    }
+    crate::pg_catalog::rewrite(&mut statement);
+    crate::pg_catalog::check_joins(&statement)?;
+    let mut again = statement.clone();
+    let mut planned = planner::plan(state, statement).await;
+    if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
+        same_names::tell_casts_apart(&mut again);
+        planned = planner::plan(state, again.clone()).await;
+    }
+    // A name of the query around may have been taken for a column of the subquery.
+    let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
+    if is_misread && crate::pg_catalog::has_subquery(&again) {
+        let mut qualified = again.clone();
+        if crate::pg_catalog::qualify_outer_names(&mut qualified)
+            && let Ok(plan) = planner::plan(state, qualified.clone()).await
+        {
+            (planned, again) = (Ok(plan), qualified);
+        }
+    }
+    let mut planned = planned?;
+    // Each time a name more has its table at the least.
+    while crate::pg_catalog::qualify_merged_names(&mut again, &planned)? {
+        planned = planner::plan(state, again.clone()).await?;
+    }
+    Ok(crate::functions::of_durations(planned)?)
+}
+
 impl Session {
     /// DataFusion's state for a statement.
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
     }
-    pub(crate) async fn plan(&self, mut statement: Statement) -> Result<LogicalPlan> {
-        crate::pg_catalog::rewrite(&mut statement);
-        crate::pg_catalog::check_joins(&statement)?;
-        let mut again = statement.clone();
-        let state = self.state();
-        let mut planned = planner::plan(&state, statement).await;
-        if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
-            same_names::tell_casts_apart(&mut again);
-            planned = planner::plan(&state, again.clone()).await;
-        }
-        // A name of the query around may have been taken for a column of the subquery.
-        let is_misread = planned.as_ref().map_or(true, crate::pg_catalog::has_misread_names);
-        if is_misread
-            && crate::pg_catalog::has_subquery(&again)
-            && crate::pg_catalog::qualify_outer_names(&mut again)
-            && let Ok(plan) = planner::plan(&state, again).await
-        {
-            return Ok(crate::functions::of_durations(plan)?);
-        }
-        Ok(crate::functions::of_durations(planned?)?)
+    pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        plan(&self.state(), statement).await
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -170,7 +209,7 @@ impl Session {
     ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (frame, names) = self.shown_frame(statement).await?;
         let context = Arc::new(frame.task_ctx());
-        let mut plan = frame.create_physical_plan().await?;
+        let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
         if decimals == DecimalForm::Decimal64 {
             plan = with_short_decimals(plan)?;
         }
@@ -182,7 +221,8 @@ impl Session {
     pub(crate) async fn shown_columns(&self, statement: Statement) -> Result<SchemaRef> {
         let (frame, names) = self.shown_frame(statement).await?;
         let (state, plan) = frame.into_parts();
-        let coerced = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+        let coerced =
+            state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
         Ok(with_types(&names, coerced.schema().as_arrow()))
     }
     /// A query's data frame, and the names of the columns that its result has.
@@ -191,7 +231,7 @@ impl Session {
             (Err(error), Statement::Query(query)) if error.sqlstate == "42701" => {
                 let mut query = query.clone();
                 same_names::tell_apart(&mut query);
-                self.plan(Statement::Query(query)).await?
+                self.plan(Statement::Query(query)).await.map_err(repeated_names)?
             }
             (plan, _) => plan?,
         };
@@ -208,7 +248,9 @@ impl Session {
     }
     /// A query's data frame.
     pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
-        let plan = self.plan(Statement::Query(Box::new(query))).await?;
+        let repeats = same_names::repeats(&query);
+        let plan = self.plan(Statement::Query(Box::new(query))).await;
+        let plan = plan.map_err(|error| if repeats { error } else { repeated_names(error) })?;
         Ok(DataFrame::new(self.state(), plan))
     }
     /// The data frame of a query that was put together as text.
@@ -219,7 +261,7 @@ impl Session {
     /// The rows of a data frame, as they come.
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         let context = Arc::new(frame.task_ctx());
-        self.run_physical(frame.create_physical_plan().await?, context)
+        self.run_physical(frame.create_physical_plan().await.map_err(in_planner)?, context)
     }
     fn run_physical(
         &self,
@@ -274,5 +316,25 @@ impl Session {
         let decimals = std::mem::take(&mut self.next_decimals);
         let (schema, stream) = self.rows_with(statement, decimals).await?;
         Ok(Output::Rows { schema, stream })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::common::{Column, SchemaError};
+
+    #[test]
+    fn names_that_the_planner_loses_are_none_of_the_users() {
+        let lost =
+            SchemaError::FieldNotFound { field: Box::new(Column::new(Some("oo"), "x")), valid_fields: Vec::new() };
+        let lost = DataFusionError::SchemaError(Box::new(lost), Box::new(None));
+        assert_eq!(SqlError::from(&lost).sqlstate, "42703");
+        assert_eq!(in_planner(lost).sqlstate, "XX000");
+        let twice = || DataFusionError::Plan("Projections require unique expression names".into());
+        assert_eq!(in_planner(twice()).sqlstate, "XX000");
+        assert_eq!(repeated_names(twice().into()).sqlstate, "0A000");
+        // What a function says of its own stays.
+        assert_eq!(in_planner(SqlError::new("42P01", "no such sequence").external()).sqlstate, "42P01");
     }
 }

@@ -51,6 +51,13 @@ fn tell_cast_apart(expr: &mut Expr) {
     **operand = call("told_apart", vec![(**operand).clone(), name]);
 }
 
+/// Whether the outermost query gives several columns of one name, as far as the text tells.
+pub(crate) fn repeats(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let mut names = HashSet::new();
+    select.projection.iter().any(is_wildcard) || !select.projection.iter().filter_map(name_of).all(|n| names.insert(n))
+}
+
 fn in_body(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => in_items(&mut select.projection),

@@ -20,8 +20,8 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::notices::Notices;
 use crate::optimizer::{
-    CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases, InLists, JoinOrder, NullSafe, TextPredicates,
-    Unnest,
+    CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases, FloatZeros, InLists, JoinOrder, NullSafe,
+    SetOperations, TextPredicates, Unnest,
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
@@ -408,10 +408,12 @@ impl Session {
         if let Some(rule) = rules.iter_mut().find(|rule| rule.name() == "push_down_filter") {
             *rule = Arc::new(Filters::default());
         }
+        rules.push(Arc::new(FloatZeros));
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
         analyzer.insert(0, Arc::new(CommonTypes));
         analyzer.insert(0, Arc::new(UuidTypes));
+        analyzer.push(Arc::new(SetOperations));
         analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
         analyzer.push(Arc::new(NullSafe));

@@ -70,6 +70,8 @@ impl Session {
         if definition.materialized.is_some() && !allowed {
             return Err(SqlError::new("42809", format!("\"{name}\" is not a table")).named(name.as_str()));
         }
+        let relation = (schema.to_owned(), name.clone());
+        let visible = || definition.visible_columns().iter().map(|column| (column.name.clone(), column.name.clone()));
         match operation {
             AlterTableOperation::AddColumn { if_not_exists, column_def, .. } => {
                 let column = fold(&column_def.name);
@@ -77,7 +79,9 @@ impl Session {
                     self.say_exists("42701", &format!("column \"{column}\" of relation \"{name}\""));
                     return Ok(());
                 }
-                self.add_column(&definition, column_def).await
+                let views = self.planned_readers(&relation).await?;
+                self.add_column(&definition, column_def).await?;
+                self.follow(&relation, name, &visible().collect::<Vec<_>>(), views).await
             }
             AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
@@ -86,24 +90,38 @@ impl Session {
                         self.say_missing(&format!("column \"{column}\" of relation \"{name}\""));
                         continue;
                     }
+                    let views = self.planned_readers(&relation).await?;
                     self.drop_what_names(schema, name, &column, cascade)?;
                     self.txn_for(schema)?.drop_column(schema, name, &column, cascade)?;
+                    let what = format!("column \"{column}\" of table \"{name}\"");
+                    self.still_plannable(views, &what, cascade).await?;
                 }
                 Ok(())
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                self.rename_column(&definition, &fold(old_column_name), &fold(new_column_name))
+                let views = self.planned_readers(&relation).await?;
+                let (old, new) = (fold(old_column_name), fold(new_column_name));
+                self.rename_column(&definition, &old, &new)?;
+                let renamed = |(now, shown)| if now == old { (new.clone(), shown) } else { (now, shown) };
+                self.follow(&relation, name, &visible().map(renamed).collect::<Vec<_>>(), views).await
             }
             AlterTableOperation::RenameTable {
                 table_name: RenameTableNameKind::To(new) | RenameTableNameKind::As(new),
             } => {
                 let new = resolve(new)?.1;
+                let views = self.planned_readers(&relation).await?;
                 self.txn_for(schema)?.rename_table(schema, name, &new)?;
                 *name = new;
-                Ok(())
+                self.follow(&relation, name, &[], views).await
             }
             AlterTableOperation::AlterColumn { column_name, op } => {
-                self.alter_column(&definition, &fold(column_name), op).await
+                let column = fold(column_name);
+                let views = match op {
+                    AlterColumnOperation::SetDataType { .. } => self.planned_readers(&relation).await?,
+                    _ => Vec::new(),
+                };
+                self.alter_column(&definition, &column, op).await?;
+                self.still_of_types(views, &column).await
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 if *not_valid {
@@ -114,13 +132,17 @@ impl Session {
             AlterTableOperation::DropConstraint { if_exists, name: constraint, drop_behavior } => {
                 let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
                 let constraint = fold(constraint);
-                match self.txn_for(schema)?.drop_constraint(schema, name, &constraint, cascade) {
+                let views = self.planned_readers(&relation).await?;
+                let dropped = match self.txn_for(schema)?.drop_constraint(schema, name, &constraint, cascade) {
                     Err(EngineError::Missing { kind: "constraint", .. }) if *if_exists => {
                         self.say_missing(&format!("constraint \"{constraint}\" of relation \"{name}\""));
-                        Ok(())
+                        return Ok(());
                     }
-                    result => Ok(result?),
-                }
+                    result => result,
+                };
+                dropped?;
+                let what = format!("constraint \"{constraint}\" of table \"{name}\"");
+                self.still_plannable(views, &what, cascade).await
             }
             AlterTableOperation::SetOptionsParens { options } => {
                 if let Some(format) = freeze_format(options)? {

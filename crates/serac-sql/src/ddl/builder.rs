@@ -7,7 +7,8 @@ use crate::session::fold;
 use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, ConstraintReferenceMatchKind, DataType, DeferrableInitial, Expr, ForeignKeyConstraint,
-    GeneratedAs, IndexColumn, ReferentialAction as ParsedAction, SequenceOptions, SqlOption, TableConstraint,
+    GeneratedAs, IndexColumn, NullsDistinctOption, ReferentialAction as ParsedAction, SequenceOptions, SqlOption,
+    TableConstraint,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -285,6 +286,9 @@ impl TableBuilder {
                 self.key(key.name.as_ref().map(fold), columns, true);
             }
             TableConstraint::Unique(key) => {
+                if key.nulls_distinct == NullsDistinctOption::NotDistinct {
+                    return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+                }
                 let columns = columns_of(&self.definition, index_columns(&key.columns)?.into_iter())?;
                 self.key(key.name.as_ref().map(fold), columns, false);
             }

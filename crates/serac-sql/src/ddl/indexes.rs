@@ -50,6 +50,9 @@ impl Session {
         if !["btree", "bitmap"].contains(&method.as_str()) {
             return Err(SqlError::new("42704", format!("access method \"{method}\" does not exist")).named(method));
         }
+        if index.nulls_distinct == Some(false) {
+            return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+        }
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &table)?.definition.clone();
         // Columns that are expressions get their places when the table has them.
         let (mut columns, mut expressions) = (Vec::new(), Vec::new());

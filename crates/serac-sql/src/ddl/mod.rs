@@ -4,6 +4,7 @@ mod alter;
 mod builder;
 mod cluster;
 mod comment;
+mod dependencies;
 mod indexes;
 mod like;
 mod materialized;
@@ -25,7 +26,7 @@ use crate::types::check_assignment;
 use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
     ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, VisitorMut,
@@ -103,8 +104,9 @@ impl Session {
             Statement::CreateIndex(index) => self.create_index(index),
             create @ Statement::CreateSequence { .. } => self.create_sequence(create),
             Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+                let all: Vec<_> = names.iter().filter_map(|name| self.locate(name).ok()).collect();
                 for name in &names {
-                    match self.drop_one(&object_type, name, cascade) {
+                    match self.drop_one(&object_type, name, cascade, &all) {
                         Err(error) if if_exists && ["42P01", "3F000", "42704"].contains(&error.sqlstate) => {
                             let (_, short) = resolve(name)?;
                             self.say_missing(&format!("{} \"{short}\"", object_type.to_string().to_lowercase()));
@@ -166,7 +168,14 @@ impl Session {
         done("TRUNCATE TABLE")
     }
 
-    fn drop_one(&mut self, kind: &ObjectType, name: &ObjectName, cascade: bool) -> Result<()> {
+    /// Drops one of the objects `all`.
+    fn drop_one(
+        &mut self,
+        kind: &ObjectType,
+        name: &ObjectName,
+        cascade: bool,
+        all: &[(String, String)],
+    ) -> Result<()> {
         let (mut schema, short) = self.locate(name)?;
         if *kind == ObjectType::Index && name.0.len() == 1 && self.has_temporary_index(&short) {
             schema = TEMPORARY_SCHEMA.into();
@@ -186,6 +195,21 @@ impl Session {
             let wanted = kind.to_string().to_lowercase();
             return Err(SqlError::new("42809", format!("\"{short}\" is not a {wanted}")).named(short));
         }
+        let relation = (schema.clone(), short.clone());
+        match kind {
+            ObjectType::Table | ObjectType::MaterializedView if is_materialized.is_some() => {
+                self.drop_readers(&relation, &format!("table \"{short}\""), cascade, all)?;
+            }
+            ObjectType::View if is_view => {
+                self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;
+            }
+            ObjectType::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
+                self.drop_defaults_of(&relation, cascade)?;
+            }
+            ObjectType::Schema if cascade => self.drop_readers_of_schema(&short)?,
+            _ => {}
+        }
+        let txn = self.txn_for(&schema)?;
         match kind {
             ObjectType::Table | ObjectType::MaterializedView => txn.drop_table(&schema, &short, cascade)?,
             ObjectType::View => txn.drop_view(&schema, &short)?,
@@ -341,12 +365,39 @@ impl Session {
         if columns.len() > frame.schema().fields().len() {
             return Err(SqlError::new("42601", "CREATE VIEW specifies more column names than columns"));
         }
+        let relation = (schema.clone(), name.clone());
+        let before = match view.or_replace {
+            true => self.view_columns(&relation).await,
+            false => None,
+        };
+        let readers = match &before {
+            Some(before) => {
+                let mut after: Vec<Field> = frame.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
+                after.iter_mut().zip(&columns).for_each(|(field, name)| field.set_name(name.clone()));
+                Self::same_view_columns(before, &Schema::new(after))?;
+                self.planned_readers(&relation).await?
+            }
+            None => Vec::new(),
+        };
         let seen = self.shared.view().expect("a statement is running");
         let mut writer = SchemaWriter { seen: &seen, expressions: HashSet::new() };
         let _ = visit_mut(&mut view.query, &mut writer);
         let definition = ViewDefinition { name, query: view.query.to_string(), columns };
         self.txn()?.create_view(&schema, definition, view.or_replace)?;
+        if let Some(before) = before {
+            let columns: Vec<_> = before.fields().iter().map(|f| (f.name().clone(), f.name().clone())).collect();
+            let name = relation.1.clone();
+            self.follow(&relation, &name, &columns, readers).await?;
+        }
         done("CREATE VIEW")
+    }
+
+    /// The columns of a view, if there is one of the name.
+    async fn view_columns(&self, (schema, name): &(String, String)) -> Option<SchemaRef> {
+        let view = self.shared.view().expect("a statement is running");
+        view.catalog.schema(schema).ok()?.views.get(name)?;
+        let table = crate::catalog::table_of(&self.shared, schema, name).await.ok()??;
+        Some(table.schema())
     }
 }
 

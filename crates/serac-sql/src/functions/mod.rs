@@ -3,6 +3,7 @@
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod arrays;
 mod average;
 mod casts;
 mod date_parts;
@@ -19,11 +20,13 @@ mod rounding;
 mod sequences;
 mod series;
 mod sleep;
+mod sliding;
 mod sum;
 mod text_aggregate;
 mod texts_as_times;
 mod time_zones;
 mod times;
+mod zeros;
 
 pub(crate) use aggregates::functions as aggregates;
 pub(crate) use casts::{Casts, with_own_casts};
@@ -35,7 +38,9 @@ pub(crate) use json::JsonOperators;
 pub(crate) use like::escape as like_escape;
 pub(crate) use quotients::Quotients;
 pub(crate) use sequences::SequenceValues;
+pub(crate) use sliding::{SUMS, sliding};
 pub(crate) use texts_as_times::read as read_times;
+pub(crate) use zeros::{has_one_zero, one_zero};
 
 use crate::catalog::Shared;
 use crate::error::SqlError;
@@ -119,6 +124,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let definitions = [
         arguments::DEFINITIONS,
         arithmetic::DEFINITIONS,
+        arrays::DEFINITIONS,
         date_parts::DEFINITIONS,
         digests::DEFINITIONS,
         intervals::DEFINITIONS,

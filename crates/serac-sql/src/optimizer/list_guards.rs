@@ -3,7 +3,7 @@
 //! DataFusion's simplifier merges lists that stand side by side: `b IN (1) AND b IN (2)` becomes false and `b NOT IN (1) OR b NOT IN (2)` becomes true,
 //! which is wrong where `b` is NULL: both are NULL then. (Lists that it makes of `b = 1 OR b = 2` itself are merged as well.) A list is kept from that by a
 //! guard, `b IN (1) AND (b IS NOT NULL OR NULL)`, which is as true as the list, and which the simplifier drops where `b` is never NULL. Where NULL is as
-//! good as false, in WHERE, only the second kind needs guards.
+//! good as false, in WHERE, lists need no guards of which the value must be in each: what the simplifier makes of them is false instead of NULL at the worst.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
@@ -90,8 +90,9 @@ pub(super) fn guard_lists(expr: Expr, is_condition: bool) -> Result<Expr> {
         let is_condition = std::mem::take(&mut is_root) && is_condition;
         let mut found = Vec::new();
         lists(&expr, false, &mut found);
-        found.retain(|(about, not_in)| !about.is_volatile() && (*not_in || !is_condition));
-        let repeats = (1..found.len()).any(|i| found[..i].iter().any(|earlier| earlier.0 == found[i].0));
+        found.retain(|(about, _)| !about.is_volatile());
+        let matters = |a: &(&Expr, bool), b: &(&Expr, bool)| a.0 == b.0 && (!is_condition || a.1 || b.1);
+        let repeats = (1..found.len()).any(|i| found[..i].iter().any(|earlier| matters(earlier, &found[i])));
         Ok(match (repeats, &expr) {
             (true, _) => Transformed::yes(guarded(expr)),
             // What is below in the same tree has been looked at.

@@ -1,10 +1,14 @@
-//! Columns that RIGHT and FULL joins merge: `l FULL JOIN r USING (a)` has one column `a`, which is `coalesce(l.a, r.a)` (SQL:2023, 7.10). The planner takes
-//! the left table's, which is NULL in rows of the right one alone, so such joins are written with ON, and the merged columns are written out.
+//! Columns that joins merge: `l FULL JOIN r USING (a)` has one column `a`, which is `coalesce(l.a, r.a)` (SQL:2023, 7.10). The planner takes the left table's,
+//! which is NULL in rows of the right one alone, and for `*` that of the table whose name comes first in the alphabet. So joins that are RIGHT or FULL, and all
+//! under `*`, are written with ON, and the merged columns are written out. Which columns a NATURAL join merges is seen in its plan.
 
 use super::rewrite::call;
 use crate::error::{Result, SqlError};
 use crate::session::fold;
 use crate::visits::{visit, visit_mut};
+use datafusion::common::JoinConstraint as PlanConstraint;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Visitor,
@@ -21,7 +25,7 @@ struct Merged {
 }
 
 /// The name by which a relation's columns are called.
-fn name_of(factor: &TableFactor) -> Option<Ident> {
+pub(super) fn name_of(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
             Some(alias.name.clone())
@@ -46,6 +50,20 @@ fn is_ours(operator: &JoinOperator) -> bool {
     matches!(on, JoinConstraint::Using(_) | JoinConstraint::Natural)
 }
 
+/// Whether a join merges columns whose names its text has.
+fn has_names(operator: &JoinOperator) -> bool {
+    matches!(constraint_of(&mut operator.clone()), Some(JoinConstraint::Using(_)))
+}
+fn is_natural(operator: &JoinOperator) -> bool {
+    matches!(constraint_of(&mut operator.clone()), Some(JoinConstraint::Natural))
+}
+fn is_left(operator: &JoinOperator) -> bool {
+    matches!(operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_))
+}
+fn has_wildcard(select: &Select) -> bool {
+    select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)))
+}
+
 /// Finds a join that [`write_out`] has left.
 struct Left;
 
@@ -53,6 +71,11 @@ impl Visitor for Left {
     type Break = SqlError;
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        let mut joins = select.from.iter().flat_map(|from| &from.joins).map(|join| &join.join_operator);
+        if has_wildcard(select) && joins.any(|join| is_left(join) && has_names(join)) {
+            let what = "* of a LEFT join that has USING with a column of one of several tables before it";
+            return ControlFlow::Break(SqlError::unsupported(what));
+        }
         if select.from.iter().flat_map(|from| &from.joins).any(|join| is_ours(&join.join_operator)) {
             let what =
                 "a RIGHT or FULL join that is NATURAL, or has USING with a column of one of several tables before it,";
@@ -65,9 +88,10 @@ impl Visitor for Left {
 /// Says which joins are not written out.
 ///
 /// # Errors
-/// 0A000 if there is one: its columns would be NULL where they have a value.
+/// 0A000 if there is one: its columns would be NULL where they have a value. The same for counts of rows that are not written out.
 pub(crate) fn check_joins(statement: &Statement) -> Result<()> {
-    match visit(statement, &mut Left) {
+    let left = visit(statement, &mut Left);
+    match if left.is_break() { left } else { visit(statement, &mut super::whole_rows::Left) } {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -81,6 +105,9 @@ fn with_conditions(from: &TableWithJoins) -> Option<(TableWithJoins, Vec<Merged>
     for (i, join) in from.joins.iter_mut().enumerate() {
         let right = name_of(&join.relation)?;
         let operator = join.join_operator.clone();
+        if matches!(operator, JoinOperator::CrossJoin(_)) {
+            continue;
+        }
         let constraint = constraint_of(&mut join.join_operator)?;
         let names: Vec<Ident> = match constraint {
             JoinConstraint::Using(names) => names
@@ -178,23 +205,28 @@ fn all_columns(from: &TableWithJoins, merged: &[Merged]) -> Option<Vec<SelectIte
 
 fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     let mut select = select.clone();
-    let mut merged = Vec::new();
-    let several = select.from.len() > 1;
+    let mut merged_by_from = Vec::new();
+    let all = has_wildcard(&select);
     for from in &mut select.from {
-        if from.joins.iter().any(|join| is_ours(&join.join_operator)) {
-            let (with_conditions, columns) = with_conditions(from)?;
-            *from = with_conditions;
-            merged.extend(columns);
+        let mut columns = Vec::new();
+        if from.joins.iter().any(|join| is_ours(&join.join_operator) || all && has_names(&join.join_operator)) {
+            let written;
+            (written, columns) = with_conditions(from)?;
+            *from = written;
         }
+        merged_by_from.push(columns);
     }
+    let merged: Vec<Merged> = merged_by_from.iter().flatten().cloned().collect();
     let mut items = Vec::new();
     for mut item in std::mem::take(&mut select.projection) {
         match &item {
             SelectItem::Wildcard(options) => {
-                if several || *options != WildcardAdditionalOptions::default() {
+                if *options != WildcardAdditionalOptions::default() {
                     return None;
                 }
-                items.extend(all_columns(&select.from[0], &merged)?);
+                for (from, merged) in select.from.iter().zip(&merged_by_from) {
+                    items.extend(all_columns(from, merged)?);
+                }
                 continue;
             }
             SelectItem::UnnamedExpr(Expr::Identifier(name)) if merged.iter().any(|c| fold(&c.name) == fold(name)) => {
@@ -224,7 +256,9 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
 /// Writes out the merged columns of a query, as far as its text tells which they are.
 pub(super) fn write_out(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    if !select.from.iter().flat_map(|from| &from.joins).any(|join| is_ours(&join.join_operator)) {
+    let all = has_wildcard(select);
+    let merges = |join: &JoinOperator| is_ours(join) || all && has_names(join);
+    if !select.from.iter().flat_map(|from| &from.joins).any(|join| merges(&join.join_operator)) {
         return;
     }
     let mut none = Vec::new();
@@ -237,4 +271,72 @@ pub(super) fn write_out(query: &mut Query) {
         **select = written;
         order.iter_mut().zip(keys).for_each(|(key, expr)| key.expr = expr);
     }
+}
+
+/// Whether there is a NATURAL join in a statement.
+pub(crate) fn has_natural_joins(statement: &Statement) -> bool {
+    struct Natural;
+    impl Visitor for Natural {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            match select.from.iter().flat_map(|from| &from.joins).any(|join| is_natural(&join.join_operator)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    visit(statement, &mut Natural).is_break()
+}
+
+/// The joins of a plan that merge columns: the relation on the right side, and the columns' names in the order of the left side.
+fn merging_joins(plan: &LogicalPlan) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    let _ = plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::Join(join) = plan
+            && join.join_constraint == PlanConstraint::Using
+        {
+            let right = match join.right.as_ref() {
+                LogicalPlan::SubqueryAlias(alias) => Some(alias.alias.table()),
+                LogicalPlan::TableScan(scan) => Some(scan.table_name.table()),
+                _ => None,
+            };
+            let is_merged = |name: &str| join.on.iter().any(|(l, _)| l.try_as_col().is_some_and(|l| l.name == name));
+            let mut names: Vec<String> = Vec::new();
+            for field in join.left.schema().fields() {
+                if is_merged(field.name()) && !names.contains(field.name()) {
+                    names.push(field.name().clone());
+                }
+            }
+            found.extend(right.map(|right| (right.to_owned(), names)));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+/// Writes NATURAL joins with USING, as far as the plan tells which columns they merge. Whether there were some.
+pub(crate) fn name_natural_columns(statement: &mut Statement, plan: &LogicalPlan) -> bool {
+    struct Namer {
+        joins: Vec<(String, Vec<String>)>,
+        changed: bool,
+    }
+    impl VisitorMut for Namer {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+                let Some(right) = name_of(&join.relation).filter(|_| is_natural(&join.join_operator)) else { continue };
+                let mut known = self.joins.iter().filter(|(name, _)| *name == fold(&right)).map(|(_, names)| names);
+                let Some(names) = known.next().filter(|names| known.all(|others| others == *names)) else { continue };
+                if let Some(constraint) = constraint_of(&mut join.join_operator) {
+                    let name = |name: &String| ObjectName::from(vec![Ident::with_quote('"', name)]);
+                    *constraint = JoinConstraint::Using(names.iter().map(name).collect());
+                    self.changed = true;
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut namer = Namer { joins: merging_joins(plan), changed: false };
+    let _ = visit_mut(statement, &mut namer);
+    namer.changed
 }

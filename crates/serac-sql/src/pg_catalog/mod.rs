@@ -8,6 +8,7 @@
 //! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and `oidvector` are large lists, and JSON is large text. Nothing else
 //! here has these types, so that the wire protocol knows which of PostgreSQL's types they are.
 
+mod ambiguous_names;
 mod apply;
 mod definitions;
 mod distinct_from;
@@ -26,12 +27,14 @@ mod rewrite;
 mod row_values;
 mod signs;
 mod types;
+mod whole_rows;
 mod windows;
 
+pub(crate) use ambiguous_names::qualify_merged_names;
 pub(crate) use definitions::{index_column_name, quote_ident, split_name};
 pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
-pub(crate) use merged_columns::check_joins;
+pub(crate) use merged_columns::{check_joins, has_natural_joins, name_natural_columns};
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::{statement_words, table_queries};
 pub(crate) use rewrite::{array_elements, call, numbers_rows, rewrite};

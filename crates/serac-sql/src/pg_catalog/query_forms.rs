@@ -4,8 +4,8 @@ use super::rewrite::{arguments_of, array_elements, call, cast_to, elements, lite
 use crate::query::query_of;
 use crate::same_names::has_subquery;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, LimitClause, Query, SetExpr,
-    UnaryOperator, Value,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, GroupByExpr, LimitClause,
+    Query, Select, SetExpr, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -204,4 +204,28 @@ pub(crate) fn table_queries(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     replaced
+}
+/// ROLLUP and CUBE with an expression twice or with several in parentheses, as the sets that they stand for: the planner takes neither.
+pub(super) fn grouping_sets(select: &mut Select) {
+    /// The most columns of a CUBE that is written out.
+    const MOST: usize = 12;
+    let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
+    for group in groups {
+        let (Expr::Rollup(parts) | Expr::Cube(parts)) = &*group else { continue };
+        let repeats = (1..parts.len()).any(|i| parts[..i].contains(&parts[i]));
+        if parts.len() > MOST || !(repeats || parts.iter().any(|part| part.len() != 1)) {
+            continue;
+        }
+        let sets: Vec<Vec<Expr>> = match &*group {
+            Expr::Rollup(_) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
+            _ => {
+                let set = |number: usize| {
+                    let is_in = |at: &usize| (number >> at) & 1 == 1;
+                    (0..parts.len()).filter(is_in).flat_map(|at| parts[at].clone()).collect()
+                };
+                (0..1_usize << parts.len()).rev().map(set).collect()
+            }
+        };
+        *group = Expr::GroupingSets(sets);
+    }
 }

@@ -14,6 +14,8 @@
 //! | comparisons of rows | comparisons of their columns ([`super::row_values`]) |
 //! | `t AT TIME ZONE z`, `extract(second FROM t)`, `x SIMILAR TO p` | functions; a regular expression |
 //! | columns without a name of subqueries in FROM | such with PostgreSQL's name ([`crate::result_names`]) |
+//! | `unnest(a)` | the same of [`all_elements`](crate::functions) of `a`: those of the arrays in it |
+//! | `count(t.*)` | where an outer join may have no row of `t`, see [`super::whole_rows`] |
 //! | `json_agg`, and functions in FROM that take documents apart | see [`super::json_forms`] |
 //! | `FETCH FIRST`, `~ x`, `@ x` and others | see [`super::query_forms`] |
 //! | a subquery over system tables that refers to the outer query | a function of the columns that it refers to ([`super::apply`]) |
@@ -22,7 +24,7 @@ use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
-use super::{json_forms, merged_columns, query_forms, row_values, windows};
+use super::{json_forms, merged_columns, query_forms, row_values, whole_rows, windows};
 use crate::result_names;
 use crate::session::fold;
 use crate::visits::{visit_expressions, visit_mut};
@@ -179,6 +181,7 @@ impl VisitorMut for Rewriter {
             result_names::write_out(&mut table.query);
         }
         query_forms::values(&mut query.body);
+        whole_rows::write_out(query);
         merged_columns::write_out(query);
         json_forms::elements_by_alias(query);
         json_forms::rows_by_alias(query);
@@ -187,6 +190,7 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         row_values::in_select(select);
+        query_forms::grouping_sets(select);
         ControlFlow::Continue(())
     }
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
@@ -245,6 +249,14 @@ fn set_functions(body: &mut SetExpr) {
             expr = inner;
         }
         if let Expr::Function(function) = expr
+            && function_name(function) == "unnest"
+            && let FunctionArguments::List(list) = &mut function.args
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))] = &mut list.args[..]
+        {
+            *array = all_elements(std::mem::replace(array, Expr::value(Value::Null)));
+            continue;
+        }
+        if let Expr::Function(function) = expr
             && SET_FUNCTIONS.contains(&function_name(function).as_str())
             && function.over.is_none()
         {
@@ -300,6 +312,16 @@ fn as_call(array: Expr) -> Expr {
     }
 }
 
+/// The array that has the elements of the arrays in an array.
+fn all_elements(array: Expr) -> Expr {
+    const NAME: &str = "all_elements";
+    // What such a function gives are rows, which may be arrays.
+    match &array {
+        Expr::Function(function) if [NAME, "regexp_matches"].contains(&function_name(function).as_str()) => array,
+        _ => call(NAME, vec![array]),
+    }
+}
+
 /// Functions in FROM.
 fn relation(factor: &mut TableFactor) {
     let is_function = matches!(factor, TableFactor::Function { .. });
@@ -308,9 +330,7 @@ fn relation(factor: &mut TableFactor) {
             without_system_schema(name);
             (name.to_string().to_lowercase(), expressions(&arguments.args), *with_ordinality, alias)
         }
-        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. }
-            if *with_ordinality || array_exprs.len() > 1 || array_exprs.iter().any(names_column) =>
-        {
+        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. } => {
             ("unnest".into(), array_exprs.clone(), *with_ordinality, alias)
         }
         TableFactor::Function { name, args, with_ordinality, alias, .. } => {
@@ -352,7 +372,7 @@ fn relation(factor: &mut TableFactor) {
     let own_names = json_forms::column_names(&name);
     let arrays = match json_forms::arrays_of(&name) {
         Some(functions) => functions.map(|function| call(function, arguments.clone())).to_vec(),
-        None if name == "unnest" => arguments.into_iter().map(as_call).collect(),
+        None if name == "unnest" => arguments.into_iter().map(as_call).map(all_elements).collect(),
         None => vec![call(&name, arguments)],
     };
     // The columns' names: those of the alias, or else the function's own, or else, for a column alone, the alias itself.
@@ -896,8 +916,8 @@ mod tests {
             ("SELECT a = ANY((ARRAY[1, b])::int[])", "SELECT a IN (CAST(1 AS INT), CAST(b AS INT))"),
             (
                 "SELECT * FROM unnest($1, $2) AS x(c, d)",
-                "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(a0) AS v0, unnest(a1) AS v1 FROM \
-                 (SELECT $1 AS a0, $2 AS a1))) AS x (c, d)",
+                "SELECT * FROM (SELECT v0 AS \"c\", v1 AS \"d\" FROM (SELECT unnest(all_elements(a0)) AS v0, \
+                 unnest(all_elements(a1)) AS v1 FROM (SELECT all_elements($1) AS a0, all_elements($2) AS a1))) AS x (c, d)",
             ),
             ("SELECT mod(a + 1, 2) FROM t", "SELECT ((a + 1) % (2)) FROM t"),
             ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),

@@ -6,6 +6,7 @@
 //! | `(a, b) <> (x, y)` | `a <> x OR b <> y` |
 //! | `(a, b) > (x, y)` | `a >= x AND (a > x OR b > y)`, whose first condition is a range of an index |
 //! | `(a, b) IN ((1, 2), (3, 4))` | an OR of equalities |
+//! | `(a, b) IS NULL`, `(a, b) IS NOT NULL` | `a IS NULL AND b IS NULL`, `a IS NOT NULL AND b IS NOT NULL` |
 //! | `(a, b) IN (SELECT …)` | `EXISTS` with the equality in it; where NULL and false are not the same, a CASE that tells them apart |
 //!
 //! A row is written `(a, b)` or `ROW(a, b)`. All forms give NULL where PostgreSQL's do: `a >= x AND (a > x OR b > y)` is NULL if `a` is, and decided by `a`
@@ -211,9 +212,18 @@ fn has_width(body: &SetExpr, width: usize) -> bool {
     }
 }
 
+/// Whether a field is NULL, or is not: a row is none.
+fn null_test(field: Expr, of_null: bool) -> Expr {
+    match (row(&field), of_null) {
+        (Some(_), _) => Expr::value(Value::Boolean(!of_null)),
+        (None, true) => Expr::IsNull(Box::new(nested(field))),
+        (None, false) => Expr::IsNotNull(Box::new(nested(field))),
+    }
+}
+
 /// What stands in the place of an expression that compares rows.
-pub(super) fn replacement(expr: &Expr) -> Option<Expr> {
-    match expr {
+pub(super) fn replacement(test: &Expr) -> Option<Expr> {
+    match test {
         Expr::BinaryOp { left, op, right } => {
             let (left, right) = (row(left)?, row(right)?);
             (left.len() == right.len()).then(|| comparison(&left, op, &right).map(nested))?
@@ -238,6 +248,11 @@ pub(super) fn replacement(expr: &Expr) -> Option<Expr> {
             let from = comparison(&row, &BinaryOperator::GtEq, &low)?;
             let within = nested(binary(from, BinaryOperator::And, comparison(&row, &BinaryOperator::LtEq, &high)?));
             Some(if *negated { not(within) } else { within })
+        }
+        Expr::IsNull(expr) | Expr::IsNotNull(expr) => {
+            let of_null = matches!(test, Expr::IsNull(_));
+            let tests = row(expr)?.into_iter().map(|field| null_test(field, of_null)).collect();
+            Some(nested(joined(tests, &BinaryOperator::And)))
         }
         Expr::InList { expr, list, negated } => in_list(&row(expr)?, list, *negated),
         Expr::InSubquery { expr, subquery, negated } => in_subquery(&row(expr)?, subquery, *negated),

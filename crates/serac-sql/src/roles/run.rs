@@ -247,8 +247,9 @@ impl Session {
                 for role in roles {
                     let role = self.role_id(&role)?;
                     self.check_owned_by(role)?;
-                    for object in self.owned(role)? {
-                        self.drop_owned(&object, cascade)?;
+                    let owned = self.owned(role)?;
+                    for object in &owned {
+                        self.drop_owned(object, cascade, &owned)?;
                     }
                     self.txn()?.drop_privileges_of(role)?;
                 }
@@ -285,10 +286,33 @@ impl Session {
     fn owned(&mut self, role: RoleId) -> Result<Vec<Object>> {
         Ok(self.txn()?.catalog().security.owned_by(role).cloned().collect())
     }
-    fn drop_owned(&mut self, object: &Object, cascade: bool) -> Result<()> {
-        let txn = self.txn()?;
+    /// Drops one of the objects `all`.
+    fn drop_owned(&mut self, object: &Object, cascade: bool, all: &[Object]) -> Result<()> {
         // What belonged to something else has gone with it.
-        let Some(kind) = txn.catalog().kind_of(object) else { return Ok(()) };
+        let Some(kind) = self.txn()?.catalog().kind_of(object) else { return Ok(()) };
+        match object {
+            Object::Relation(schema, name) => {
+                let relation = (schema.clone(), name.clone());
+                let sequence = self.txn()?.catalog().sequence(schema, name).ok();
+                let is_of_column = sequence.is_some_and(|sequence| sequence.definition.owner.is_some());
+                match kind {
+                    // Those that belong to columns go with them.
+                    ObjectKind::Sequence if is_of_column => {}
+                    ObjectKind::Sequence => self.drop_defaults_of(&relation, cascade)?,
+                    _ => {
+                        let also = all.iter().filter_map(|object| match object {
+                            Object::Relation(schema, name) => Some((schema.clone(), name.clone())),
+                            _ => None,
+                        });
+                        let also: Vec<_> = also.collect();
+                        self.drop_readers(&relation, &format!("{kind} \"{name}\""), cascade, &also)?;
+                    }
+                }
+            }
+            Object::Schema(name) if cascade => self.drop_readers_of_schema(name)?,
+            _ => {}
+        }
+        let txn = self.txn()?;
         match (kind, object) {
             (ObjectKind::Table, Object::Relation(schema, name)) => txn.drop_table(schema, name, cascade)?,
             (ObjectKind::View, Object::Relation(schema, name)) => txn.drop_view(schema, name)?,

@@ -75,16 +75,9 @@ impl SeracTable {
         visible.extend(with_row_id.then(|| row_id.clone()));
         fields.push(row_id);
         let full_schema = Arc::new(Schema::new(fields));
-        let constraints = table
-            .definition
-            .keys
-            .iter()
-            .filter(|key| key.unique && key.constraint)
-            .map(|key| {
-                let columns = key.columns.clone();
-                if key.primary { Constraint::PrimaryKey(columns) } else { Constraint::Unique(columns) }
-            })
-            .collect();
+        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a query name columns that depend on it.
+        let primary = table.definition.primary_key().filter(|key| key.constraint);
+        let constraints = primary.map(|key| Constraint::PrimaryKey(key.columns.clone())).into_iter().collect();
         let readers = |own: &OwnChanges| table.bitmaps.iter().filter_map(|b| own.reader(b, &snapshot)).collect();
         let indexes = own.map_or_else(|| Arc::from([]), readers);
         Self {

@@ -1,6 +1,6 @@
 //! Which correlated subqueries DataFusion's own rules turn into joins, rightly; and which plans give the same rows each time they run.
 
-use super::outer::{free, lateral, refers, refers_below};
+use super::outer::{free, has_subquery, lateral, refers, refers_below};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType};
@@ -18,8 +18,9 @@ fn pulls_up(plan: &LogicalPlan, equalities: bool, conditions: &mut Vec<Expr>) ->
             let correlated = split_conjunction(&filter.predicate).into_iter().filter(|c| c.contains_outer());
             let before = conditions.len();
             conditions.extend(correlated.cloned());
-            // One filter on the way: DataFusion loses the columns of a second one.
+            // One filter on the way: DataFusion loses the columns of a second one. It does not look into subqueries of a condition, as in `outer.x IN (…)`.
             !refers_below(plan)
+                && !conditions[before..].iter().any(has_subquery)
                 && (!equalities || conditions[before..].iter().all(is_equality))
                 && free(&filter.input).is_empty()
         }

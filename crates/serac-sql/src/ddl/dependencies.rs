@@ -1,0 +1,397 @@
+//! What views and defaults need of other relations.
+//!
+//! A view is a text. What it reads is found in there, by the names of relations. A relation that a view reads is not dropped without CASCADE, which drops the
+//! view, too. Where a table changes, the plans of the views that read it are looked at before and after it:
+//!
+//! | change | a view whose plan becomes another one |
+//! |---|---|
+//! | columns are added, or one gets another name | reads, in the place of `FROM t`, `FROM (SELECT a, b_new AS b FROM t) AS t`: the columns that there were |
+//! | the table gets another name | reads `FROM new AS t` |
+//! | a column or a constraint is dropped | is in the way (2BP01), or is dropped, too |
+//! | a column's type changes | is in the way (0A000) |
+
+use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
+use crate::error::{Result, SqlError};
+use crate::notices::Severity;
+use crate::query::query_of;
+use crate::session::{Session, fold, quote};
+use crate::visits::{visit_expressions, visit_mut};
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
+    TableFactor, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use serac_engine::roles::Object;
+use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Schema and name.
+type Name = (String, String);
+
+/// A view that reads a relation.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    name: Name,
+    query: String,
+    materialized: bool,
+}
+
+impl Reader {
+    /// As messages call it.
+    fn shown(&self) -> String {
+        let kind = if self.materialized { "materialized view" } else { "view" };
+        format!("{kind} \"{}\"", self.name.1)
+    }
+}
+
+/// A reader, and what its query was before a change.
+#[derive(Debug)]
+pub(super) struct Planned {
+    reader: Reader,
+    plan: String,
+    columns: SchemaRef,
+}
+
+/// What stands in a query in the place of a relation.
+enum Instead {
+    /// The same.
+    Nothing,
+    /// A query of some of its columns, under the names on the right.
+    Columns(Vec<(String, String)>),
+    /// The relation with another name.
+    Renamed(String),
+}
+
+/// Goes through the relations of a query that are not common table expressions.
+struct Factors<'r> {
+    relation: &'r Name,
+    instead: Instead,
+    found: bool,
+    /// The queries around, each with its common table expressions: their names, and their queries unless they may name themselves.
+    scopes: Vec<(*const Query, Vec<(String, *const Query)>)>,
+}
+
+impl Factors<'_> {
+    fn is_common_table(&self, name: &str) -> bool {
+        (0..self.scopes.len()).rev().any(|at| {
+            let inner = self.scopes.get(at + 1).map(|(query, _)| *query);
+            self.scopes[at].1.iter().any(|(known, query)| known == name && Some(*query) != inner)
+        })
+    }
+    fn is_meant(&self, name: &ObjectName) -> bool {
+        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident().map(fold)).collect();
+        match &parts[..] {
+            // A view's names mean the default schema; others are written out.
+            [name] => self.relation.0 == DEFAULT_SCHEMA && *name == self.relation.1 && !self.is_common_table(name),
+            [.., schema, name] => (schema, name) == (&self.relation.0, &self.relation.1),
+            [] => false,
+        }
+    }
+}
+
+impl VisitorMut for Factors<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let tables =
+            query.with.iter().flat_map(|with| with.cte_tables.iter().map(move |table| (with.recursive, table)));
+        let known = tables.map(|(recursive, table)| {
+            let body: *const Query = if recursive { std::ptr::null() } else { &*table.query };
+            (fold(&table.alias.name), body)
+        });
+        self.scopes.push((&*query, known.collect()));
+        ControlFlow::Continue(())
+    }
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, alias, args: None, .. } = &mut *factor else { return ControlFlow::Continue(()) };
+        if !self.is_meant(name) {
+            return ControlFlow::Continue(());
+        }
+        self.found = true;
+        let called = || Ident::with_quote('"', &self.relation.1);
+        let own_alias = || TableAlias { explicit: true, name: called(), columns: Vec::new(), at: None };
+        match &self.instead {
+            Instead::Nothing => {}
+            Instead::Renamed(new) => {
+                alias.get_or_insert_with(own_alias);
+                if let Some(last) = name.0.last_mut() {
+                    *last = ObjectNamePart::Identifier(Ident::with_quote('"', new));
+                }
+            }
+            Instead::Columns(columns) => {
+                let item = |(column, shown): &(String, String)| match column == shown {
+                    true => quote(column),
+                    false => format!("{} AS {}", quote(column), quote(shown)),
+                };
+                let items = columns.iter().map(item).collect::<Vec<_>>().join(", ");
+                if let Ok(query) = query_of(&format!("SELECT {items} FROM {name}")) {
+                    let alias = Some(alias.take().unwrap_or_else(own_alias));
+                    *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias, sample: None };
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The query with something else in the place of a relation; none if it does not read that.
+fn with_instead(query: &str, relation: &Name, instead: Instead) -> Result<Option<String>> {
+    let mut query = query_of(query)?;
+    let mut factors = Factors { relation, instead, found: false, scopes: Vec::new() };
+    let _ = visit_mut(&mut query, &mut factors);
+    Ok(factors.found.then(|| query.to_string()))
+}
+
+/// The views that read a relation.
+fn readers(catalog: &Catalog, relation: &Name) -> Vec<Reader> {
+    let mut all = Vec::new();
+    for (schema, entry) in &catalog.schemas {
+        all.extend(entry.views.values().map(|view| Reader {
+            name: (schema.clone(), view.name.clone()),
+            query: view.query.clone(),
+            materialized: false,
+        }));
+        all.extend(entry.tables.values().filter_map(|table| {
+            let materialized = table.definition.materialized.as_ref()?;
+            let name = (schema.clone(), table.name().to_owned());
+            Some(Reader { name, query: materialized.query.clone(), materialized: true })
+        }));
+    }
+    all.retain(|reader| {
+        reader.name != *relation && matches!(with_instead(&reader.query, relation, Instead::Nothing), Ok(Some(_)))
+    });
+    all
+}
+
+/// The names of the sequences from which a default takes values.
+fn sequences_of(default: &str) -> Vec<ObjectName> {
+    let mut found = Vec::new();
+    let Ok(default) = super::parse_expression(default) else { return found };
+    let _ = visit_expressions(&default, |expr| {
+        if let Expr::Function(function) = expr
+            && function.name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| fold(name) == "nextval")
+            && let FunctionArguments::List(list) = &function.args
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = &list.args[..]
+        {
+            let mut argument = argument;
+            while let Expr::Cast { expr, .. } | Expr::Nested(expr) = argument {
+                argument = expr;
+            }
+            if let Expr::Value(value) = argument
+                && let Some(text) = value.value.clone().into_string()
+                && let Ok(mut parser) = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)
+                && let Ok(name) = parser.parse_object_name(false)
+            {
+                found.push(name);
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+fn in_the_way(what: String, dependent: String) -> SqlError {
+    EngineError::Dependent { what, dependent }.into()
+}
+
+impl Session {
+    /// Drops the views that read a relation, and those that read them.
+    ///
+    /// # Errors
+    /// 2BP01 for one that is not among `also`, which are dropped anyhow, if `cascade` is off. `what` is how messages call what is to be dropped.
+    pub(crate) fn drop_readers(&mut self, relation: &Name, what: &str, cascade: bool, also: &[Name]) -> Result<()> {
+        if relation.0 == TEMPORARY_SCHEMA {
+            return Ok(());
+        }
+        for reader in readers(self.txn()?.catalog(), relation) {
+            if also.contains(&reader.name) {
+                continue;
+            }
+            if !cascade {
+                return Err(in_the_way(what.to_owned(), reader.shown()));
+            }
+            self.drop_reader(&reader)?;
+        }
+        Ok(())
+    }
+    fn drop_reader(&mut self, reader: &Reader) -> Result<()> {
+        self.drop_readers(&reader.name, "", true, &[])?;
+        let (schema, name) = &reader.name;
+        // It may have gone with another.
+        if self.txn()?.catalog().kind_of(&Object::relation(schema, name)).is_none() {
+            return Ok(());
+        }
+        self.say(Severity::Notice, "00000", format!("drop cascades to {}", reader.shown()));
+        Ok(self.txn()?.drop_dependent(schema, name)?)
+    }
+
+    /// Takes away the defaults that need a sequence.
+    ///
+    /// # Errors
+    /// 2BP01 if there is one and `cascade` is off.
+    pub(crate) fn drop_defaults_of(&mut self, sequence: &Name, cascade: bool) -> Result<()> {
+        let tables: Vec<_> = self.txn()?.catalog().tables().cloned().collect();
+        for table in tables {
+            for column in &table.definition.columns {
+                let named = column.default.as_deref().map(sequences_of).unwrap_or_default();
+                let mut meant = named.iter().filter_map(|name| self.locate(name).ok());
+                if !meant.any(|name| name == *sequence) {
+                    continue;
+                }
+                let dependent = format!("default value for column \"{}\" of table \"{}\"", column.name, table.name());
+                if !cascade {
+                    return Err(in_the_way(format!("sequence \"{}\"", sequence.1), dependent));
+                }
+                self.say(Severity::Notice, "00000", format!("drop cascades to {dependent}"));
+                let (schema, name) = (&table.definition.schema, table.name());
+                self.txn()?.drop_default(schema, name, &column.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What of other schemas needs something of a schema goes with it.
+    pub(crate) fn drop_readers_of_schema(&mut self, schema: &str) -> Result<()> {
+        let Ok(entry) = self.txn()?.catalog().schema(schema).cloned() else { return Ok(()) };
+        for name in entry.tables.keys().chain(entry.views.keys()) {
+            let relation = (schema.to_owned(), name.clone());
+            for reader in readers(self.txn()?.catalog(), &relation) {
+                if reader.name.0 != schema {
+                    self.drop_reader(&reader)?;
+                }
+            }
+        }
+        for name in entry.sequences.keys() {
+            self.drop_defaults_of(&(schema.to_owned(), name.clone()), true)?;
+        }
+        Ok(())
+    }
+
+    async fn planned(&self, reader: &Reader) -> Result<(String, SchemaRef)> {
+        let (schema, name) = &reader.name;
+        let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?;
+        Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
+    }
+    /// The views that read a relation which is to be changed. Those that cannot be planned are left alone.
+    pub(super) async fn planned_readers(&mut self, relation: &Name) -> Result<Vec<Planned>> {
+        if relation.0 == TEMPORARY_SCHEMA {
+            return Ok(Vec::new());
+        }
+        let mut all = Vec::new();
+        for reader in readers(self.txn()?.catalog(), relation) {
+            if let Ok((plan, columns)) = self.planned(&reader).await {
+                all.push(Planned { reader, plan, columns });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Lets the views that read a relation mean what they meant, after it has got columns, other names for them, or another name itself: `columns` are
+    /// those that it had, as they are called now and as they were.
+    pub(super) async fn follow(
+        &mut self,
+        relation: &Name,
+        now: &str,
+        columns: &[(String, String)],
+        views: Vec<Planned>,
+    ) -> Result<()> {
+        self.refresh_view();
+        let renamed = relation.1 != now;
+        for Planned { mut reader, plan, columns: shown } in views {
+            if !renamed && self.planned(&reader).await.is_ok_and(|(now, _)| now == plan) {
+                continue;
+            }
+            let instead = match renamed {
+                true => Instead::Renamed(now.to_owned()),
+                false => Instead::Columns(columns.to_vec()),
+            };
+            reader.query = with_instead(&reader.query, relation, instead)?.unwrap_or(reader.query);
+            match self.planned(&reader).await {
+                Ok((_, after)) if same_columns(&after, &shown) => {}
+                _ => {
+                    let message = format!("changing \"{}\", of which {} names a part", relation.1, reader.shown());
+                    return Err(SqlError::unsupported(message));
+                }
+            }
+            self.txn()?.reword_view(&reader.name.0, &reader.name.1, reader.query)?;
+            self.refresh_view();
+        }
+        Ok(())
+    }
+
+    /// Drops the views that cannot do without what has been dropped of a relation.
+    ///
+    /// # Errors
+    /// 2BP01 if there is one and `cascade` is off. `what` is how messages call what has been dropped.
+    pub(super) async fn still_plannable(&mut self, views: Vec<Planned>, what: &str, cascade: bool) -> Result<()> {
+        self.refresh_view();
+        for Planned { reader, plan, .. } in views {
+            if self.planned(&reader).await.is_ok_and(|(now, _)| now == plan) {
+                continue;
+            }
+            if !cascade {
+                return Err(in_the_way(what.to_owned(), reader.shown()));
+            }
+            self.drop_reader(&reader)?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// 0A000 if a view means something else since a column has another type.
+    pub(super) async fn still_of_types(&mut self, views: Vec<Planned>, column: &str) -> Result<()> {
+        self.refresh_view();
+        for Planned { reader, plan, columns } in views {
+            match self.planned(&reader).await {
+                Ok((now, shown)) if now == plan && same_columns(&shown, &columns) => {}
+                _ => {
+                    let message = "cannot alter type of a column used by a view or rule";
+                    let detail = Some(format!("{} depends on column \"{column}\"", reader.shown()));
+                    return Err(SqlError { detail, ..SqlError::new("0A000", message).named(column) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a view in the place of another one whose columns it does not have. The others' names and types are `before`.
+    ///
+    /// # Errors
+    /// 42P16.
+    pub(super) fn same_view_columns(before: &ArrowSchema, after: &ArrowSchema) -> Result<()> {
+        if after.fields().len() < before.fields().len() {
+            return Err(SqlError::new("42P16", "cannot drop columns from view"));
+        }
+        let type_name = |field: &datafusion::arrow::datatypes::Field| match super::stored_type(field.data_type()) {
+            Ok(sql_type) => sql_type.to_string(),
+            Err(_) => field.data_type().to_string(),
+        };
+        for (old, new) in before.fields().iter().zip(after.fields()) {
+            if old.name() != new.name() {
+                let message = format!("cannot change name of view column \"{}\" to \"{}\"", old.name(), new.name());
+                return Err(SqlError::new("42P16", message));
+            }
+            let (from, to) = (type_name(old), type_name(new));
+            if from != to {
+                let message = format!("cannot change data type of view column \"{}\" from {from} to {to}", old.name());
+                return Err(SqlError::new("42P16", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether both have the same names and types.
+fn same_columns(a: &ArrowSchema, b: &ArrowSchema) -> bool {
+    let told = |schema: &ArrowSchema| -> Vec<_> {
+        schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+    };
+    told(a) == told(b)
+}
