@@ -409,3 +409,68 @@ fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
     let sql = "SELECT count(*) AS n, count(*) FILTER (WHERE b) AS t FROM t";
     assert_eq!(rows_after_kill(served, &path, sql), "n,t\n20100,0\n");
 }
+
+#[test]
+fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
+    const LIMIT: u64 = 256 << 20;
+    /// What functions may hold beside it, and what a server has anyway: see docs/limits.md.
+    const BESIDE: u64 = 320 << 20;
+    let mut command = serac();
+    command.args(["serve", "--pg", "127.0.0.1:0", "--memory-limit", "256MB", "--threads", "2"]);
+    let served = Served::new(&mut command, &["postgresql://"]);
+    let address = &served.addresses[0];
+    let resident = |field: &str| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.as_ref().unwrap().id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    };
+    let (_, answer) = ask(
+        address,
+        "CREATE TABLE t (a INTEGER, s TEXT); \
+         INSERT INTO t SELECT x, repeat('some text ', 20) FROM generate_series(1, 100000) AS g (x)",
+    );
+    assert!(answer.contains("INSERT 0 100000"), "{answer}");
+    let before = resident("VmRSS");
+    let doubled = (0..40).fold("SELECT s AS x0 FROM t".to_owned(), |inner, level| {
+        format!("SELECT x{level} || x{level} AS x{} FROM ({inner}) AS q{level}", level + 1)
+    });
+    let columns = vec!["repeat(s, 900)"; 1000].join(", ");
+    // What is refused, with the SQLSTATE, and what is not.
+    let statements: &[(&str, &str)] = &[
+        ("SELECT count(repeat(s, 20000)) FROM t", "53200"),
+        ("SELECT length(repeat('x', 1000000000))", "53200"),
+        ("SELECT length(repeat('x', 2000000000))", "54000"),
+        ("SELECT lpad('x', 2000000000, 'ab')", "54000"),
+        ("SELECT sum(length(lpad(s, 1000000, 'ab'))) FROM t", "53200"),
+        ("SELECT array_repeat(-0.001, 2147483647)", "54000"),
+        ("SELECT count(array_repeat(a, 1000000)) FROM t", "53200"),
+        ("SELECT max(length(replace(repeat(s, 100), 'e', repeat('y', 1000)))) FROM t", "53200"),
+        ("SELECT max(length(regexp_replace(repeat(s, 100), 'e', repeat('y', 1000), 'g'))) FROM t", "53200"),
+        ("SELECT length(concat(repeat('x', 200000000), repeat('y', 200000000)))", "53200"),
+        ("SELECT max(length(quote_literal(repeat('''', 200000000))))", "53200"),
+        (&doubled, "5"),
+        (&columns, ""),
+        ("SELECT max(length(lpad(s, 300, 'ab'))) FROM t", ""),
+        ("SELECT max(length(repeat('x', 1000000))) FROM t WHERE a < 100", ""),
+        ("SELECT count(*) FROM (SELECT repeat('x', 10000000) AS x FROM t) AS q WHERE x IS NOT NULL", ""),
+    ];
+    for (sql, wanted) in statements {
+        let sql = if *sql == columns { format!("SELECT {sql} FROM t LIMIT 1") } else { (*sql).to_owned() };
+        let (_, answer) = ask(address, &sql);
+        let shown = &sql[..sql.len().min(120)];
+        match *wanted {
+            "" => assert!(!answer.contains("ERROR"), "{shown}: {}", &answer[answer.len().saturating_sub(300)..]),
+            state => assert!(
+                answer.contains(&format!("C{state}")),
+                "{shown}: {}",
+                &answer[answer.len().saturating_sub(300)..]
+            ),
+        }
+        assert!(resident("VmHWM") < before + LIMIT + BESIDE, "{shown}: {} MB", resident("VmHWM") >> 20);
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while resident("VmRSS") > before + (96 << 20) {
+        assert!(Instant::now() < deadline, "{} MB stay", resident("VmRSS") >> 20);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

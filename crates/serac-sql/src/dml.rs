@@ -1,13 +1,15 @@
 //! INSERT, UPDATE, DELETE: a query finds the rows and computes the new values, then the engine writes them.
 //!
-//! The query's result is complete before the first row is written, so a statement never meets its own changes (no Halloween problem), and its
-//! filters are DataFusion's in every shape. The target stands in the query under a name of its own, with its row ids.
+//! The query's result is complete before the first row is written, so a statement never meets its own changes (no Halloween problem); of an INSERT whose query
+//! reads nothing of the table, rows are written as they come. Filters are DataFusion's in every shape. The target stands in the query under a name of its own,
+//! with its row ids.
 
 use crate::conflict_targets::{index_of_target, told_columns};
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
 use crate::point::constant_rows;
+use crate::query::is_apart;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
 use crate::session::{Session, StatementResult, fold, quote, resolve};
 use crate::types::{assign, check_assignment};
@@ -18,7 +20,9 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr as PlannedExpr, LogicalPlan};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Insert, ObjectName, OnConflict,
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
@@ -217,6 +221,11 @@ pub(crate) fn check_assignments(
     Ok(())
 }
 
+/// Rows that are there.
+fn given_rows(rows: RecordBatch) -> SendableRecordBatchStream {
+    Box::pin(RecordBatchStreamAdapter::new(rows.schema(), futures::stream::iter([Ok(rows)])))
+}
+
 impl Session {
     /// Registers a table for the running statement.
     pub(crate) fn lend(&self, name: &str, provider: Arc<dyn TableProvider>) {
@@ -280,10 +289,10 @@ impl Session {
             targets.push(at);
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
-        let sources = match insert.source {
+        let mut sources = match insert.source {
             None => {
                 // INSERT … DEFAULT VALUES
-                vec![nothing_of(1)?]
+                given_rows(nothing_of(1)?)
             }
             Some(mut source) => {
                 if targets.is_empty() {
@@ -295,15 +304,19 @@ impl Session {
                     None => constant_rows(&table, &targets, &source),
                 };
                 let (given, rows) = match constants {
-                    Some(rows) => (rows.num_columns(), vec![rows]),
+                    Some(rows) => (rows.num_columns(), given_rows(rows)),
                     None => {
                         values_as_columns(&table, &targets, &mut source)?;
                         let (frame, _) = self.shown_frame(Statement::Query(source)).await?;
                         let literals = literals(frame.logical_plan());
-                        let rows = self.stream(frame).await?;
+                        let is_apart = is_apart(frame.logical_plan(), &table)?;
+                        let mut rows = self.stream(frame).await?;
                         let schema = rows.schema();
                         check_assignments(&table, &targets, &literals, &schema, 0)?;
-                        (schema.fields().len(), rows.try_collect().await?)
+                        if !is_apart {
+                            rows = self.completed(rows).await?;
+                        }
+                        (schema.fields().len(), rows)
                     }
                 };
                 if given > targets.len() {
@@ -319,20 +332,22 @@ impl Session {
         };
         self.refuse_generated(&table, targets.iter().copied())?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
-        let mut rows = Vec::new();
-        for source in &sources {
-            rows.push(table.fit(&all, &self.complete_rows(&table, &targets, source)?)?);
+        let (mut affected, mut result, mut rows) = (0, Vec::new(), Vec::new());
+        // Rows that must be sorted, or are looked at together, are collected.
+        let together = insert.on.is_some() || !table.definition.cluster.is_empty();
+        while let Some(source) = sources.try_next().await? {
+            let batch = table.fit(&all, &self.complete_rows(&table, &targets, &source)?)?;
+            match together {
+                true => rows.push(batch),
+                false => {
+                    affected += self.insert_rows(&table, batch, insert.returning.is_some().then_some(&mut result))?
+                }
+            }
         }
-        let (mut affected, mut result) = (0, Vec::new());
         match insert.on {
             None => {
                 for batch in self.clustered(&table, rows)? {
-                    self.check_rows(&table, &batch)?;
-                    self.txn_of(&table)?.insert_batch(&table, &batch)?;
-                    affected += batch.num_rows();
-                    if insert.returning.is_some() {
-                        result.push(batch);
-                    }
+                    affected += self.insert_rows(&table, batch, insert.returning.is_some().then_some(&mut result))?;
                 }
             }
             Some(OnInsert::OnConflict(on)) => {
@@ -347,6 +362,20 @@ impl Session {
             Some(items) => self.returning("INSERT 0", &table, &alias, &items, result).await,
             None => Ok(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }),
         }
+    }
+
+    /// Inserts whole rows, puts them to those that are returned, and gives their number.
+    fn insert_rows(
+        &mut self,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+        returned: Option<&mut Vec<RecordBatch>>,
+    ) -> Result<usize> {
+        self.check_rows(table, &rows)?;
+        self.txn_of(table)?.insert_batch(table, &rows)?;
+        let count = rows.num_rows();
+        returned.into_iter().for_each(|all| all.push(rows.clone()));
+        Ok(count)
     }
 
     /// Refuses values for GENERATED ALWAYS columns.

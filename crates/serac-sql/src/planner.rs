@@ -4,6 +4,7 @@
 //! session are registered once for all; those that know their session come into being when it first asks for a function.
 
 use crate::catalog::Shared;
+use crate::functions::accounted;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
@@ -202,7 +203,8 @@ impl ContextProvider for Names<'_> {
         let function = self.functions.scalar(name)?;
         // Some depend on the time zone.
         let configured = function.inner().with_updated_config(self.options());
-        Some(configured.map_or_else(|| function.clone(), Arc::new))
+        let function = configured.map_or_else(|| function.clone(), Arc::new);
+        Some(accounted(&function, &self.state.runtime_env().memory_pool).unwrap_or(function))
     }
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
         COMMON.higher_order_functions().get(name).cloned()

@@ -7,14 +7,18 @@ use crate::error::{Result, SqlError};
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
-use crate::scan::SeracScanExec;
+use crate::scan::{SeracScanExec, SeracTable};
 use crate::session::{Session, parse};
 use crate::wanted::while_wanted;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -25,7 +29,7 @@ use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchSt
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{StreamExt, TryStreamExt};
-use serac_engine::DecimalForm;
+use serac_engine::{DecimalForm, Table};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -103,6 +107,22 @@ fn with_short_decimals(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
         Some(child) => Ok(replace_children_if_necessary(plan, vec![with_short_decimals(child)?])?),
         None => Ok(plan),
     }
+}
+
+/// Whether a query reads nothing but other tables and series of numbers.
+pub(crate) fn is_apart(plan: &LogicalPlan, table: &Table) -> Result<bool> {
+    let mut apart = true;
+    plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::TableScan(scan) = plan {
+            let source = source_as_provider(&scan.source)?;
+            apart &= match source.downcast_ref::<SeracTable>() {
+                Some(read) => !Arc::ptr_eq(&read.table().data, &table.data),
+                None => source.is::<GenerateSeriesTable>(),
+            };
+        }
+        Ok(if apart { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(apart)
 }
 
 pub(crate) fn query_of(sql: &str) -> Result<Query> {
@@ -216,6 +236,24 @@ impl Session {
         let rows = self.run_physical(plan, context)?;
         let schema = with_types(&names, &rows.schema());
         Ok((schema.clone(), named(rows, schema)))
+    }
+    /// Rows that are all there before the first is given, in the session's memory.
+    pub(crate) async fn completed(&self, mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+        let schema = rows.schema();
+        let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
+        let memory = MemoryConsumer::new("rows that are written").register(&pool);
+        let mut all = Vec::new();
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            memory.try_grow(batch.get_array_memory_size())?;
+            all.push(batch);
+        }
+        let rows = futures::stream::iter(all).map(move |batch| {
+            // It is given back with the last of them.
+            let _ = &memory;
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
     /// The columns of a query's result.
     pub(crate) async fn shown_columns(&self, statement: Statement) -> Result<SchemaRef> {

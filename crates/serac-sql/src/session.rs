@@ -14,7 +14,7 @@ use crate::copy::{CopyStreams, Format};
 use crate::ddl::likes_as_columns;
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{Casts, IntervalArithmetic, JsonOperators, Quotients};
+use crate::functions::{Accounts, Casts, IntervalArithmetic, JsonOperators, LongTexts, Quotients, SmallConstants};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
@@ -305,8 +305,8 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
     let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    let (has_uuids, has_distinct, has_powers) = (says("uuid"), says("distinct"), sql.contains('^'));
-    let has_orders = says("order");
+    let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
+    let (has_orders, has_powers) = (says("order"), sql.contains('^'));
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
@@ -409,10 +409,12 @@ impl Session {
             *rule = Arc::new(Filters::default());
         }
         rules.push(Arc::new(FloatZeros));
+        if let Some(rule) = rules.iter_mut().find(|rule| rule.name() == "simplify_expressions") {
+            *rule = Arc::new(SmallConstants::default());
+        }
         // Types are coerced by the analyzer's own rules.
         let mut analyzer = Analyzer::new().rules;
-        analyzer.insert(0, Arc::new(CommonTypes));
-        analyzer.insert(0, Arc::new(UuidTypes));
+        analyzer.splice(0..0, [Arc::new(UuidTypes) as _, Arc::new(LongTexts) as _, Arc::new(CommonTypes) as _]);
         analyzer.push(Arc::new(SetOperations));
         analyzer.push(Arc::new(Casts));
         analyzer.push(Arc::new(InLists));
@@ -420,6 +422,7 @@ impl Session {
         analyzer.push(Arc::new(FloatCases));
         analyzer.push(Arc::new(Unnest::default()));
         analyzer.push(Arc::new(CheckedArithmetic));
+        analyzer.push(Arc::new(Accounts(work_memory.clone())));
         // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> =
             vec![Arc::new(Quotients), Arc::new(IntervalArithmetic), Arc::new(UuidComparisons), Arc::new(JsonOperators)];

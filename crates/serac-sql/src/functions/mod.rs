@@ -1,5 +1,6 @@
 //! Functions that PostgreSQL has and DataFusion has not, or has with another meaning. What reads and writes by patterns is in `formats`.
 
+mod accounted;
 mod aggregates;
 mod arguments;
 mod arithmetic;
@@ -28,6 +29,7 @@ mod time_zones;
 mod times;
 mod zeros;
 
+pub(crate) use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub(crate) use aggregates::functions as aggregates;
 pub(crate) use casts::{Casts, with_own_casts};
 pub(crate) use date_parts::function_of as date_part_function;

@@ -22,7 +22,7 @@ fn texts(given: &[DataType], result: DataType) -> Option<Types> {
 }
 
 /// A pattern with its flags, and whether all matches are wanted.
-fn compiled(pattern: &str, flags: &str) -> Outcome<(Regex, bool)> {
+pub(super) fn compiled(pattern: &str, flags: &str) -> Outcome<(Regex, bool)> {
     let (mut all, mut literal, mut extended) = (false, false, false);
     let (mut ignore_case, mut dot_is_any, mut lines) = (false, true, false);
     for flag in flags.chars() {
