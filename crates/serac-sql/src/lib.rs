@@ -13,6 +13,7 @@ mod copy;
 mod cursors;
 mod ddl;
 mod describe;
+mod dialect;
 mod dml;
 mod error;
 mod explain;
