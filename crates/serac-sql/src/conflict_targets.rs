@@ -3,12 +3,12 @@
 //! The parser takes names of columns alone. What else there is becomes ON CONSTRAINT with a name that no index has and that says it all.
 
 use crate::ddl::parse_expression;
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::session::fold;
 use crate::visits::visit_expressions_mut;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
@@ -114,7 +114,7 @@ pub(crate) fn index_of_target(table: &Table, name: &str) -> Option<Result<Option
     let target = name.strip_prefix(PREFIX)?;
     let find = || {
         let (list, condition) = target.split_once(WHERE).map_or((target, None), |(list, text)| (list, Some(text)));
-        let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(list)?;
+        let mut parser = parser(list)?;
         let list = parser.parse_comma_separated(Parser::parse_expr)?;
         parser.expect_token(&Token::EOF)?;
         let named: Vec<String> = list.into_iter().map(normal).collect();

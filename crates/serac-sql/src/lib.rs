@@ -15,6 +15,7 @@ mod copy;
 mod cursors;
 mod ddl;
 mod describe;
+mod dialect;
 mod dml;
 mod error;
 mod explain;

@@ -2,8 +2,8 @@
 //!
 //! The planner gives positions for queries that it gets as they were written. Everything else is found here, by name, once an error has happened.
 
+use crate::dialect::PostgreSql;
 use crate::error::SqlError;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 /// SQLSTATEs of errors about a name that stands in the statement.
@@ -31,7 +31,7 @@ impl SqlError {
         if !ABOUT_NAMES.contains(&self.sqlstate) {
             return None;
         }
-        let tokens = Tokenizer::new(&PostgreSqlDialect {}, script).tokenize_with_location().ok()?;
+        let tokens = Tokenizer::new(&PostgreSql, script).tokenize_with_location().ok()?;
         let tokens: Vec<TokenWithSpan> =
             tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
         let mut statements = tokens.split(|t| t.token == Token::SemiColon).filter(|tokens| !tokens.is_empty());

@@ -3,6 +3,7 @@
 
 use crate::backends;
 use crate::catalog::View;
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, resolve};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
@@ -10,7 +11,6 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::sql::sqlparser::ast::{
     CopyTarget, DiscardObject, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -40,7 +40,7 @@ const CONSTRAINTS: &str = "serac set constraints";
 pub(crate) fn call(function: &str, arguments: &[&str]) -> std::result::Result<Statement, ParserError> {
     let quoted = arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "''")));
     let text = format!("CALL \"{function}\"({})", quoted.collect::<Vec<_>>().join(", "));
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_statement()
+    parser(&text)?.parse_statement()
 }
 
 /// The arguments, if a statement is such a CALL of the function.
@@ -252,7 +252,7 @@ impl Session {
             let catalog = self.database().catalog();
             return Ok(catalog.tables().filter(|table| access.owns(&object(table))).cloned().collect());
         }
-        let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(names)?;
+        let mut parser = parser(names)?;
         let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
         let table = |name| {
             let table = self.find_table(name, &access)?;

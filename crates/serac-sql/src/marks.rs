@@ -1,7 +1,7 @@
 //! Parameters that are written `?`, as ODBC, JDBC and ADBC have them.
 
+use crate::dialect::PostgreSql;
 use crate::error::Result;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ pub fn number_parameters(sql: &str) -> Result<Cow<'_, str>> {
     if !sql.contains('?') {
         return Ok(Cow::Borrowed(sql));
     }
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(ParserError::from)?;
+    let tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
     let is_mark = |token: &Token| *token == Token::Question || *token == Token::Placeholder("?".into());
     let mut marks = tokens.iter().filter(|token| is_mark(&token.token)).map(|token| token.span.start).peekable();
     let mut numbered = String::with_capacity(sql.len() + 8);

@@ -4,6 +4,7 @@
 //! session are registered once for all; those that know their session come into being when it first asks for a function.
 
 use crate::catalog::Shared;
+use crate::dialect::parser;
 use crate::functions::accounted;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
@@ -11,7 +12,7 @@ use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -145,7 +146,8 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<L
 
 /// An expression over the columns of `schema`, its types not coerced.
 pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
-    let parsed = state.sql_to_expr_with_alias(sql, &state.config().options().sql_parser.dialect)?;
+    let parsed = parser(sql).and_then(|mut parser| parser.parse_expr_with_alias());
+    let parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
     let names = Names::new(state);
     let planner = SqlToRel::new_with_options(&names, names.parser_options());
     planner.sql_to_expr_with_alias(parsed, schema, &mut Default::default())

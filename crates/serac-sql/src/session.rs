@@ -12,6 +12,7 @@ use crate::conflict_targets::conflict_targets;
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::ddl::likes_as_columns;
+use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
 use crate::functions::{Accounts, Casts, IntervalArithmetic, JsonOperators, LongTexts, Quotients, SmallConstants};
@@ -48,7 +49,6 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{
     CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use futures::TryStreamExt;
@@ -298,9 +298,9 @@ fn transaction_word(sql: &str) -> Option<&'static Statement> {
 }
 
 fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
-    let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(in_known_words(tokens));
+    let tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
+    let _steps = Steps::of(tokens.len());
+    let mut parser = Parser::new(&PostgreSql).with_tokens_with_locations(in_known_words(tokens));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");

@@ -1,13 +1,13 @@
 //! SHOW and SET.
 
 use crate::catalog::Shared;
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
 use crate::transactions::{Isolation, Modes, Running};
 use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement, TransactionMode};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
@@ -107,7 +107,7 @@ pub(crate) fn usual_setting(name: &str) -> Option<&'static str> {
 
 /// The names in a list of schemas, as it is written.
 fn schemas_of(written: &str) -> Option<Vec<String>> {
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(written).ok()?;
+    let mut parser = parser(written).ok()?;
     if parser.peek_token_ref().token == Token::EOF {
         return Some(Vec::new());
     }

@@ -1,6 +1,7 @@
 //! Table definitions from the parser's: columns, constraints, and the sequences that columns own.
 
 use crate::catalog::{TEMPORARY_SCHEMA, View};
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
 use crate::session::fold;
@@ -10,8 +11,6 @@ use datafusion::sql::sqlparser::ast::{
     GeneratedAs, IndexColumn, NullsDistinctOption, ReferentialAction as ParsedAction, SequenceOptions, SqlOption,
     TableConstraint,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use serac_engine::Catalog;
 use serac_engine::definition::{
     CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, SequenceDefinition,
@@ -22,7 +21,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// Parses an expression on its own.
 pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
-    Ok(Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?.parse_expr()?)
+    Ok(parser(sql)?.parse_expr()?)
 }
 
 /// A table in the making, with the sequences that its columns own.

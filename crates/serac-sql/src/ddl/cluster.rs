@@ -1,11 +1,11 @@
 //! `CLUSTER t [USING i]`, and `CREATE TABLE … CLUSTER BY (…)`, of which the parser does not know.
 
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Statement, WrappedCollection};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -69,7 +69,6 @@ impl Session {
     pub(super) fn cluster(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
         let Some(arguments) = arguments_of_call(statement, CLUSTER) else { return Ok(None) };
         let [table, index] = &arguments[..] else { return Ok(None) };
-        let parser = |text: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
         let (schema, name) = self.locate(&parser(table)?.parse_object_name(false)?)?;
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &name)?.definition.clone();
         let key = if index.is_empty() {

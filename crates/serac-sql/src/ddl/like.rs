@@ -4,10 +4,9 @@
 
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{ColumnDef, ColumnOption, Expr, ObjectName, Value};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use serac_engine::definition::{BitmapDefinition, ColumnDefinition, KeyDefinition, TableDefinition};
 
@@ -90,7 +89,7 @@ impl Like {
             return Ok(None);
         };
         let Value::SingleQuotedString(said) = &said.value else { return Ok(None) };
-        let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(said)?;
+        let mut parser = parser(said)?;
         let table = parser.parse_object_name(false)?;
         let mut parts: Vec<&'static str> = Vec::new();
         loop {

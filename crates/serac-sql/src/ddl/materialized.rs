@@ -5,6 +5,7 @@
 
 use super::{SchemaWriter, done};
 use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::result_names::write_out_stored;
@@ -13,7 +14,6 @@ use crate::visits::visit_mut;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::prelude::DataFrame;
 use datafusion::sql::sqlparser::ast::{CreateTableOptions, CreateView, Query, Statement, visit_relations};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::Table;
@@ -69,7 +69,7 @@ pub(crate) fn clause(parser: &mut Parser<'_>, statement: &mut Statement) -> std:
 /// The query with its columns alone.
 fn without_rows(query: &Query) -> std::result::Result<Query, ParserError> {
     let text = format!("SELECT * FROM ({query}) AS serac_rows LIMIT 0");
-    Ok(*Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?.parse_query()?)
+    Ok(*parser(&text)?.parse_query()?)
 }
 
 impl Session {
@@ -135,7 +135,7 @@ impl Session {
     pub(super) async fn refresh(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
         let Some(arguments) = arguments_of_call(statement, REFRESH) else { return Ok(None) };
         let [name, data] = &arguments[..] else { return Ok(None) };
-        let name = Parser::new(&PostgreSqlDialect {}).try_with_sql(name)?.parse_object_name(false)?;
+        let name = parser(name)?.parse_object_name(false)?;
         let (schema, name) = self.locate(&name)?;
         let definition = self.txn_for(&schema)?.catalog().table(&schema, &name)?.definition.clone();
         let Some(materialized) = &definition.materialized else {

@@ -2,12 +2,12 @@
 
 use super::builder::{integer, sequence};
 use super::done;
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::session::{Session, StatementResult, fold};
 use crate::types::sql_type;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, ObjectName, SequenceOptions, Statement, Value};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use serac_engine::definition::SequenceDefinition;
@@ -160,7 +160,6 @@ impl Session {
     pub(super) fn alter_sequence(&mut self, statement: &Statement) -> Result<Option<StatementResult>> {
         let Some(arguments) = arguments_of_call(statement, ALTER) else { return Ok(None) };
         let [name, said, if_exists] = &arguments[..] else { return Ok(None) };
-        let parser = |text: &str| Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
         let (schema, name) = self.locate(&parser(name)?.parse_object_name(false)?)?;
         let tag = done("ALTER SEQUENCE").map(Some);
         let known = match self.txn()?.catalog().sequence(&schema, &name) {

@@ -345,6 +345,14 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
+/// What a value in a row of VALUES was before it was cast to its column's type when it was planned.
+/// A text is not cast to another type then: that is what the user has written.
+fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
+    let Expr::Cast(Cast { expr, field }) = value else { return None };
+    let is_written = || !is_text(own) && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given));
+    (field.data_type() == own && !is_written()).then_some(expr)
+}
+
 /// Rows that are written out have been cast to a type when they were planned.
 fn of_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     let Values { schema, values } = values;
@@ -352,10 +360,7 @@ fn of_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     let column = |at: usize| {
         let own = schema.field(at).data_type();
         let operands = values.iter().map(|row| {
-            let written = match &row[at] {
-                Expr::Cast(Cast { expr, field }) if field.data_type() == own => expr,
-                other => other,
-            };
+            let written = uncast(&row[at], own).unwrap_or(&row[at]);
             Some((written.get_type(&none).ok()?, unknown_literal(written)))
         });
         common_of_all(&operands.collect::<Option<Vec<_>>>()?, Purpose::Choose).filter(|wanted| wanted != own)
@@ -369,14 +374,10 @@ fn of_values(values: Values) -> Result<Transformed<LogicalPlan>> {
         (Some(wanted), Expr::Literal(value, metadata)) if value.is_null() => {
             Ok(Expr::Literal(ScalarValue::try_from(wanted)?, metadata))
         }
-        (Some(wanted), Expr::Cast(Cast { expr, field })) if field.data_type() == schema.field(at).data_type() => {
-            Ok(if expr.get_type(&none)?.is_null() {
-                cast(*expr, wanted.clone())
-            } else {
-                as_type(*expr, wanted, &none)
-            })
+        (Some(wanted), expr) => {
+            let expr = uncast(&expr, schema.field(at).data_type()).cloned().unwrap_or(expr);
+            Ok(if expr.get_type(&none)?.is_null() { cast(expr, wanted.clone()) } else { as_type(expr, wanted, &none) })
         }
-        (Some(wanted), expr) => Ok(as_type(expr, wanted, &none)),
     };
     let values = values
         .into_iter()

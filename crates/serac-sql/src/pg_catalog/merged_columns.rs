@@ -203,13 +203,20 @@ fn all_columns(from: &TableWithJoins, merged: &[Merged]) -> Option<Vec<SelectIte
     first.map(Some).chain(rest).collect()
 }
 
+/// Whether a join of a FROM is to be written out: always those that DataFusion's planner gets wrong,
+/// which are also those behind one another that merge columns; under `*`, all that merge columns.
+fn merges(from: &TableWithJoins, all: bool) -> bool {
+    let joins = || from.joins.iter().map(|join| &join.join_operator);
+    joins().any(is_ours) || joins().filter(|join| has_names(join)).count() > usize::from(!all)
+}
+
 fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     let mut select = select.clone();
     let mut merged_by_from = Vec::new();
     let all = has_wildcard(&select);
     for from in &mut select.from {
         let mut columns = Vec::new();
-        if from.joins.iter().any(|join| is_ours(&join.join_operator) || all && has_names(&join.join_operator)) {
+        if merges(from, all) {
             let written;
             (written, columns) = with_conditions(from)?;
             *from = written;
@@ -257,8 +264,7 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
 pub(super) fn write_out(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let all = has_wildcard(select);
-    let merges = |join: &JoinOperator| is_ours(join) || all && has_names(join);
-    if !select.from.iter().flat_map(|from| &from.joins).any(|join| merges(&join.join_operator)) {
+    if !select.from.iter().any(|from| merges(from, all)) {
         return;
     }
     let mut none = Vec::new();

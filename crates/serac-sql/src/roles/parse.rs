@@ -2,11 +2,11 @@
 //!
 //! Such a statement goes through the session as CALL of a function that no user has, with its text as the argument ([`statement`]); who runs it reads it again.
 
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::maintenance::{arguments_of_call, call};
 use crate::session::fold;
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use serac_engine::roles::{ObjectKind, Privilege, Privileges};
@@ -512,7 +512,7 @@ pub(super) fn of_statement(statement: &Statement) -> Result<Option<RoleStatement
     let Some(text) = arguments_of_call(statement, ROLES).and_then(|mut arguments| arguments.pop()) else {
         return Ok(None);
     };
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)?;
+    let mut parser = parser(&text)?;
     let parsed = parse(&mut parser)?;
     parsed.map(Some).ok_or_else(|| SqlError::new("42601", "not a statement about roles"))
 }
@@ -549,7 +549,7 @@ mod tests {
     use super::*;
 
     fn read(sql: &str) -> Parsed<Option<Statement>> {
-        statement(&mut Parser::new(&PostgreSqlDialect {}).try_with_sql(sql)?)
+        statement(&mut parser(sql)?)
     }
 
     #[test]
@@ -609,7 +609,7 @@ mod tests {
             "ALTER TABLE owner RENAME TO t",
         ];
         for sql in others {
-            let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).unwrap();
+            let mut parser = parser(sql).unwrap();
             assert!(statement(&mut parser).unwrap().is_none() && parser.index() == 0, "{sql}");
         }
         for wrong in ["GRANT SELECT ON", "CREATE ROLE a PASSWORD", "GRANT FLY ON t TO a", "SET ROLE", "DROP ROLE"] {

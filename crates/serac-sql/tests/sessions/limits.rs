@@ -206,3 +206,23 @@ async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     assert_eq!(number(&mut session, sorted).await, 0);
     assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 600_000);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_of_parsing_does_not_double_with_each_level() {
+    let started = Instant::now();
+    let nested = |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(40), close.repeat(40));
+    let calls = [("abs(", ")"), ("coalesce(1, ", ", 2)"), ("ARRAY[", "]"), ("ROW(1, ", ")"), ("f(a => ", ")")];
+    for (open, close) in calls {
+        parse(&format!("SELECT {}", nested(open, "1", close))).unwrap();
+    }
+    // A CAST or an INTERVAL that is wrong is tried again as a function of this name.
+    for open in ["CAST(", "interval(", "extract(year FROM ", "CASE WHEN ("] {
+        assert_eq!(parse(&format!("SELECT {}1", open.repeat(40))).unwrap_err().sqlstate.len(), 5, "{open}");
+    }
+    // What a definition keeps is parsed whenever it is needed.
+    let mut session = Session::new(&database(None));
+    let kept = format!("CREATE TABLE t (a BIGINT DEFAULT {0}, CHECK ({0} = 1))", nested("abs(", "1", ")"));
+    session.execute(&format!("{kept}; INSERT INTO t VALUES (DEFAULT)")).await.unwrap();
+    assert_eq!(number(&mut session, &format!("SELECT {} + sum(a)::BIGINT FROM t", nested("abs(", "1", ")"))).await, 2);
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}
