@@ -132,10 +132,11 @@ pub(crate) fn query_of(sql: &str) -> Result<Query> {
     }
 }
 
-/// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's.
+/// The columns of `names` with the types of others: those of a query whose types have not been coerced may differ from its result's. Any may have NULLs: whether
+/// it has none is known differently before and after optimizing, and a result is to be what was said of it.
 fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     let field = |(named, field): (&FieldRef, &FieldRef)| {
-        named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(field.is_nullable())
+        named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true)
     };
     let fields: Vec<Field> = names.fields().iter().zip(types.fields()).map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, names.metadata().clone()))
@@ -143,7 +144,8 @@ fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
 
 /// The batches of `stream` with the columns' names in `schema`.
 fn named(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
-    if stream.schema().fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name())) {
+    let is_said = |(given, said): (&FieldRef, &FieldRef)| given.name() == said.name() && given.is_nullable();
+    if stream.schema().fields().iter().zip(schema.fields()).all(is_said) {
         return stream;
     }
     let renamed = schema.clone();

@@ -346,10 +346,11 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// What a value in a row of VALUES was before it was cast to its column's type when it was planned.
-/// A text is not cast to another type then: that is what the user has written.
+/// Of texts, only those beside decimals have been cast so: others are casts that the user has written.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
-    let is_written = || !is_text(own) && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given));
+    let is_written =
+        || !is_text(own) && !own.is_decimal() && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given));
     (field.data_type() == own && !is_written()).then_some(expr)
 }
 

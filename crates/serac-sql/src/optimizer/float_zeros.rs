@@ -5,7 +5,7 @@
 
 use crate::functions::{has_one_zero, one_zero};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, JoinConstraint, Result};
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Join, Sort, Window};
@@ -87,7 +87,9 @@ impl OptimizerRule for FloatZeros {
                     false => (l, r),
                 });
                 let on = on.collect();
-                Ok(Transformed::yes(LogicalPlan::Join(Join { on, ..join })))
+                // A key of USING must be a column.
+                let join_constraint = JoinConstraint::On;
+                Ok(Transformed::yes(LogicalPlan::Join(Join { on, join_constraint, ..join })))
             }
             other => Ok(Transformed::no(other)),
         }
