@@ -39,6 +39,11 @@ impl<R: BufRead> CsvReader<R> {
         loop {
             let input = self.input.fill_buf();
             let input = input.map_err(|error| SqlError::new("58030", format!("could not read: {error}")))?;
+            // The parser leaves a mark of the byte order out, and takes nothing behind it for the end.
+            if input == "\u{feff}".as_bytes() && self.core.line() == 1 && length == 0 && fields == 0 {
+                self.input.consume("\u{feff}".len());
+                continue;
+            }
             let output = (&mut self.bytes[length..], &mut self.ends[fields..]);
             let (result, taken, written, ended) = self.core.read_record(input, output.0, output.1);
             last = input[..taken].last().copied().unwrap_or(last);

@@ -50,7 +50,7 @@ mod tests {
             ("+2 ^ 2", "(+2) ^ 2"),
             ("-(2 ^ 2)", "-(2 ^ 2)"),
             ("1 - 2 ^ 2", "1 - 2 ^ 2"),
-            ("- -2 ^ 2", "(- (-2)) ^ 2"),
+            ("- -2 ^ 2", "(-(-2)) ^ 2"),
             ("-2 * 3 ^ 2", "-2 * 3 ^ 2"),
         ] {
             let statement = crate::session::parse(&format!("SELECT {written}")).unwrap().pop().unwrap();

@@ -111,7 +111,9 @@ fn decimal(bytes: &[u8], binary: bool) -> Option<Digits> {
         let field = |at: usize| Some(i16::from_be_bytes(bytes.get(2 * at..2 * at + 2)?.try_into().ok()?));
         // Behind the point are the groups of four digits but for those up to the weight's.
         let behind = (i32::from(field(0)?) - i32::from(field(1)?) - 1).max(0) * 4;
-        let scale = i8::try_from(behind).ok().filter(|scale| *scale <= MOST_DIGITS as i8)?;
+        // The last group may be longer than the number of digits behind the point, which is also said.
+        let scale =
+            i8::try_from(behind.min(i32::from(field(3)?).max(0))).ok().filter(|scale| *scale <= MOST_DIGITS as i8)?;
         let column_type = ColumnType::Decimal { precision: MOST_DIGITS, scale };
         match numeric(bytes, MOST_DIGITS, scale, column_type) {
             Ok(Value::Int128(unscaled)) => (unscaled, scale),
@@ -381,7 +383,7 @@ mod tests {
         let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_be_bytes()).collect();
         let binary = Given { bytes: Some(&bytes), binary: true, oid: 1700 };
         assert_eq!(value(binary, two_digits).unwrap(), None);
-        assert_eq!(scalar(binary, None).unwrap(), ScalarValue::Decimal128(Some(120_050), 6, 4));
+        assert_eq!(scalar(binary, None).unwrap(), ScalarValue::Decimal128(Some(12_005), 5, 3));
         assert!(value(text("x"), two_digits).unwrap().is_none());
         assert_eq!(scalar(text("x"), Some(two_digits)).unwrap_err().sqlstate, "22P02");
     }
@@ -441,13 +443,15 @@ mod tests {
     }
 
     #[test]
-    fn binary_numerics_are_rounded_to_the_scale() {
+    fn binary_numerics_that_a_column_does_not_hold_are_for_the_other_path() {
         let two = ColumnType::Decimal { precision: 12, scale: 2 };
-        for (digits, scale, rounded) in [(12_345, 3, 1_235), (-12_344, 3, -1_234), (4_999_999, 9, 0), (99, 0, 9_900)] {
+        let cases = [(12_345, 3, None), (-12_340, 3, Some(-1_234)), (4_999_999, 9, None), (99, 0, Some(9_900))];
+        for (digits, scale, wanted) in cases {
             let mut bytes = Vec::new();
             write_binary(&mut bytes, Value::Int128(digits), ColumnType::Decimal { precision: 38, scale });
             let read = value(Given { bytes: Some(&bytes), binary: true, oid: 0 }, two).unwrap();
-            assert_eq!(read, Some(OwnedValue::Fixed(Value::Int64(rounded))), "{digits} of scale {scale}");
+            let wanted = wanted.map(|wanted| OwnedValue::Fixed(Value::Int64(wanted)));
+            assert_eq!(read, wanted, "{digits} of scale {scale}");
         }
     }
 
