@@ -324,7 +324,7 @@ impl<'a> Reading<'a> {
                 let builder = builder(self.validity(node)?);
                 let least = match plain {
                     DataType::Boolean => node.rows.div_ceil(8),
-                    DataType::FixedSizeBinary(width) => node.rows.checked_mul(*width as usize).unwrap_or(usize::MAX),
+                    DataType::FixedSizeBinary(width) => node.rows.saturating_mul(*width as usize),
                     other => {
                         let width = other.primitive_width();
                         width.ok_or_else(|| malformed(format!("a column of {other}")))? * node.rows
@@ -658,8 +658,8 @@ mod tests {
 
     #[test]
     fn little_input_does_not_become_much() {
-        let mut messages = ArrowMessages::default();
-        messages.schema = Some(Arc::new(Schema::new(vec![Field::new("a", DataType::Null, true)])));
+        let schema = Some(Arc::new(Schema::new(vec![Field::new("a", DataType::Null, true)])));
+        let mut messages = ArrowMessages { schema, ..ArrowMessages::default() };
         for (rows, sqlstate) in
             [(1_000, None), (1 << 40, Some("54000")), (i64::MAX, Some("54000")), (-1, Some("08P01"))]
         {
@@ -672,7 +672,7 @@ mod tests {
         for codec in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
             let mut bytes = stream(&RecordBatch::try_from_iter([("a", zeros.clone())]).unwrap(), Some(codec));
             let (length, shorter) = (160u64.to_le_bytes(), 16u64.to_le_bytes());
-            let at = bytes.windows(8).enumerate().filter(|(_, part)| *part == length).last().unwrap().0;
+            let at = bytes.windows(8).rposition(|part| part == length).unwrap();
             bytes[at..at + 8].copy_from_slice(&shorter);
             assert!(read(&bytes).is_err(), "{codec:?}");
             bytes[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());

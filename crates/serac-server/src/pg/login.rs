@@ -30,7 +30,9 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, reactor: Arc<Reac
     tokio::pin!(ends);
     let login = async {
         match begin(socket, &shared).await {
-            Ok(Some((Opened::Plain(wire), parameters))) => enter(wire, parameters, &shared).await.map(Entered::Plain),
+            Ok(Some((Opened::Plain(wire), parameters))) => {
+                enter(wire, parameters, &shared).await.map(|entered| Entered::Plain(Box::new(entered)))
+            }
             Ok(Some((Opened::Encrypted(wire), parameters))) => {
                 enter(*wire, parameters, &shared).await.map(|entered| Entered::Encrypted(Box::new(entered)))
             }
@@ -65,7 +67,7 @@ struct LoggedIn<S> {
 }
 
 enum Entered {
-    Plain(LoggedIn<Socket>),
+    Plain(Box<LoggedIn<Socket>>),
     Encrypted(Box<LoggedIn<tokio_rustls::server::TlsStream<Socket>>>),
 }
 
@@ -205,12 +207,11 @@ async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(None) => return None,
         Err(error) => Err(error),
     };
-    let seat = result.map_err(|error| {
-        if let WireError::Sql { error, .. } = &error {
+    let seat = result.inspect_err(|error| {
+        if let WireError::Sql { error, .. } = error {
             let (sqlstate, message, address) = (error.sqlstate, &error.message, address.map(tracing::field::display));
             warn!(sqlstate, message, user, address, "login refused");
         }
-        error
     });
     let ready = seat.and_then(|seat| {
         authentication(&mut wire.out, 0, &[]);

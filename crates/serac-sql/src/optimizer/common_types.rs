@@ -61,7 +61,7 @@ fn wide_decimal(left: &DataType, right: &DataType) -> Option<DataType> {
     let ((left_whole, left_scale), (right_whole, right_scale)) = (digits(left)?, digits(right)?);
     let scale = left_scale.max(right_scale);
     let precision = left_whole.max(right_whole) + scale;
-    (precision > 38).then(|| DataType::Decimal256(precision as u8, scale as i8))
+    (precision > 38).then_some(DataType::Decimal256(precision as u8, scale as i8))
 }
 
 /// What two types become together; none where DataFusion's answer is right.
@@ -103,7 +103,7 @@ fn decimal_of(text: &str) -> Option<DataType> {
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let length = u8::try_from((whole.len() + fraction.len()).max(1)).ok().filter(|length| *length <= 38)?;
     let is_decimal = is_number(whole) && is_number(fraction) && !digits.is_empty() && digits != ".";
-    is_decimal.then(|| DataType::Decimal128(length, fraction.len() as i8))
+    is_decimal.then_some(DataType::Decimal128(length, fraction.len() as i8))
 }
 
 /// Whether a literal in quotes becomes of this type by a cast.

@@ -93,9 +93,9 @@ impl Digits {
             true => self.unscaled.checked_mul(factor)?,
             false => (self.unscaled % factor == 0).then(|| self.unscaled / factor)?,
         };
-        (number.unsigned_abs() < 10u128.pow(precision.into())).then(|| {
-            OwnedValue::Fixed(if precision <= 18 { Value::Int64(number as i64) } else { Value::Int128(number) })
-        })
+        let fits = number.unsigned_abs() < 10u128.pow(precision.into());
+        let value = if precision <= 18 { Value::Int64(number as i64) } else { Value::Int128(number) };
+        fits.then_some(OwnedValue::Fixed(value))
     }
     fn scalar(&self) -> ScalarValue {
         let digits = self.unscaled.unsigned_abs().checked_ilog10().map_or(1, |last| last + 1);
