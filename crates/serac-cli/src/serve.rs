@@ -368,8 +368,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
         }
         None => None,
     };
-    lines.iter().for_each(|line| println!("{line}"));
-    std::io::stdout().flush().map_err(text)?;
+    say(&lines);
     readiness.set(true);
     info!("ready");
 
@@ -425,4 +424,11 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
         () = second_signal => Ok(false),
         () = http => unreachable!("nothing stops it"),
     }
+}
+
+/// Says where the server listens. Nobody may read it, or read on: the server serves all the same.
+fn say(lines: &[String]) {
+    let mut out = std::io::stdout().lock();
+    lines.iter().for_each(|line| _ = writeln!(out, "{line}"));
+    let _ = out.flush();
 }
