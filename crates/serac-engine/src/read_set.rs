@@ -30,9 +30,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Ranges of one transaction.
-const MOST_RANGES: usize = 4_096;
+const MOST_RANGES: u64 = 4_096;
 /// Entries that one validation looks at, in all ranges together. It holds up other commits meanwhile.
-const MOST_ENTRIES: usize = 16_384;
+const MOST_ENTRIES: u64 = 16_384;
 
 #[derive(Debug)]
 struct RangeRead {
@@ -72,7 +72,7 @@ impl ReadSet {
         if reads.has(table) {
             return;
         }
-        if reads.ranges.len() == MOST_RANGES {
+        if reads.ranges.len() as u64 >= serac_sync::limit("ranges of a read set", MOST_RANGES, 1) {
             drop(reads);
             return self.note_table(table);
         }
@@ -91,7 +91,7 @@ impl ReadSet {
     /// Whether what was read in `snapshot` is still so. In the commit critical section.
     pub(crate) fn validate(&self, snapshot: &Snapshot) -> Result<()> {
         let reads = self.0.lock();
-        let mut left = MOST_ENTRIES;
+        let mut left = serac_sync::limit("entries of a validation", MOST_ENTRIES, 1) as usize;
         let is_valid = reads.tables.iter().all(|table| is_unwritten(table, snapshot))
             && reads.ranges.iter().all(|range| range.is_unchanged(snapshot, &mut left));
         if is_valid {

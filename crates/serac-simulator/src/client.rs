@@ -2,7 +2,7 @@
 
 use crate::definition::*;
 use crate::episode::World;
-use crate::model::{CHILD, Changes, Datum, PARENT, Row, Rows, Table};
+use crate::model::{CHILD, Changes, Datum, PARENT, Read, Row, Rows, Table};
 use crate::plan::Part;
 use arrow_array::{Array, RecordBatch};
 use arrow_data::ArrayData;
@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::ReferentialAction;
-use serac_engine::{EngineError, Savepoint, Transaction};
+use serac_engine::{EngineError, KeyRange, Savepoint, TableIndex, Transaction};
 use serac_index::cubit::Predicate;
 use serac_storage::{BlockNo, RowBuffer, RowId};
 use serac_sync::thread;
@@ -19,6 +19,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How a statement changes rows.
+const DELETE: u32 = 10;
+const UPDATE: u32 = 13;
+const INSERT: u32 = 16;
 /// Keys of loaded rows begin here.
 const LOADED: i64 = 1_000;
 
@@ -46,6 +50,25 @@ struct Running {
     marks: Vec<(Savepoint, Changes)>,
     /// The newest commit that a scan has seen.
     seen: u64,
+    /// What a serializable transaction has read.
+    reads: Vec<Read>,
+}
+
+impl Running {
+    fn note_table(&mut self, table: Table) {
+        if let Some(reads) = self.txn.reads() {
+            reads.note_table(&crate::definition::table(&self.txn, table));
+            self.reads.push(Read::All(table));
+        }
+    }
+    /// Notes that the rows were read that have a value in a column, by the index on it.
+    fn note_value(&mut self, table: Table, index: &Arc<TableIndex>, column: usize, datum: &Datum) {
+        if let Some(reads) = self.txn.reads() {
+            let definition = crate::definition::table(&self.txn, table);
+            reads.note_keys(&definition, index, &KeyRange::prefix(&[datum.value()]));
+            self.reads.push(Read::With(table, column, datum.clone()));
+        }
+    }
 }
 
 impl Client {
@@ -64,10 +87,15 @@ impl Client {
     }
 
     fn transaction(&mut self) {
-        let mut running = Running { txn: self.world.db().begin(), own: Changes::new(), marks: Vec::new(), seen: 0 };
+        let mut txn = self.world.db().begin();
+        txn.set_expressions(Arc::new(Defaults));
         let read_committed = self.rng.random_bool(0.4);
+        if self.world.plan.has(Part::Serializable) && !read_committed && self.rng.random() {
+            txn.set_serializable(true);
+        }
+        let mut running = Running { txn, own: Changes::new(), marks: Vec::new(), seen: 0, reads: Vec::new() };
         let only_reads = self.rng.random_bool(0.2);
-        for _ in 0..self.rng.random_range(1..9) {
+        for _ in 0..self.rng.random_range(1..if self.has_families() { 4 } else { 9 }) {
             if read_committed {
                 running.txn.refresh();
             }
@@ -85,6 +113,10 @@ impl Client {
             return;
         }
         self.commit(running);
+    }
+
+    fn has_families(&self) -> bool {
+        self.world.plan.has(Part::Families)
     }
 
     fn pause(&mut self) {
@@ -112,8 +144,13 @@ impl Client {
         // One that has changed nothing may come again or not.
         let changed = !running.own.is_empty();
         if changed {
-            let (world, own) = (self.world.clone(), running.own);
-            running.txn.on_commit(move |ts| world.model().commit(ts.0, &own));
+            let (world, own, reads) = (self.world.clone(), running.own, running.reads);
+            let from = running.txn.snapshot().start().0;
+            running.txn.on_commit(move |ts| {
+                let mut model = world.model();
+                model.check_reads(from, &reads);
+                model.commit(ts.0, &own);
+            });
         }
         match running.txn.commit() {
             Ok(ticket) => {
@@ -128,9 +165,19 @@ impl Client {
 
     /// Runs a statement. False: the transaction has ended.
     fn statement(&mut self, running: &mut Running, only_reads: bool) -> bool {
-        let table = if self.rng.random() { PARENT } else { CHILD };
         let (savepoint, own) = (running.txn.savepoint(), running.own.clone());
-        let what = if only_reads { self.rng.random_range(0..6) } else { self.rng.random_range(0..20) };
+        let anything = (if self.rng.random() { PARENT } else { CHILD }, self.rng.random_range(0..20));
+        let (table, what) = match only_reads {
+            true => (anything.0, self.rng.random_range(0..6)),
+            false if self.has_families() => match self.rng.random_range(0..12) {
+                0..5 => (CHILD, INSERT),
+                5..7 => (PARENT, DELETE),
+                7 | 8 => (PARENT, INSERT),
+                9 => (CHILD, UPDATE),
+                _ => anything,
+            },
+            false => anything,
+        };
         let result = match what {
             0 | 1 => self.scan(running, table),
             2 => self.look_up(running, table),
@@ -153,8 +200,8 @@ impl Client {
                 }
                 return true;
             }
-            10..13 => self.delete(running, table),
-            13..16 => self.update(running, table),
+            DELETE..UPDATE => self.delete(running, table),
+            UPDATE..INSERT => self.update(running, table),
             _ => self.insert(running, table),
         };
         let result = result.and_then(|()| running.txn.check_statement_end());
@@ -192,6 +239,7 @@ impl Client {
     fn scan(&mut self, running: &mut Running, table: Table) -> Result {
         let at = running.txn.snapshot().start().0;
         running.seen = running.seen.max(self.world.model().newest_version(table, at));
+        running.note_table(table);
         let found = scan(&running.txn, table);
         assert_eq!(found, self.view(running, table), "a scan of {table} by {}", self.describe(running));
         Ok(())
@@ -202,14 +250,15 @@ impl Client {
         format!("client {} at {start}, with {:?} of its own", self.number, running.own)
     }
 
-    fn find(&self, running: &Running, table: Table, id: i64) -> Result<Option<RowId>> {
+    fn find(&self, running: &mut Running, table: Table, id: i64) -> Result<Option<RowId>> {
         let definition = crate::definition::table(&running.txn, table);
+        running.note_value(table, &definition.indexes[0], ID, &Datum::Int(id));
         let rows = running.txn.lookup(&definition, &definition.indexes[0], &[Datum::Int(id).value()])?;
         assert!(rows.len() < 2, "{} rows of {table} have the key {id}: {}", rows.len(), self.describe(running));
         Ok(rows.first().copied())
     }
 
-    fn look_up(&mut self, running: &Running, table: Table) -> Result {
+    fn look_up(&mut self, running: &mut Running, table: Table) -> Result {
         let id = self.some_key(running, table);
         let view = self.view(running, table);
         let found = self.find(running, table, id)?.map(|row| read(&running.txn, table, row).expect("it was found"));
@@ -219,6 +268,7 @@ impl Client {
         if code == Datum::Null {
             return Ok(());
         }
+        running.note_value(table, &definition.indexes[1], CODE, &code);
         let rows = running.txn.lookup(&definition, &definition.indexes[1], &[code.value()])?;
         let found: Vec<Row> = rows.iter().map(|row| read(&running.txn, table, *row).expect("it was found")).collect();
         let expected: Vec<Row> = view.into_values().filter(|row| row[CODE] == code).collect();
@@ -226,10 +276,11 @@ impl Client {
         Ok(())
     }
 
-    fn look_up_children(&mut self, running: &Running) -> Result {
+    fn look_up_children(&mut self, running: &mut Running) -> Result {
         let parent = self.some_key(running, PARENT);
         let definition = crate::definition::table(&running.txn, CHILD);
-        let index = definition.index_on(&[REFERENCE]).expect("the foreign key's");
+        let index = definition.index_on(&[first(&definition.definition) + REFERENCE]).expect("the foreign key's");
+        running.note_value(CHILD, index, REFERENCE, &Datum::Int(parent));
         let rows = running.txn.lookup(&definition, index, &[Datum::Int(parent).value()])?;
         let found: Rows = rows
             .iter()
@@ -242,13 +293,15 @@ impl Client {
         Ok(())
     }
 
-    fn ask_bitmaps(&mut self, running: &Running, table: Table) -> Result {
+    fn ask_bitmaps(&mut self, running: &mut Running, table: Table) -> Result {
+        running.note_table(table);
         let (definition, own) = (crate::definition::table(&running.txn, table), running.txn.own_bitmap_changes());
+        let first = first(&definition.definition);
         for index in &definition.bitmaps {
             let Some(reader) = own.reader(index, running.txn.snapshot()) else { continue };
             let mut expected = BTreeMap::new();
             for row in self.view(running, table).values() {
-                *expected.entry(index.key(row[index.definition.column].value())).or_insert(0) += 1;
+                *expected.entry(index.key(row[index.definition.column - first].value())).or_insert(0) += 1;
             }
             let counts = reader.counts(Predicate::Range(Bound::Unbounded, Bound::Unbounded));
             let expected: Vec<_> = expected.into_iter().collect();
@@ -257,13 +310,16 @@ impl Client {
         Ok(())
     }
 
-    fn export(&mut self, running: &Running, table: Table) -> Result {
+    fn export(&mut self, running: &mut Running, table: Table) -> Result {
+        running.note_table(table);
         self.exports.iter().for_each(Export::check);
         if self.exports.len() > 4 {
             self.exports.remove(0);
         }
         let definition = crate::definition::table(&running.txn, table);
-        let mut scan = running.txn.scan_arrow(&definition, &(0..WIDTH).collect::<Vec<_>>(), &[])?;
+        let first = first(&definition.definition);
+        let columns: Vec<usize> = (first..first + WIDTH).collect();
+        let mut scan = running.txn.scan_arrow(&definition, &columns, &[])?;
         let mut rows = 0;
         while let Some(batch) = scan.next_block() {
             if let Some(batch) = batch.expect("no file is damaged") {
@@ -292,6 +348,9 @@ impl Client {
     }
 
     fn code(&mut self) -> Datum {
+        if self.has_families() && self.rng.random_bool(0.8) {
+            return Datum::Null;
+        }
         let code = self.rng.random_range(0..2 * self.world.plan.keys);
         match code % 3 {
             0 => Datum::Null,
@@ -302,9 +361,13 @@ impl Client {
 
     fn datum(&mut self, running: &Running, table: Table, column: usize) -> Datum {
         match column {
+            // Children do not meet each other.
+            ID if table == CHILD && self.has_families() => Datum::Int(self.rng.random_range(0..LOADED)),
             ID => Datum::Int(self.rng.random_range(0..self.world.plan.keys)),
-            REFERENCE if table == CHILD && self.rng.random_bool(0.8) => Datum::Int(self.some_key(running, PARENT)),
-            REFERENCE if table == CHILD => Datum::Null,
+            REFERENCE if (table == CHILD || self.world.plan.has(Part::Trees)) && self.rng.random_bool(0.8) => {
+                Datum::Int(self.some_key(running, PARENT))
+            }
+            REFERENCE if table == CHILD || self.world.plan.has(Part::Trees) => Datum::Null,
             REFERENCE => Datum::Int(self.rng.random_range(0..5)),
             CODE => self.code(),
             FLAG => [Datum::Null, Datum::Bool(false), Datum::Bool(true)][self.rng.random_range(0..3)].clone(),
@@ -328,10 +391,14 @@ impl Client {
         let row = self.row(running, table);
         let view = self.view(running, table);
         let definition = crate::definition::table(&running.txn, table);
-        let mut values: Vec<_> = row.iter().map(Datum::value).collect();
+        let mut values = vec![serac_storage::Value::Null; first(&definition.definition)];
+        values.extend(row.iter().map(Datum::value));
         values.resize(definition.definition.columns.len(), serac_storage::Value::Null);
-        running.txn.insert_row(&definition, &values)?;
-        running.txn.check_statement_end()?;
+        let result = running.txn.insert_row(&definition, &values).and_then(|_| running.txn.check_statement_end());
+        if let Err(error) = result {
+            self.check_refusal(running, table, &row, &error);
+            return Err(error);
+        }
         let id = row[ID].int().expect("a key");
         self.check_new(running, table, &view, &row);
         running.own.insert((table, id), Some(row));
@@ -346,6 +413,23 @@ impl Client {
         assert!(same.is_none(), "{table} {row:?} went in beside {same:?}: {}", self.describe(running));
     }
 
+    /// A row that was refused: somebody has had its key since the snapshot, or its parent has been missing.
+    fn check_refusal(&self, running: &Running, table: Table, row: &Row, error: &EngineError) {
+        let start = running.txn.snapshot().start().0;
+        let has_key = |other: &Row| other[ID] == row[ID] || (row[CODE] != Datum::Null && other[CODE] == row[CODE]);
+        let is_explained = match error.sqlstate() {
+            "23505" => {
+                self.view(running, table).values().any(has_key) || self.world.model().has_had(table, start, has_key)
+            }
+            "23503" => row[REFERENCE].int().is_some_and(|parent| match running.own.get(&(PARENT, parent)) {
+                Some(own) => own.is_none(),
+                None => self.world.model().has_missed(PARENT, parent, start),
+            }),
+            _ => true,
+        };
+        assert!(is_explained, "{table} {row:?} is refused: {error}: {}", self.describe(running));
+    }
+
     fn load(&mut self, running: &mut Running, table: Table) -> Result {
         let count = self.rng.random_range(1..40);
         let first = LOADED + self.rng.random_range(0..20) * 100;
@@ -358,9 +442,10 @@ impl Client {
         }
         let view = self.view(running, table);
         let definition = crate::definition::table(&running.txn, table);
-        let width = definition.definition.columns.len();
+        let (width, start) = (definition.definition.columns.len(), crate::definition::first(&definition.definition));
         let columns = (0..width).map(|at| {
-            let values: Vec<Datum> = rows.iter().map(|row| row.get(at).cloned().unwrap_or(Datum::Null)).collect();
+            let datum = |row: &Row| at.checked_sub(start).and_then(|at| row.get(at)).cloned().unwrap_or(Datum::Null);
+            let values: Vec<Datum> = rows.iter().map(datum).collect();
             let column = &definition.definition.columns[at];
             (column.name.clone(), array_as(&values, column.sql_type.column_type), true)
         });
@@ -396,7 +481,10 @@ impl Client {
             }
         }
         let view = self.view(running, table);
-        assert!(rows.keys().all(|key| view.contains_key(key)), "a row came from nowhere: {}", self.describe(running));
+        for key in keys {
+            let (found, is_there) = (rows.contains_key(key), view.contains_key(key));
+            assert_eq!(found, is_there, "whether {table} {key} is found by {}", self.describe(running));
+        }
         let definition = crate::definition::table(&running.txn, table);
         running.txn.delete_batch(&definition, &rows.values().copied().collect::<Vec<_>>())?;
         running.txn.check_statement_end()?;
@@ -404,8 +492,7 @@ impl Client {
             running.own.insert((table, *key), None);
         }
         if table == PARENT {
-            let action = self.world.plan.on_delete;
-            rows.keys().for_each(|key| self.follow(running, *key, action, None));
+            rows.keys().for_each(|key| self.follow(running, *key, None));
         }
         Ok(())
     }
@@ -433,7 +520,9 @@ impl Client {
         )
         .expect("a column each");
         let definition = crate::definition::table(&running.txn, table);
-        running.txn.update_batch(&definition, &[row], &columns, &batch)?;
+        let first = first(&definition.definition);
+        let places: Vec<usize> = columns.iter().map(|column| first + column).collect();
+        running.txn.update_batch(&definition, &[row], &places, &batch)?;
         running.txn.check_statement_end()?;
         let mut others = view;
         let mut changed = others.remove(&key).unwrap_or_else(|| panic!("{table} {key}: {}", self.describe(running)));
@@ -447,34 +536,39 @@ impl Client {
         }
         running.own.insert((table, id), Some(changed));
         if id != key && table == PARENT {
-            self.follow(running, key, self.world.plan.on_update, Some(id));
+            self.follow(running, key, Some(id));
         }
         Ok(())
     }
 
-    /// What happens to the children of a parent whose key has gone. Those that a newer commit has taken away are
-    /// none of them any more, though the snapshot still sees them.
-    fn follow(&self, running: &mut Running, parent: i64, action: ReferentialAction, new: Option<i64>) {
-        let is_child = |child: &Row| child[REFERENCE] == Datum::Int(parent);
-        let newest = self.world.view(u64::MAX, &running.own, CHILD);
-        let children = self.view(running, CHILD);
-        for (id, mut child) in children.into_iter().filter(|(_, child)| is_child(child)) {
-            if !newest.get(&id).is_some_and(is_child) {
-                continue;
+    /// What happens to the rows that reference a parent whose key has gone. Those that a newer commit has taken
+    /// away are none of them any more, though the snapshot still sees them.
+    fn follow(&self, running: &mut Running, parent: i64, new: Option<i64>) {
+        let references = |row: &Row| row[REFERENCE] == Datum::Int(parent);
+        for (table, on_delete, on_update) in self.world.plan.relations() {
+            let newest = self.world.view(u64::MAX, &running.own, table);
+            let rows = self.view(running, table);
+            for (id, mut row) in rows.into_iter().filter(|(_, row)| references(row)) {
+                if !newest.get(&id).is_some_and(references) {
+                    continue;
+                }
+                let action = if new.is_some() { on_update } else { on_delete };
+                row[REFERENCE] = match (action, new) {
+                    (ReferentialAction::Cascade, None) => {
+                        running.own.insert((table, id), None);
+                        if table == PARENT {
+                            self.follow(running, id, None);
+                        }
+                        continue;
+                    }
+                    (ReferentialAction::Cascade, Some(new)) => Datum::Int(new),
+                    (ReferentialAction::SetNull, _) => Datum::Null,
+                    (ReferentialAction::SetDefault, _) if table == CHILD => Datum::Int(DEFAULT_PARENT),
+                    (ReferentialAction::SetDefault, _) => Datum::Null,
+                    _ => panic!("parent {parent} has left {table} {id}: {}", self.describe(running)),
+                };
+                running.own.insert((table, id), Some(row));
             }
-            let change = match (action, new) {
-                (ReferentialAction::Cascade, None) => None,
-                (ReferentialAction::Cascade, Some(new)) => {
-                    child[REFERENCE] = Datum::Int(new);
-                    Some(child)
-                }
-                (ReferentialAction::SetNull, _) => {
-                    child[REFERENCE] = Datum::Null;
-                    Some(child)
-                }
-                _ => panic!("parent {parent} has left its child {id}: {}", self.describe(running)),
-            };
-            running.own.insert((CHILD, id), change);
         }
     }
 }
@@ -496,8 +590,10 @@ pub fn scan(txn: &Transaction, name: Table) -> Rows {
 
 pub fn read(txn: &Transaction, name: Table, row: RowId) -> Option<Row> {
     let mut buffer = RowBuffer::default();
-    let there = txn.read_row(&table(txn, name), row, &mut buffer).expect("no file is damaged");
-    there.then(|| buffer.values().into_iter().take(WIDTH).map(Datum::of).collect())
+    let table = table(txn, name);
+    let there = txn.read_row(&table, row, &mut buffer).expect("no file is damaged");
+    let first = first(&table.definition);
+    there.then(|| buffer.values().into_iter().skip(first).take(WIDTH).map(Datum::of).collect())
 }
 
 impl Export {

@@ -2,13 +2,13 @@
 
 use crate::model::{CHILD, Datum, PARENT};
 use crate::plan::Plan;
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use serac_engine::definition::{
     BitmapDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
 };
 use serac_engine::values::{OwnedValue, array_of};
-use serac_engine::{Result, Table, Transaction};
-use serac_storage::ColumnType;
+use serac_engine::{Expressions, Result, Table, Transaction};
+use serac_storage::{ColumnType, RowId, Snapshot};
 use std::sync::Arc;
 
 pub const SCHEMA: &str = "public";
@@ -55,23 +55,62 @@ pub const CODE: usize = 2;
 pub const FLAG: usize = 3;
 pub const NOTE: usize = 4;
 pub const WIDTH: usize = 6;
+/// A column before these, until it is dropped.
+pub const EARLY: &str = "early";
+/// The default of the children's reference.
+pub const DEFAULT_PARENT: i64 = 0;
+
+/// What evaluates the only default that there is.
+#[derive(Debug)]
+pub struct Defaults;
+
+impl Expressions for Defaults {
+    fn default_value(&self, _: &ColumnDefinition) -> Result<ArrayRef> {
+        Ok(array(&[Datum::Int(DEFAULT_PARENT)], REFERENCE))
+    }
+    fn generated_values(
+        &self,
+        _: &Table,
+        _: &Snapshot,
+        _: &[RowId],
+        _: &[usize],
+    ) -> Result<Option<(Vec<usize>, RecordBatch)>> {
+        Ok(None)
+    }
+    fn check_rows(&self, _: &Table, _: &Snapshot, _: &[RowId]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The position of the first of the columns in a table.
+pub fn first(table: &TableDefinition) -> usize {
+    usize::from(table.columns[0].name == EARLY)
+}
 
 pub fn create(txn: &mut Transaction, plan: &Plan) -> Result<()> {
     for name in [PARENT, CHILD] {
-        let mut table = TableDefinition::new(SCHEMA, name, columns());
-        table.freeze_format = plan.format;
-        table.keys.push(key(&format!("{name}_pkey"), &[ID], true, true));
-        table.keys.push(key(&format!("{name}_code"), &[CODE], true, false));
-        table.bitmaps.push(BitmapDefinition { name: format!("{name}_flag"), column: FLAG });
+        let mut columns = columns();
         if name == CHILD {
+            columns[REFERENCE].default = Some(DEFAULT_PARENT.to_string());
+        }
+        if plan.early_column {
+            columns.insert(0, column(EARLY, ColumnType::Int64));
+        }
+        let mut table = TableDefinition::new(SCHEMA, name, columns);
+        let first = first(&table);
+        table.freeze_format = plan.format;
+        table.keys.push(key(&format!("{name}_pkey"), &[first + ID], true, true));
+        table.keys.push(key(&format!("{name}_code"), &[first + CODE], true, false));
+        table.bitmaps.push(BitmapDefinition { name: format!("{name}_flag"), column: first + FLAG });
+        for (_, on_delete, on_update) in plan.relations().into_iter().filter(|(of, ..)| *of == name) {
             table.foreign_keys.push(ForeignKeyDefinition {
-                name: "child_parent".into(),
-                columns: vec![REFERENCE],
+                name: format!("{name}_parent"),
+                columns: vec![first + REFERENCE],
                 parent_schema: SCHEMA.into(),
                 parent_table: PARENT.into(),
-                parent_columns: vec![ID],
-                on_delete: plan.on_delete,
-                on_update: plan.on_update,
+                parent_columns: vec![first + ID],
+                on_delete,
+                on_update,
             });
         }
         txn.create_table(table)?;

@@ -14,8 +14,9 @@ use serac_storage::{CompactionGroups, Durability, StorageOptions};
 use serac_sync::simulation::{self, Summary, Weather};
 use serac_sync::thread;
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -38,10 +39,43 @@ pub struct World {
 struct Image {
     path: PathBuf,
     model: Model,
-    /// What made it, for messages.
-    origin: String,
+    origin: Origin,
     /// How many processes were before.
     generation: usize,
+}
+
+/// What an image was made by.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Beginning,
+    /// The death of a process, by its generation.
+    Death(usize),
+    /// The loss of power.
+    PowerLoss(usize),
+    CleanEnd,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Beginning => f.write_str("the beginning"),
+            Self::Death(generation) => write!(f, "the death of process {generation}"),
+            Self::PowerLoss(generation) => write!(f, "a loss of power of process {generation}"),
+            Self::CleanEnd => f.write_str("a clean end"),
+        }
+    }
+}
+
+/// What the executions of a plan did.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub summary: Summary,
+    /// Commits of clients and of definitions.
+    pub commits: u64,
+    /// What was recovered from.
+    pub deaths: u64,
+    pub power_losses: u64,
+    pub clean_ends: u64,
 }
 
 impl World {
@@ -121,15 +155,23 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
 }
 
 /// Runs a plan: the first execution, then one for each image that the others leave. Returns what they did.
-pub fn run(plan: &Plan, folder: &Path) -> Summary {
-    let (mut total, mut budget) = (Summary::default(), 2 + 2 * plan.crashes);
-    let first =
-        Image { path: folder.join("0"), model: Model::default(), origin: "the beginning".into(), generation: 0 };
+pub fn run(plan: &Plan, folder: &Path) -> Report {
+    let (mut report, mut budget) = (Report::default(), 3 + 2 * plan.crashes);
+    let model = Model::new(plan.has(Part::Trees), 0);
+    let first = Image { path: folder.join("0"), model, origin: Origin::Beginning, generation: 0 };
     let mut images = VecDeque::from([first]);
     let number = Arc::new(AtomicUsize::new(1));
     while let Some(image) = images.pop_front() {
         let path = image.path.clone();
-        let (summary, left) = execution(plan, image, folder, &number);
+        match image.origin {
+            Origin::Beginning => {}
+            Origin::Death(_) => report.deaths += 1,
+            Origin::PowerLoss(_) => report.power_losses += 1,
+            Origin::CleanEnd => report.clean_ends += 1,
+        }
+        let (summary, commits, left) = execution(plan, image, folder, &number);
+        report.commits += commits;
+        let total = &mut report.summary;
         total.points += summary.points;
         total.switches += summary.switches;
         total.digest = (total.digest ^ summary.digest).wrapping_mul(0x0100_0000_01B3);
@@ -145,12 +187,14 @@ pub fn run(plan: &Plan, folder: &Path) -> Summary {
             let _ = std::fs::remove_dir_all(&path);
         }
     }
-    total
+    report
 }
 
-fn execution(plan: &Plan, image: Image, folder: &Path, number: &Arc<AtomicUsize>) -> (Summary, Vec<Image>) {
+/// What an execution did, its commits, and the images that it has left.
+fn execution(plan: &Plan, image: Image, folder: &Path, number: &Arc<AtomicUsize>) -> (Summary, u64, Vec<Image>) {
     let seed = plan.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number.fetch_add(1, SeqCst) as u64);
     let left: Arc<Mutex<Vec<Image>>> = Arc::default();
+    let commits = Arc::new(AtomicU64::new(0));
     let mut plan = plan.clone();
     if image.generation > 0 {
         plan.transactions = plan.transactions.min(4);
@@ -159,10 +203,11 @@ fn execution(plan: &Plan, image: Image, folder: &Path, number: &Arc<AtomicUsize>
     let limits = plan.seed;
     let work = {
         let (left, folder, number) = (left.clone(), folder.to_owned(), number.clone());
-        move || execute(&plan, seed, &image, &folder, &number, &left)
+        let commits = commits.clone();
+        move || commits.store(execute(&plan, seed, &image, &folder, &number, &left), SeqCst)
     };
     let summary = simulation::run(seed, limits, Weather::of(seed), MOST_SWITCHES, work);
-    (summary, std::mem::take(&mut *left.lock().expect("nobody has panicked")))
+    (summary, commits.load(SeqCst), std::mem::take(&mut *left.lock().expect("nobody has panicked")))
 }
 
 fn execute(
@@ -172,7 +217,7 @@ fn execute(
     folder: &Path,
     number: &Arc<AtomicUsize>,
     left: &Arc<Mutex<Vec<Image>>>,
-) {
+) -> u64 {
     let world = Arc::new(World {
         plan: plan.clone(),
         files: FaultFileSystem::with_disk(),
@@ -209,21 +254,22 @@ fn execute(
     *world.db.lock().expect("nobody has panicked") = None;
     world.files.faults().disk_full.store(false, SeqCst);
     check_all(&world, &db, "the end");
+    let commits = world.model().commits - image.model.commits;
     let closed = db.close();
     drop(db);
     if let Err(error) = closed {
-        return world.expect(&error);
-    }
-    if !world.is_dead() {
+        world.expect(&error);
+    } else if !world.is_dead() {
         let (mut model, path) = (world.model().clone(), image.path.clone());
         model.acknowledged = model.newest;
         left.lock().expect("nobody has panicked").push(Image {
             path,
             model,
-            origin: "a clean end".into(),
+            origin: Origin::CleanEnd,
             generation: image.generation + 1,
         });
     }
+    commits
 }
 
 /// What recovery has found is a state of the history that has everything that was acknowledged.
@@ -233,7 +279,7 @@ fn check_recovered(world: &World, db: &Database, image: &Image) {
     if db.begin().catalog().table(SCHEMA, PARENT).is_err() {
         let (created, acknowledged) = (image.model.created, image.model.acknowledged);
         assert!(!created && acknowledged == 0, "the tables are lost; {acknowledged} was acknowledged");
-        *world.model() = Model::default();
+        *world.model() = Model::new(image.model.trees, image.model.commits);
         let mut txn = db.begin();
         create(&mut txn, &world.plan).expect("the definitions are sound");
         match txn.commit() {
@@ -256,7 +302,7 @@ fn check_recovered(world: &World, db: &Database, image: &Image) {
         model.cut(now.min(newest));
         model.newest = now;
     }
-    check_all(world, db, &image.origin);
+    check_all(world, db, &image.origin.to_string());
 }
 
 /// Everything is as in the history, and every row is in every index.
@@ -291,7 +337,16 @@ fn crash(
     generation: usize,
     left: &Mutex<Vec<Image>>,
 ) {
+    let (before, transactions) = (world.model().commits, world.plan.clients * world.plan.transactions);
     for _ in 0..world.plan.crashes {
+        // Half of them in recovery and soon after, the others after some of the commits.
+        let after = if rng.random() { 0 } else { before + rng.random_range(0..transactions as u64 / 2 + 1) };
+        while world.model().commits < after {
+            if world.is_ending() {
+                return;
+            }
+            thread::sleep(Duration::from_micros(rng.random_range(10..1_000)));
+        }
         for _ in 0..rng.random_range(1..60) {
             if world.is_ending() {
                 return;
@@ -314,10 +369,7 @@ fn crash(
         left.lock().expect("nobody has panicked").push(Image {
             path: image,
             model,
-            origin: format!(
-                "{} of process {generation}",
-                if power_loss.is_some() { "a loss of power" } else { "the death" }
-            ),
+            origin: if power_loss.is_some() { Origin::PowerLoss(generation) } else { Origin::Death(generation) },
             generation: generation + 1,
         });
     }

@@ -16,6 +16,15 @@ pub type Rows = BTreeMap<i64, Row>;
 /// What a transaction has changed: a row's new state, or nothing where it is gone.
 pub type Changes = BTreeMap<(Table, i64), Option<Row>>;
 
+/// What a transaction has read.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Read {
+    /// A whole table.
+    All(Table),
+    /// The rows with this value in a column.
+    With(Table, usize, Datum),
+}
+
 /// A row's committed states by commit timestamp, oldest first; none where it is gone.
 type Versions = Vec<(u64, Option<Row>)>;
 
@@ -67,9 +76,16 @@ pub struct Model {
     pub commits: u64,
     /// Whether the tables' creation was acknowledged.
     pub created: bool,
+    /// Whether parents reference parents.
+    pub trees: bool,
 }
 
 impl Model {
+    /// The history of empty tables, after so many commits of a former one.
+    pub fn new(trees: bool, commits: u64) -> Self {
+        Self { trees, commits, ..Self::default() }
+    }
+
     /// A table's rows as of a timestamp.
     pub fn rows(&self, table: Table, at: u64) -> Rows {
         self.versions
@@ -99,9 +115,10 @@ impl Model {
 
     fn check(&self, at: u64) {
         let (parents, children) = (self.rows(PARENT, at), self.rows(CHILD, at));
-        for (id, child) in &children {
-            if let Some(parent) = child[REFERENCE].int() {
-                assert!(parents.contains_key(&parent), "commit {at}: child {id} is an orphan of {parent}");
+        let referencing = self.trees.then_some((PARENT, &parents)).into_iter().chain([(CHILD, &children)]);
+        for (name, id, row) in referencing.flat_map(|(name, rows)| rows.iter().map(move |(id, row)| (name, id, row))) {
+            if let Some(parent) = row[REFERENCE].int() {
+                assert!(parents.contains_key(&parent), "commit {at}: {name} {id} is an orphan of {parent}");
             }
         }
         for (name, rows) in [(PARENT, &parents), (CHILD, &children)] {
@@ -110,6 +127,39 @@ impl Model {
                 let code = &row[CODE];
                 assert!(*code == Datum::Null || codes.insert(code), "commit {at}: {name} {id} has {code:?} again");
             }
+        }
+    }
+
+    /// A row's states at `from` and since.
+    fn since(versions: &Versions, from: u64) -> &[(u64, Option<Row>)] {
+        &versions[versions.partition_point(|(ts, _)| *ts <= from).saturating_sub(1)..]
+    }
+    /// Whether a row of the table has been so at `from` or since.
+    pub fn has_had(&self, table: Table, from: u64, is_so: impl Fn(&Row) -> bool) -> bool {
+        let of = self.versions.iter().filter(|((of, _), _)| *of == table);
+        let mut rows = of.flat_map(|(_, versions)| Self::since(versions, from)).filter_map(|(_, row)| row.as_ref());
+        rows.any(is_so)
+    }
+    /// Whether the row was not there at `from` or some time since.
+    pub fn has_missed(&self, table: Table, key: i64, from: u64) -> bool {
+        let Some(versions) = self.versions.get(&(table, key)) else { return true };
+        versions[0].0 > from || Self::since(versions, from).iter().any(|(_, row)| row.is_none())
+    }
+
+    /// Checks what a serializable transaction has read at `from` and commits next: it might as well
+    /// have read it now, so the order of the commits is a serial order.
+    pub fn check_reads(&self, from: u64, reads: &[Read]) {
+        for read in reads {
+            let rows = |at| match read {
+                Read::All(table) => self.rows(table, at),
+                Read::With(table, column, datum) => {
+                    let mut rows = self.rows(table, at);
+                    rows.retain(|_, row| row[*column] == *datum);
+                    rows
+                }
+            };
+            let (then, now) = (rows(from), rows(u64::MAX));
+            assert_eq!(then, now, "a serializable transaction commits, whose read of {read:?} at {from} has changed");
         }
     }
 

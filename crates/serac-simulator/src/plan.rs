@@ -1,5 +1,6 @@
 //! What a seed decides beside the schedule.
 
+use crate::model::{CHILD, PARENT, Table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::ReferentialAction;
@@ -32,6 +33,12 @@ pub enum Part {
     BrokenDisks,
     /// Arrow buffers that are kept.
     Exports,
+    /// Serializable transactions.
+    Serializable,
+    /// Few parents that are deleted while many children are added.
+    Families,
+    /// Parents that reference parents.
+    Trees,
 }
 
 /// The plan of an execution.
@@ -50,8 +57,14 @@ pub struct Plan {
     pub collectors: usize,
     pub freeze_after_ms: Option<u64>,
     pub format: FreezeFormat,
+    /// What becomes of children.
     pub on_delete: ReferentialAction,
     pub on_update: ReferentialAction,
+    /// What becomes of parents that reference parents.
+    pub tree_on_delete: ReferentialAction,
+    pub tree_on_update: ReferentialAction,
+    /// Whether tables begin with a column that may be dropped, which moves all others.
+    pub early_column: bool,
     /// Keys are below this.
     pub keys: i64,
     /// How many times the process dies at the most.
@@ -67,10 +80,13 @@ impl Plan {
                 ReferentialAction::Restrict,
                 ReferentialAction::Cascade,
                 ReferentialAction::SetNull,
-            ][rng.random_range(0..4)]
+                ReferentialAction::SetDefault,
+            ][rng.random_range(0..5)]
         };
         let on_delete = action(&mut rng);
         let on_update = action(&mut rng);
+        // Small spills more often: a transaction then has several parts in the log.
+        let largest_spill = if rng.random() { 12 } else { 23 };
         let mut plan = Self {
             seed,
             clients: rng.random_range(1..5),
@@ -78,7 +94,7 @@ impl Plan {
             durability: if rng.random_bool(0.8) { Durability::Full } else { Durability::Relaxed },
             log_segment_bytes: 1 << rng.random_range(10..17),
             log_allocation_bytes: 1 << rng.random_range(10..15),
-            log_spill_bytes: 1 << rng.random_range(8..23),
+            log_spill_bytes: 1 << rng.random_range(8..largest_spill),
             checkpoint_log_bytes: 1 << rng.random_range(13..24),
             data_file_bytes: 1 << rng.random_range(12..22),
             collectors: rng.random_range(0..3),
@@ -87,15 +103,31 @@ impl Plan {
                 [[0, 0, 1, 2, 3][rng.random_range(0..5)]],
             on_delete,
             on_update,
+            tree_on_delete: action(&mut rng),
+            tree_on_update: action(&mut rng),
+            early_column: rng.random(),
             keys: [4, 12, 40][rng.random_range(0..3)],
             crashes: rng.random_range(0..4),
             without,
         };
         // A part is in an execution three times in four, so that each meets quiet surroundings, too.
         for part in <Part as clap::ValueEnum>::value_variants() {
-            let rare = matches!(part, Part::FullDisks | Part::BrokenDisks);
-            if !rng.random_bool(if rare { 0.15 } else { 0.75 }) {
+            let often = match part {
+                Part::BrokenDisks => 0.15,
+                Part::FullDisks => 0.3,
+                Part::Families | Part::Trees => 0.4,
+                _ => 0.75,
+            };
+            if !rng.random_bool(often) {
                 plan.without.push(*part);
+            }
+        }
+        if plan.has(Part::Families) {
+            plan.clients = plan.clients.max(3);
+            plan.keys = 4;
+            if rng.random_bool(0.7) {
+                use ReferentialAction::{Cascade, SetDefault, SetNull};
+                plan.on_delete = [Cascade, SetNull, SetDefault][rng.random_range(0..3)];
             }
         }
         plan.clients = clients.unwrap_or(plan.clients);
@@ -104,5 +136,14 @@ impl Plan {
     }
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)
+    }
+
+    /// The tables that reference parents, and what becomes of their rows on delete and on update.
+    pub fn relations(&self) -> Vec<(Table, ReferentialAction, ReferentialAction)> {
+        let mut relations = vec![(CHILD, self.on_delete, self.on_update)];
+        if self.has(Part::Trees) {
+            relations.push((PARENT, self.tree_on_delete, self.tree_on_update));
+        }
+        relations
     }
 }

@@ -1,15 +1,24 @@
 //! The command: a process for each seed, so that a seed alone shows what it showed among others.
 
-use crate::episode;
+use crate::episode::{self, Report};
 use crate::plan::{Part, Plan};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+/// For a seed that fails.
+const ENVIRONMENT: &str = "Environment variables, for a seed alone:
+  SERAC_TRACE=A..B   Shows each point from switch A to switch B of each execution with its place, each
+                     switch with the stack of the task that yields, and a digest every 1,000 switches:
+                     where two runs of a seed part ways
+  SERAC_BACKTRACE=1  Shows the stack of what fails
+  SERAC_KEEP=1       Keeps the folders of a seed that fails: serac-simulator-* in /dev/shm, or in the
+                     folder for temporary files";
 
 /// Simulates the storage and the engine: schedules, limits, disks and crashes by seed.
 #[derive(Parser, Debug)]
+#[command(after_help = ENVIRONMENT)]
 pub struct Arguments {
     /// For so long, fresh seeds.
     #[arg(long, default_value_t = 60)]
@@ -87,9 +96,13 @@ fn here(arguments: &Arguments) {
         let number = |text: &str| text.parse().expect("SERAC_TRACE is FROM..TO");
         serac_sync::simulation::trace(number(range.0)..number(range.1));
     }
-    let summary = episode::run(&plan, &folder);
+    let Report { summary, commits, deaths, power_losses, clean_ends } = episode::run(&plan, &folder);
     let _ = std::fs::remove_dir_all(&folder);
-    println!("seed {seed}: {} points, {} switches, digest {:016x}", summary.points, summary.switches, summary.digest);
+    println!(
+        "seed {seed}: {} points, {} switches, digest {:016x}, {commits} commits, recovered from {deaths} deaths, \
+         {power_losses} losses of power, {clean_ends} clean ends",
+        summary.points, summary.switches, summary.digest
+    );
 }
 
 /// What a process of the simulator runs.
@@ -108,14 +121,6 @@ impl Case {
     }
     fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
-        // Addresses that come again: what memory is taken first may depend on where it lies.
-        // SAFETY: between fork and exec, a call that touches no memory of ours.
-        unsafe {
-            command.pre_exec(|| {
-                libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-                Ok(())
-            });
-        }
         command.args(["--here", "--seed", &self.seed.to_string()]).stdin(Stdio::null());
         for part in &self.without {
             command.args(["--without", part.to_possible_value().expect("it can be named").get_name()]);
@@ -135,46 +140,77 @@ impl Case {
     }
 }
 
-/// Fresh seeds until the time is over. True when one has failed.
+/// What seeds say how much there was of.
+const COUNTS: [&str; 5] = [" points", " commits", " deaths", " losses of power", " clean ends"];
+/// A seed that takes longer is ended.
+const LONGEST: Duration = Duration::from_secs(600);
+/// One in so many seeds runs twice.
+const TWICE_ONE_IN: u64 = 16;
+
+/// Fresh seeds until the time is over. True when one has failed, or does not come again: a seed that
+/// runs twice must pass the same points in the same order, whatever the addresses of its memory and
+/// the keys of its hash maps are.
 fn storm(arguments: &Arguments) -> bool {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.from.unwrap_or(clock.as_micros() as u64 % 1_000_000_000);
     let bar = ProgressBar::new(arguments.seconds)
         .with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} s {msg}").expect("the template is sound"));
-    let (started, mut next, mut done, mut points, mut failures) = (Instant::now(), first, 0u64, 0u64, Vec::new());
-    let mut running: Vec<(u64, std::process::Child)> = Vec::new();
+    let (started, mut next, mut done, mut failures) = (Instant::now(), first, 0u64, Vec::new());
+    let mut totals = [0u64; COUNTS.len()];
+    let mut running: Vec<(u64, Instant, Child)> = Vec::new();
     loop {
         let over = started.elapsed().as_secs() >= arguments.seconds
             || next - first >= arguments.seeds
             || (!failures.is_empty() && !arguments.keep_going);
         while !over && running.len() < arguments.jobs && next - first < arguments.seeds {
             let child = Case::of(arguments, next).command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-            running.push((next, child.expect("the program can start itself")));
+            running.push((next, Instant::now(), child.expect("the program can start itself")));
             next += 1;
         }
         if running.is_empty() {
             break;
         }
-        let Some(at) = running.iter_mut().position(|(_, child)| !matches!(child.try_wait(), Ok(None))) else {
+        for (seed, _, child) in running.iter_mut().filter(|(_, since, _)| since.elapsed() > LONGEST) {
+            eprintln!("seed {seed} does not come to an end");
+            let _ = child.kill();
+        }
+        let Some(at) = running.iter_mut().position(|(_, _, child)| !matches!(child.try_wait(), Ok(None))) else {
             std::thread::sleep(Duration::from_millis(2));
             continue;
         };
-        let (seed, child) = running.swap_remove(at);
+        let (seed, _, child) = running.swap_remove(at);
         let output = child.wait_with_output().expect("a child's output can be read");
         done += 1;
         if output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout);
-            points += text.split_whitespace().nth(2).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+            for (total, what) in totals.iter_mut().zip(COUNTS) {
+                *total += text
+                    .split(what)
+                    .next()
+                    .and_then(|before| before.rsplit(' ').next())
+                    .and_then(|n| n.parse().ok())
+                    .unwrap_or(0);
+            }
         } else {
             bar.suspend(|| eprintln!("seed {seed}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
             failures.push(seed);
         }
+        if output.status.success() && seed.is_multiple_of(TWICE_ONE_IN) {
+            let again = Case::of(arguments, seed).run();
+            if again.stdout != output.stdout {
+                let [first, second] = [&output, &again].map(|run| String::from_utf8_lossy(&run.stdout).into_owned());
+                bar.suspend(|| eprintln!("seed {seed} runs in two ways:\n{first}{second}"));
+                failures.push(seed);
+            }
+        }
         bar.set_position(started.elapsed().as_secs());
-        bar.set_message(format!("{done} seeds, {:.1} million points", points as f64 / 1e6));
+        bar.set_message(format!("{done} seeds, {:.1} million points", totals[0] as f64 / 1e6));
     }
     bar.finish_and_clear();
+    let counts: Vec<String> = totals.iter().zip(COUNTS).map(|(total, what)| format!("{total}{what}")).collect();
     println!(
-        "{done} seeds from {first}: {points} points, {} failed {failures:?}, {:.0} s",
+        "{done} seeds from {first}: {}, {} failed {failures:?}, {:.0} s",
+        counts.join(", "),
         failures.len(),
         started.elapsed().as_secs_f64()
     );

@@ -1,7 +1,7 @@
 //! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints, definitions that
 //! change, and a disk that fills up or breaks.
 
-use crate::definition::{FLAG, NOTE, REFERENCE, SCHEMA, column, key, table};
+use crate::definition::{EARLY, FLAG, NOTE, REFERENCE, SCHEMA, column, first, key, table};
 use crate::episode::World;
 use crate::model::{CHILD, Changes, PARENT};
 use crate::plan::Part;
@@ -130,7 +130,8 @@ fn change(
     own: &mut Changes,
 ) -> Result<(), EngineError> {
     let definition = table(txn, name).definition.clone();
-    let extra = definition.columns.iter().find(|column| column.name.starts_with("extra"));
+    let first = first(&definition);
+    let extra = definition.columns.iter().find(|column| column.name == "extra" || column.name == EARLY);
     let index = format!("{name}_note");
     let bitmap = format!("{name}_reference");
     match what % 8 {
@@ -142,17 +143,19 @@ fn change(
         },
         2 | 3 => match definition.keys.iter().any(|key| key.name == index) {
             true => txn.drop_index(SCHEMA, &index),
-            false => txn.create_index(SCHEMA, name, key(&index, &[NOTE], false, false)),
+            false => txn.create_index(SCHEMA, name, key(&index, &[first + NOTE], false, false)),
         },
         4 => match definition.bitmaps.iter().any(|known| known.name == bitmap) {
             true => txn.drop_index(SCHEMA, &bitmap),
-            false => txn.create_bitmap_index(SCHEMA, name, BitmapDefinition { name: bitmap, column: REFERENCE }),
+            false => {
+                txn.create_bitmap_index(SCHEMA, name, BitmapDefinition { name: bitmap, column: first + REFERENCE })
+            }
         },
         5 => {
             let flag = format!("{name}_flag");
             match definition.bitmaps.iter().any(|known| known.name == flag) {
                 true => txn.drop_index(SCHEMA, &flag),
-                false => txn.create_bitmap_index(SCHEMA, name, BitmapDefinition { name: flag, column: FLAG }),
+                false => txn.create_bitmap_index(SCHEMA, name, BitmapDefinition { name: flag, column: first + FLAG }),
             }
         }
         6 => {
