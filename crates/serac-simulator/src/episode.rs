@@ -157,6 +157,7 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
 /// Runs a plan: the first execution, then one for each image that the others leave. Returns what they did.
 pub fn run(plan: &Plan, folder: &Path) -> Report {
     let (mut report, mut budget) = (Report::default(), 3 + 2 * plan.crashes);
+    let (mut crashes, mut clean_ends) = (0, 0);
     let model = Model::new(plan.has(Part::Trees), 0);
     let first = Image { path: folder.join("0"), model, origin: Origin::Beginning, generation: 0 };
     let mut images = VecDeque::from([first]);
@@ -176,7 +177,11 @@ pub fn run(plan: &Plan, folder: &Path) -> Report {
         total.switches += summary.switches;
         total.digest = (total.digest ^ summary.digest).wrapping_mul(0x0100_0000_01B3);
         for image in left {
-            if budget > 0 {
+            // Where there are crashes, half of what is recovered from are crashes.
+            let is_clean = matches!(image.origin, Origin::CleanEnd);
+            let is_wanted = !is_clean || !plan.has(Part::Crashes) || clean_ends <= crashes;
+            if budget > 0 && is_wanted {
+                *(if is_clean { &mut clean_ends } else { &mut crashes }) += 1;
                 budget -= 1;
                 images.push_back(image);
             } else {

@@ -107,13 +107,14 @@ impl Plan {
             tree_on_update: action(&mut rng),
             early_column: rng.random(),
             keys: [4, 12, 40][rng.random_range(0..3)],
-            crashes: rng.random_range(0..4),
+            crashes: rng.random_range(1..4),
             without,
         };
         // A part is in an execution three times in four, so that each meets quiet surroundings, too.
         for part in <Part as clap::ValueEnum>::value_variants() {
             let often = match part {
                 Part::BrokenDisks => 0.15,
+                Part::Crashes => 0.9,
                 Part::FullDisks => 0.3,
                 Part::Families | Part::Trees => 0.4,
                 _ => 0.75,
