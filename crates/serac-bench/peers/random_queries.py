@@ -521,7 +521,8 @@ def compared(request):
         return counts | {"differences": differences}
 
 
-if __name__ == "__main__":
+def answer_requests(compared):
+    """Answers the requests of standard input, a line each, by what `compared` makes of them."""
     print(json.dumps({"ready": f"psycopg {psycopg.__version__}"}), flush=True)
     for line in sys.stdin:
         try:
@@ -529,3 +530,7 @@ if __name__ == "__main__":
         except Exception as error:  # reported to the other side, which decides
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    answer_requests(compared)

@@ -13,13 +13,11 @@ after the other on both, each of which has its rows, the number of rows it chang
 An error of types that only PostgreSQL gives is counted (`lenient`); rows that differ, and other errors, are differences.
 """
 
-import json
 import random
-import sys
 
 import psycopg
 
-from random_queries import are_same, value_of
+from random_queries import answer_requests, are_same, value_of
 
 TYPES = [
     "SMALLINT", "INTEGER", "BIGINT", "NUMERIC(10,2)", "NUMERIC(38,0)", "DOUBLE PRECISION", "REAL", "FLOAT", "TEXT", "VARCHAR(4)", "BOOLEAN", "DATE", "TIME",
@@ -228,10 +226,4 @@ def compared(request):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"ready": f"psycopg {psycopg.__version__}"}), flush=True)
-    for line in sys.stdin:
-        try:
-            answer = compared(json.loads(line))
-        except Exception as error:  # reported to the other side, which decides
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+    answer_requests(compared)

@@ -1,7 +1,10 @@
 //! Bitmap indexes beside writers: in every snapshot they say what a scan of it finds, whatever is
 //! committed, rolled back, built, dropped and recovered.
 
+mod common;
+
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use common::column;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
@@ -12,18 +15,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-fn column(name: &str, column_type: ColumnType) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
-}
 
 fn bitmap(name: &str, column: usize) -> BitmapDefinition {
     BitmapDefinition { name: name.into(), column }

@@ -1,6 +1,8 @@
 //! Arrow out in process: batches of frozen blocks are the blocks' own memory, valid Arrow, and
 //! never change.
 
+mod common;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
@@ -8,7 +10,8 @@ use arrow_array::{
 };
 use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, SortOptions};
-use serac_engine::definition::{ColumnDefinition, TableDefinition};
+use common::column;
+use serac_engine::definition::TableDefinition;
 use serac_engine::{ArrowScan, ColumnFilter, Comparison, Database, DecimalForm, Table, Transaction, VarlenForm};
 use serac_storage::{BlockNo, ColumnType, FreezeFormat, RowId, Slot, Value};
 use std::sync::Arc;
@@ -27,15 +30,7 @@ const ROWS: i64 = 60_000;
 
 fn filled() -> (Database, Arc<Table>) {
     let db = Database::in_memory().unwrap();
-    let columns = TYPES.map(|(name, column_type)| ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable: true,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    });
+    let columns = TYPES.map(|(name, column_type)| column(name, column_type));
     let mut txn = db.begin();
     txn.create_table(TableDefinition::new("public", "t", columns.to_vec())).unwrap();
     let table = txn.catalog().table("public", "t").unwrap().clone();

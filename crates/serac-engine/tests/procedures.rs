@@ -1,5 +1,7 @@
 //! Stored procedures: rows by key, statements of one row, retries, and procedures by name.
 
+mod common;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use serac_engine::definition::*;
@@ -13,26 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefinition {
-    ColumnDefinition {
-        name: name.into(),
-        sql_type: column_type.into(),
-        nullable,
-        default: None,
-        always_generated: false,
-        generation: None,
-        hidden: false,
-    }
+    ColumnDefinition { nullable, ..common::column(name, column_type) }
 }
 
 fn key(name: &str, columns: &[usize], unique: bool) -> KeyDefinition {
-    KeyDefinition {
-        name: name.into(),
-        columns: columns.into(),
-        unique,
-        primary: false,
-        constraint: false,
-        ..Default::default()
-    }
+    common::key(name, columns, unique, false)
 }
 
 /// A table of accounts: (branch, number) unique, an index on (branch, owner).

@@ -141,7 +141,7 @@ fn of_set_expr(body: &SetExpr) -> Checked {
             of_set_expr(left)?;
             of_set_expr(right)
         }
-        // What is in them is visited.
+        // The statements in them are visited.
         SetExpr::Select(_) | SetExpr::Query(_) => Ok(()),
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => Ok(()),
         // It is written out before the text is parsed.
@@ -524,7 +524,8 @@ fn of_declare(declare: &Declare) -> Checked {
     ])
 }
 
-/// Refuses columns that are named by more than their name: `INSERT INTO t (t.a)` is about a field of a column t.
+/// Refuses columns that are named by more than their name: `INSERT INTO t (t.a)` is about a field
+/// of a column t.
 fn of_target_column(name: &ObjectName) -> Checked {
     match &name.0[..] {
         [_] => Ok(()),
@@ -561,7 +562,7 @@ fn of_insert(insert: &Insert) -> Checked {
         partitioned,
         after_columns,
         has_table_keyword,
-        // What is not ON CONFLICT is refused where it is run.
+        // A clause other than ON CONFLICT is refused where the statement runs.
         on: _,
         returning,
         output,
@@ -780,7 +781,8 @@ fn of_column(column: &ColumnDef) -> Checked {
             matches!(generation_expr_mode, Some(GeneratedExpressionMode::Virtual)),
         ),
         ColumnOption::Null | ColumnOption::NotNull | ColumnOption::Default(_) => Ok(()),
-        // Those of other databases are refused where the statement is run, but for what LIKE is written as.
+        // Those of other databases are refused where the statement is run, but for what LIKE is
+        // written as.
         _ => Ok(()),
     })
 }
@@ -904,7 +906,7 @@ fn of_create_view(view: &CreateView) -> Checked {
         options,
         cluster_by,
         comment,
-        // Of a materialized view it stands for WITH NO DATA.
+        // In a materialized view it stands for WITH NO DATA.
         with_no_schema_binding,
         if_not_exists: _,
         temporary: _,
@@ -971,7 +973,7 @@ fn of_create_index(index: &CreateIndex) -> Checked {
             Expr::BinaryOp { left, .. } => left.to_string().to_lowercase(),
             other => other.to_string().to_lowercase(),
         };
-        // How full PostgreSQL's pages are, and how it stores equal keys, shows in no result.
+        // The fill of PostgreSQL's pages, and its storage of equal keys, show in no result.
         match name.as_str() {
             "fillfactor" | "deduplicate_items" => Ok(()),
             _ => Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\""))),

@@ -22,7 +22,7 @@ use serac_engine::roles::Privilege;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What EXPLAIN shall show.
+/// The options of EXPLAIN.
 #[derive(Debug, PartialEq)]
 struct Options {
     /// Whether the query runs.
@@ -122,7 +122,7 @@ fn without_places(text: &str) -> String {
     out + rest
 }
 
-/// What was measured in an operator, in a line; none if that is nothing.
+/// A line with an operator's metrics; `None` if it has none.
 fn measured(metrics: &MetricsSet, options: &Options) -> Option<String> {
     let metrics = metrics.aggregate_by_name().sorted_for_display().timestamps_removed();
     let milliseconds = |time: &datafusion::physical_plan::metrics::Time| format!("{:.3} ms", time.value() as f64 / 1e6);
@@ -201,7 +201,7 @@ impl Session {
         };
         let query = parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
         let mut lines = Vec::new();
-        // What runs once the statement is prepared, or known, comes first.
+        // The plan on the point path and the change come before the query's plan.
         lines.extend(point);
         lines.extend(change.map(str::to_owned));
         let depth = lines.len();

@@ -24,6 +24,16 @@ use std::ops::{Range, RangeBounds, RangeInclusive};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// Whether values of an Arrow type are texts. Documents are: they are texts in normal form.
+pub(crate) fn is_text(data_type: &ArrowType) -> bool {
+    matches!(data_type, ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View)
+}
+
+/// Whether values of an Arrow type are texts, or NULL of no type.
+pub(crate) fn is_text_or_null(data_type: &ArrowType) -> bool {
+    data_type.is_null() || is_text(data_type)
+}
+
 /// NUMERIC without precision and scale.
 const DEFAULT_DECIMAL: (u8, i8) = (38, 10);
 
@@ -129,7 +139,7 @@ fn parse_bytea(text: &str) -> Option<Vec<u8>> {
 
 /// Texts as documents in normal form.
 fn documents(array: &ArrayRef, column: &str) -> Result<ArrayRef> {
-    if !crate::uuids::is_text(array.data_type()) && !array.data_type().is_null() {
+    if !is_text_or_null(array.data_type()) {
         let given = crate::pg_catalog::type_name(array.data_type());
         let message = format!("column \"{column}\" is of type jsonb but expression is of type {given}");
         return Err(SqlError::new("42804", message));
@@ -240,7 +250,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
     if *array.data_type() == target {
         return Ok(array.clone());
     }
-    let is_text = matches!(array.data_type(), ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View);
+    let is_text = is_text(array.data_type());
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
     let invalid = |text: &str| SqlError::new("22P02", format!("invalid input syntax for type {sql_type}: \"{text}\""));
     if is_text && matches!(sql_type.column_type, ColumnType::Uuid | ColumnType::Binary) {

@@ -5,7 +5,7 @@
 
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
-use crate::types::assign;
+use crate::types::{assign, is_text};
 use crate::visits::visit_expressions_mut;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
@@ -28,10 +28,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 const UUID: DataType = DataType::FixedSizeBinary(16);
-
-pub(crate) fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
 
 /// uuid_in, from text, or uuid_out, to text.
 #[derive(Debug, PartialEq, Eq, Hash)]

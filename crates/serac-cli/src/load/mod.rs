@@ -33,10 +33,10 @@ pub struct LoadArguments {
     /// Whether CSV files have a line of column names; found out if it is not said.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     header: Option<bool>,
-    /// What stands between the columns of CSV, a character or `tab`; found out if it is not said.
+    /// The delimiter between the columns of CSV, a character or `tab`; found out if it is not given.
     #[arg(long, value_parser = parse_character)]
     delimiter: Option<u8>,
-    /// What texts in CSV are quoted with; found out if it is not said.
+    /// The quote around texts in CSV; found out if it is not given.
     #[arg(long, value_parser = parse_character)]
     quote: Option<u8>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ fn parse_character(text: &str) -> Result<u8, String> {
     }
 }
 
-/// How a file is read.
+/// The form in which a file is read.
 enum Form {
     /// By the database, which reads from several places.
     File,

@@ -11,7 +11,7 @@ const ROWS_FOR_DELIMITER: usize = 1_000;
 /// often does.
 const DELIMITERS: [u8; 4] = [b'\t', b';', b'|', b','];
 
-/// What the user has said; what is not said is found out.
+/// The form of CSV that the user has given; what is `None` is found out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said {
     pub header: Option<bool>,
@@ -19,7 +19,7 @@ pub struct Said {
     pub quote: Option<u8>,
 }
 
-/// What a CSV file is like.
+/// The form of a CSV file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sniffed {
     pub delimiter: u8,
@@ -36,7 +36,7 @@ fn rows(sample: &[u8], delimiter: u8, quote: u8, most: usize) -> Vec<StringRecor
     reader.into_records().map_while(Result::ok).take(most).collect()
 }
 
-/// How many columns most rows have, and which share of the rows that is.
+/// The number of columns that most rows have, and the share of such rows.
 fn columns(rows: &[StringRecord]) -> (usize, f64) {
     let mut counts = std::collections::BTreeMap::new();
     for row in rows {

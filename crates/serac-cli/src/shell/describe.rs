@@ -1,4 +1,4 @@
-//! What \d shows of relations.
+//! `\d`: the columns, indexes and constraints of relations.
 
 use super::{Shell, show_error};
 use crate::output::printable;
@@ -45,7 +45,7 @@ fn index_line(key: &KeyDefinition, definition: &TableDefinition) -> String {
     format!("\"{}\" {} ({columns}){include}{condition}", key.name, kind_of(key))
 }
 
-/// What is said of an object, or of a column of it.
+/// The comment on an object, or on a column of it.
 fn comment(catalog: &Catalog, schema: &str, name: &str, column: Option<&str>) -> String {
     let object = Object::Relation(schema.into(), name.into());
     let found = catalog.comments.iter().find(|(of, at, _)| **of == object && *at == column);

@@ -90,7 +90,7 @@ impl Completer for ShellHelper {
     }
 }
 
-/// What was typed.
+/// The user's input.
 pub enum Typed {
     Line(String),
     /// Ctrl-C: what was begun is dropped.

@@ -44,7 +44,7 @@ struct Shell {
     continue_on_error: bool,
     output: Option<File>,
     data: Data,
-    /// Of a shell at a terminal.
+    /// The settings of a shell at a terminal.
     editor: Option<LineEditor>,
     /// The statement that ran last, for \g, \watch and \e.
     last: String,
@@ -142,7 +142,7 @@ impl Shell {
             let started = Instant::now();
             let cancel = self.session.cancel_handle();
             let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));
-            // What goes out is the data, and nothing else.
+            // The output is the data, and nothing else.
             let is_data = matches!(self.session.streamed_copy(&statement), Ok(Some(copy)) if !copy.is_input);
             if copies {
                 let file = self.output.as_ref().and_then(|file| file.try_clone().ok());

@@ -1,7 +1,8 @@
 //! What views and defaults need of other relations.
 //!
-//! A view is a text. What it reads is found in there, by the names of relations. A relation that a view reads is not dropped without CASCADE, which drops the
-//! view, too. Where a table changes, the plans of the views that read it are looked at before and after it:
+//! A view is a text. What it reads is found in there, by the names of relations. A relation that a
+//! view reads is not dropped without CASCADE, which drops the view, too. Where a table changes, the
+//! plans of the views that read it are looked at before and after it:
 //!
 //! | change | a view whose plan becomes another one |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | a column's type changes | is in the way (0A000) |
 
 use crate::catalog::{TEMPORARY_SCHEMA, planned_for_owner};
+use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::query::query_of;
@@ -21,8 +23,6 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
     TableFactor, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
 use std::ops::ControlFlow;
@@ -70,7 +70,8 @@ struct Factors<'r> {
     relation: &'r Name,
     instead: Instead,
     found: bool,
-    /// The queries around, each with its common table expressions: their names, and their queries unless they may name themselves.
+    /// The queries around, each with its common table expressions: their names, and their queries
+    /// unless they may name themselves.
     scopes: Vec<(*const Query, Vec<(String, *const Query)>)>,
 }
 
@@ -186,7 +187,7 @@ fn sequences_of(default: &str) -> Vec<ObjectName> {
             }
             if let Expr::Value(value) = argument
                 && let Some(text) = value.value.clone().into_string()
-                && let Ok(mut parser) = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text)
+                && let Ok(mut parser) = parser(&text)
                 && let Ok(name) = parser.parse_object_name(false)
             {
                 found.push(name);
@@ -205,7 +206,8 @@ impl Session {
     /// Drops the views that read a relation, and those that read them.
     ///
     /// # Errors
-    /// 2BP01 for one that is not among `also`, which are dropped anyhow, if `cascade` is off. `what` is how messages call what is to be dropped.
+    /// 2BP01 for one that is not among `also`, which are dropped anyhow, if `cascade` is off.
+    /// `what` is how messages call what is to be dropped.
     pub(crate) fn drop_readers(&mut self, relation: &Name, what: &str, cascade: bool, also: &[Name]) -> Result<()> {
         if relation.0 == TEMPORARY_SCHEMA {
             return Ok(());
@@ -279,7 +281,8 @@ impl Session {
         let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
-    /// The views that read a relation which is to be changed. Those that cannot be planned are left alone.
+    /// The views that read a relation which is to be changed. Those that cannot be planned are left
+    /// alone.
     pub(super) async fn planned_readers(&mut self, relation: &Name) -> Result<Vec<Planned>> {
         if relation.0 == TEMPORARY_SCHEMA {
             return Ok(Vec::new());
@@ -293,8 +296,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Lets the views that read a relation mean what they meant, after it has got columns, other names for them, or another name itself: `columns` are
-    /// those that it had, as they are called now and as they were.
+    /// Lets the views that read a relation mean what they meant, after it has got columns, other
+    /// names for them, or another name itself: `columns` are those that it had, as they are called
+    /// now and as they were.
     pub(super) async fn follow(
         &mut self,
         relation: &Name,
@@ -329,7 +333,8 @@ impl Session {
     /// Drops the views that cannot do without what has been dropped of a relation.
     ///
     /// # Errors
-    /// 2BP01 if there is one and `cascade` is off. `what` is how messages call what has been dropped.
+    /// 2BP01 if there is one and `cascade` is off. `what` is how messages call what has been
+    /// dropped.
     pub(super) async fn still_plannable(&mut self, views: Vec<Planned>, what: &str, cascade: bool) -> Result<()> {
         self.refresh_view();
         for Planned { reader, plan, .. } in views {
@@ -361,7 +366,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a view in the place of another one whose columns it does not have. The others' names and types are `before`.
+    /// Refuses a view in the place of another one whose columns it does not have. The others' names
+    /// and types are `before`.
     ///
     /// # Errors
     /// 42P16.

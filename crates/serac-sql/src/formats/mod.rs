@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 use crate::error::SqlError;
-use crate::uuids;
+use crate::types::is_text_or_null;
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, StringArray, StringViewArray,
@@ -52,11 +52,6 @@ const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
-}
-
-/// Whether it is a text, or NULL of no type.
-fn is_text(data_type: &DataType) -> bool {
-    data_type.is_null() || uuids::is_text(data_type)
 }
 
 /// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both arguments have a value.
@@ -207,7 +202,7 @@ impl ScalarUDFImpl for FormatFunction {
         let message = format!("function {}({shown}) does not exist", self.name());
         let unknown = || SqlError::new("42883", message.clone()).external();
         match (self.kind, given) {
-            (Kind::Char, [time, pattern]) if is_text(pattern) => {
+            (Kind::Char, [time, pattern]) if is_text_or_null(pattern) => {
                 let time = match time {
                     DataType::Timestamp(_, Some(_)) => with_zone(),
                     DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null => TIMESTAMP,
@@ -222,12 +217,14 @@ impl ScalarUDFImpl for FormatFunction {
                 };
                 Ok(vec![time, DataType::Utf8View])
             }
-            (Kind::Date | Kind::Timestamp | Kind::Number, [text, pattern]) if is_text(text) && is_text(pattern) => {
+            (Kind::Date | Kind::Timestamp | Kind::Number, [text, pattern])
+                if is_text_or_null(text) && is_text_or_null(pattern) =>
+            {
                 Ok(vec![DataType::Utf8View; 2])
             }
             (Kind::Timestamp, [seconds]) if seconds.is_numeric() => Ok(vec![DataType::Float64]),
             (Kind::Timestamp, [DataType::Timestamp(..) | DataType::Date32]) => Ok(vec![with_zone()]),
-            (Kind::Timestamp, [text]) if is_text(text) => Ok(vec![DataType::Utf8View]),
+            (Kind::Timestamp, [text]) if is_text_or_null(text) => Ok(vec![DataType::Utf8View]),
             _ => Err(unknown()),
         }
     }

@@ -3,7 +3,7 @@
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::optimizer::compared_type;
-use crate::uuids::is_text;
+use crate::types::{is_text, is_text_or_null};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, StringArray};
 use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
@@ -48,8 +48,7 @@ fn null_if(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 
 fn null_if_types(given: &[DataType]) -> Option<Types> {
     let common = common(given)?;
-    let of =
-        |argument: &DataType| if is_text(argument) || argument.is_null() { common.clone() } else { argument.clone() };
+    let of = |argument: &DataType| if is_text_or_null(argument) { common.clone() } else { argument.clone() };
     Some((given.iter().map(of).collect(), of(&given[0])))
 }
 

@@ -1,12 +1,13 @@
-//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or
-//! JSON, of numbers that lose digits, which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a function, through which the
-//! optimizer does not compare: `n::INTEGER = 2` holds for 2.3, too.
+//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and
+//! times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
+//! which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a
+//! function, through which the optimizer does not compare: `n::INTEGER = 2` holds for 2.3, too.
 
 use super::texts_as_times::{is_time, read};
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
-use crate::uuids::is_text;
+use crate::types::is_text;
 use crate::wire::{as_told, wire_type};
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
@@ -47,7 +48,8 @@ fn is_rounded(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31 10:00:00`, 1 as the text of 1.0.
+/// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31
+/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0.
 fn is_written(from: &DataType, to: &DataType) -> bool {
     is_text(to)
         && matches!(from, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64 | DataType::Interval(_))

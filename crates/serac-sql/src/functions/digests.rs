@@ -3,7 +3,7 @@
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::types::assign;
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{ArrayRef, AsArray, BinaryViewArray, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -20,7 +20,7 @@ fn is_bytes(data_type: &DataType) -> bool {
 fn bytes(given: &[DataType]) -> Option<Types> {
     match given {
         [argument] if is_bytes(argument) => Some((vec![DataType::BinaryView], DataType::BinaryView)),
-        [argument] if is_text(argument) || argument.is_null() => Some((vec![DataType::Utf8View], DataType::BinaryView)),
+        [argument] if is_text_or_null(argument) => Some((vec![DataType::Utf8View], DataType::BinaryView)),
         _ => None,
     }
 }
@@ -93,7 +93,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         name: "md5",
         types: |given| match given {
             [argument] if is_bytes(argument) => Some((vec![DataType::BinaryView], DataType::Utf8)),
-            [argument] if is_text(argument) || argument.is_null() => Some((vec![DataType::Utf8View], DataType::Utf8)),
+            [argument] if is_text_or_null(argument) => Some((vec![DataType::Utf8View], DataType::Utf8)),
             _ => None,
         },
         body: |args| {

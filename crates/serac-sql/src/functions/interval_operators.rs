@@ -177,7 +177,7 @@ fn with_time(date: Expr, interval: &Expr, schema: &DFSchema) -> Expr {
 }
 
 fn is_constant_text(expr: &Expr) -> bool {
-    matches!(expr, Expr::Literal(value, _) if crate::uuids::is_text(&value.data_type()))
+    matches!(expr, Expr::Literal(value, _) if crate::types::is_text(&value.data_type()))
 }
 
 fn as_number(expr: Expr) -> Expr {

@@ -131,7 +131,7 @@ fn each(array: &ArrayRef, f: impl Fn(Parts) -> Option<Parts>) -> Outcome<ArrayRe
 
 pub(super) fn one_interval(given: &[DataType]) -> Option<Types> {
     match given {
-        [interval] if is_interval(interval) || interval.is_null() || crate::uuids::is_text(interval) => {
+        [interval] if is_interval(interval) || crate::types::is_text_or_null(interval) => {
             Some((vec![INTERVAL], INTERVAL))
         }
         _ => None,

@@ -3,7 +3,7 @@
 
 use super::Definition;
 use crate::error::SqlError;
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{ArrayRef, AsArray, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) fn escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
 pub(super) static DEFINITIONS: &[Definition] = &[Definition {
     name: "like_escape",
     types: |given| match given {
-        [pattern, escape] if [pattern, escape].into_iter().all(|t| is_text(t) || t.is_null()) => {
+        [pattern, escape] if [pattern, escape].into_iter().all(is_text_or_null) => {
             Some((vec![DataType::Utf8; 2], DataType::Utf8))
         }
         _ => None,

@@ -5,7 +5,7 @@
 
 use super::{Definition, Types};
 use crate::error::SqlError;
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringArray, StringBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
 use regex::{Captures, Regex, RegexBuilder};
@@ -17,7 +17,7 @@ fn list(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
 }
 fn texts(given: &[DataType], result: DataType) -> Option<Types> {
-    let all = given.iter().all(|argument| is_text(argument) || argument.is_null());
+    let all = given.iter().all(is_text_or_null);
     (all && (2..=3).contains(&given.len())).then(|| (vec![DataType::Utf8View; given.len()], result))
 }
 
@@ -189,7 +189,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     Definition {
         name: "similar_to_escape",
         types: |given| {
-            let all = given.iter().all(|argument| is_text(argument) || argument.is_null());
+            let all = given.iter().all(is_text_or_null);
             (all && (1..=2).contains(&given.len())).then(|| (vec![DataType::Utf8View; given.len()], DataType::Utf8))
         },
         body: similar_to_escape,

@@ -32,7 +32,7 @@ pub(super) fn function() -> ScalarUDF {
 /// The type of the timestamps of a series; none if it is one of others.
 fn timestamps(given: &[DataType]) -> Option<DataType> {
     let [start, stop, step] = given else { return None };
-    if !is_interval(step) && !crate::uuids::is_text(step) {
+    if !is_interval(step) && !crate::types::is_text(step) {
         return None;
     }
     let zone = [start, stop].into_iter().find_map(|bound| match bound {

@@ -5,7 +5,7 @@ use super::intervals::{INTERVAL, Parts, intervals, is_interval};
 use super::times::{TIMESTAMP, with_zone};
 use super::{Definition, Types};
 use crate::error::SqlError;
-use crate::uuids::is_text;
+use crate::types::{is_text, is_text_or_null};
 use chrono::{DateTime, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
@@ -65,8 +65,7 @@ fn micros(offset: impl Offset) -> i64 {
 
 fn types(given: &[DataType]) -> Option<Types> {
     let [zone, time] = given else { return None };
-    let zone =
-        if is_interval(zone) { INTERVAL } else { Some(DataType::Utf8).filter(|_| is_text(zone) || zone.is_null())? };
+    let zone = if is_interval(zone) { INTERVAL } else { Some(DataType::Utf8).filter(|_| is_text_or_null(zone))? };
     // What is no time yet is one with a zone, as everywhere in PostgreSQL.
     let (time, result) = match time {
         DataType::Timestamp(_, None) => (TIMESTAMP, with_zone()),

@@ -210,7 +210,7 @@ impl ScalarUDFImpl for Age {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let taken = |given: &DataType| {
             given.is_null()
-                || crate::uuids::is_text(given)
+                || crate::types::is_text(given)
                 || matches!(given, DataType::Date32 | DataType::Timestamp(..))
         };
         if given.is_empty() || given.len() > 2 || !given.iter().all(taken) {

@@ -13,6 +13,7 @@
 //! one type. It goes up the plan and makes each operator's columns anew: the type of a column
 //! changes what is above.
 
+use crate::types::is_text;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -42,11 +43,12 @@ enum Purpose {
     Choose,
 }
 
+/// Whether values of a type are texts and not documents.
+fn is_plain_text(data_type: &DataType) -> bool {
+    is_text(data_type) && *data_type != DataType::LargeUtf8
+}
 fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
-}
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::Utf8View)
 }
 
 /// A decimal of 256 bits, if one of 128 has not as many digits as two exact numbers together.
@@ -73,10 +75,10 @@ fn common(left: &DataType, right: &DataType, purpose: Purpose) -> Option<DataTyp
         (Decimal128(..), _) if purpose == Purpose::Compare => wide_decimal(left, right),
         (Float32, integer) if integer.is_integer() && purpose == Purpose::Compare => Some(Float64),
         (Timestamp(_, zone), Date32) => Some(Timestamp(TimeUnit::Microsecond, zone.clone())),
-        (Timestamp(_, zone), text) if is_text(text) && purpose == Purpose::Compare => {
+        (Timestamp(_, zone), text) if is_plain_text(text) && purpose == Purpose::Compare => {
             Some(Timestamp(TimeUnit::Microsecond, zone.clone()))
         }
-        (Time64(_), text) if is_text(text) && purpose == Purpose::Compare => Some(Time64(TimeUnit::Microsecond)),
+        (Time64(_), text) if is_plain_text(text) && purpose == Purpose::Compare => Some(Time64(TimeUnit::Microsecond)),
         _ => None,
     };
     one_way(left, right).or_else(|| one_way(right, left))
@@ -349,8 +351,9 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
 /// Of texts, only those beside decimals have been cast so: others are casts that the user has written.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
-    let is_written =
-        || !is_text(own) && !own.is_decimal() && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given));
+    let is_written = || {
+        !is_plain_text(own) && !own.is_decimal() && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given))
+    };
     (field.data_type() == own && !is_written()).then_some(expr)
 }
 

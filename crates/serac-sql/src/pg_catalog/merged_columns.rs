@@ -1,18 +1,20 @@
-//! Columns that joins merge: `l FULL JOIN r USING (a)` has one column `a`, which is `coalesce(l.a, r.a)` (SQL:2023, 7.10). The planner takes the left table's,
-//! which is NULL in rows of the right one alone, and for `*` that of the table whose name comes first in the alphabet. So joins that are RIGHT or FULL, and all
-//! under `*`, are written with ON, and the merged columns are written out. Which columns a NATURAL join merges is seen in its plan.
+//! Columns that joins merge: `l FULL JOIN r USING (a)` has one column `a`, which is `coalesce(l.a,
+//! r.a)` (SQL:2023, 7.10). The planner takes the left table's, which is NULL in rows of the right
+//! one alone, and for `*` that of the table whose name comes first in the alphabet. So joins that
+//! are RIGHT or FULL, and all under `*`, are written with ON, and the merged columns are written
+//! out. Which columns a NATURAL join merges is seen in its plan.
 
 use super::rewrite::call;
 use crate::error::{Result, SqlError};
 use crate::session::fold;
-use crate::visits::{visit, visit_mut};
+use crate::visits::{visit, visit_mut, visit_own_expressions_mut};
 use datafusion::common::JoinConstraint as PlanConstraint;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Visitor,
-    VisitorMut, WildcardAdditionalOptions,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, VisitMut,
+    Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -88,7 +90,8 @@ impl Visitor for Left {
 /// Says which joins are not written out.
 ///
 /// # Errors
-/// 0A000 if there is one: its columns would be NULL where they have a value. The same for counts of rows that are not written out.
+/// 0A000 if there is one: its columns would be NULL where they have a value. The same for counts of
+/// rows that are not written out.
 pub(crate) fn check_joins(statement: &Statement) -> Result<()> {
     let left = visit(statement, &mut Left);
     match if left.is_break() { left } else { visit(statement, &mut super::whole_rows::Left) } {
@@ -97,7 +100,8 @@ pub(crate) fn check_joins(statement: &Statement) -> Result<()> {
     }
 }
 
-/// Writes the joins with ON. None, and nothing is changed, where it cannot be told which table a column is of.
+/// Writes the joins with ON. None, and nothing is changed, where it cannot be told which table a
+/// column is of.
 fn with_conditions(from: &TableWithJoins) -> Option<(TableWithJoins, Vec<Merged>)> {
     let mut from = from.clone();
     let first = name_of(&from.relation)?;
@@ -157,31 +161,15 @@ fn with_conditions(from: &TableWithJoins) -> Option<(TableWithJoins, Vec<Merged>
     Some((from, merged))
 }
 
-/// Puts merged columns in the place of their names, in the query itself and not in subqueries, whose names may be of their own columns.
-struct Names<'a> {
-    merged: &'a [Merged],
-    depth: usize,
-}
-
-impl VisitorMut for Names<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let (0, Expr::Identifier(name)) = (self.depth, &*expr)
-            && let Some(column) = self.merged.iter().find(|column| fold(&column.name) == fold(name))
+/// Puts merged columns in the place of their names, in the query itself and not in subqueries.
+fn put_values(node: &mut impl VisitMut, merged: &[Merged]) {
+    visit_own_expressions_mut(node, &mut |expr| {
+        if let Expr::Identifier(name) = &*expr
+            && let Some(column) = merged.iter().find(|column| fold(&column.name) == fold(name))
         {
             *expr = column.value.clone();
         }
-        ControlFlow::Continue(())
-    }
+    });
 }
 
 /// All columns: the merged ones first, then what is left of each table.
@@ -203,8 +191,9 @@ fn all_columns(from: &TableWithJoins, merged: &[Merged]) -> Option<Vec<SelectIte
     first.map(Some).chain(rest).collect()
 }
 
-/// Whether a join of a FROM is to be written out: always those that DataFusion's planner gets wrong,
-/// which are also those behind one another that merge columns; under `*`, all that merge columns.
+/// Whether a join of a FROM is to be written out: always those that DataFusion's planner gets
+/// wrong, which are also those behind one another that merge columns; under `*`, all that merge
+/// columns.
 fn merges(from: &TableWithJoins, all: bool) -> bool {
     let joins = || from.joins.iter().map(|join| &join.join_operator);
     joins().any(is_ours) || joins().filter(|join| has_names(join)).count() > usize::from(!all)
@@ -249,14 +238,13 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     // In ORDER BY, names of the result come first.
     let unnamed: Vec<Merged> = merged.iter().filter(|column| !named(&column.name)).cloned().collect();
     for key in order {
-        let _ = visit_mut(key, &mut Names { merged: &unnamed, depth: 0 });
+        put_values(key, &unnamed);
     }
     select.projection = items;
-    let mut names = Names { merged: &merged, depth: 0 };
-    let _ = visit_mut(&mut select.projection, &mut names);
-    let _ = visit_mut(&mut select.selection, &mut names);
-    let _ = visit_mut(&mut select.group_by, &mut names);
-    let _ = visit_mut(&mut select.having, &mut names);
+    put_values(&mut select.projection, &merged);
+    put_values(&mut select.selection, &merged);
+    put_values(&mut select.group_by, &merged);
+    put_values(&mut select.having, &merged);
     Some(select)
 }
 
@@ -294,7 +282,8 @@ pub(crate) fn has_natural_joins(statement: &Statement) -> bool {
     visit(statement, &mut Natural).is_break()
 }
 
-/// The joins of a plan that merge columns: the relation on the right side, and the columns' names in the order of the left side.
+/// The joins of a plan that merge columns: the relation on the right side, and the columns' names
+/// in the order of the left side.
 fn merging_joins(plan: &LogicalPlan) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     let _ = plan.apply_with_subqueries(|plan| {
@@ -320,7 +309,8 @@ fn merging_joins(plan: &LogicalPlan) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Writes NATURAL joins with USING, as far as the plan tells which columns they merge. Whether there were some.
+/// Writes NATURAL joins with USING, as far as the plan tells which columns they merge. Whether
+/// there were some.
 pub(crate) fn name_natural_columns(statement: &mut Statement, plan: &LogicalPlan) -> bool {
     struct Namer {
         joins: Vec<(String, Vec<String>)>,

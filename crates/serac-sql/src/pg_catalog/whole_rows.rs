@@ -1,15 +1,17 @@
-//! `count(t.*)` where an outer join may have no row of `t`: it counts the rows that are there. The planner takes it for `count(*)`.
+//! `count(t.*)` where an outer join may have no row of `t`: it counts the rows that are there. The
+//! planner takes it for `count(*)`.
 //!
-//! `t` becomes a subquery with a column more, which is never NULL but where the join has no row: `(SELECT *, true AS "…" FROM t) AS t`. That column is counted.
+//! `t` becomes a subquery with a column more, which is never NULL but where the join has no row:
+//! `(SELECT *, true AS "…" FROM t) AS t`. That column is counted.
 
 use super::merged_columns::name_of;
 use crate::error::SqlError;
 use crate::query::query_of;
 use crate::session::{fold, quote};
-use crate::visits::{visit, visit_mut};
+use crate::visits::{visit, visit_own_expressions_mut};
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, Query,
-    Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Visitor, VisitorMut,
+    Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -38,37 +40,6 @@ fn factors(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> 
     std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
 }
 
-/// Finds what is counted, and puts the columns in its place, in the query itself and not in subqueries.
-struct Counts<'t> {
-    depth: usize,
-    /// The tables of outer joins, and whether their rows are counted.
-    tables: &'t mut [(String, bool)],
-}
-
-impl VisitorMut for Counts<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let (0, Expr::Function(function)) = (self.depth, expr)
-            && let Some((table, argument)) = counted(function)
-            && let Some((name, is_counted)) = self.tables.iter_mut().find(|(name, _)| *name == fold(&table))
-        {
-            let column = Ident::with_quote('"', format!("{PRESENT}{name}"));
-            *argument = FunctionArgExpr::Expr(Expr::CompoundIdentifier(vec![table, column]));
-            *is_counted = true;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// Writes out what a query counts of the tables that outer joins join.
 pub(super) fn write_out(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
@@ -79,10 +50,20 @@ pub(super) fn write_out(query: &mut Query) {
     }
     let outer = select.from.iter_mut().filter(|from| is_outer(from)).flat_map(factors);
     let mut tables: Vec<(String, bool)> = outer.filter_map(|table| Some((fold(&name_of(table)?), false))).collect();
-    let mut counts = Counts { depth: 0, tables: &mut tables };
-    let _ = visit_mut(&mut select.projection, &mut counts);
-    let _ = visit_mut(&mut select.having, &mut counts);
-    let _ = visit_mut(&mut query.order_by, &mut counts);
+    // The columns take the place of what is counted.
+    let mut count = |expr: &mut Expr| {
+        if let Expr::Function(function) = expr
+            && let Some((table, argument)) = counted(function)
+            && let Some((name, is_counted)) = tables.iter_mut().find(|(name, _)| *name == fold(&table))
+        {
+            let column = Ident::with_quote('"', format!("{PRESENT}{name}"));
+            *argument = FunctionArgExpr::Expr(Expr::CompoundIdentifier(vec![table, column]));
+            *is_counted = true;
+        }
+    };
+    visit_own_expressions_mut(&mut select.projection, &mut count);
+    visit_own_expressions_mut(&mut select.having, &mut count);
+    visit_own_expressions_mut(&mut query.order_by, &mut count);
     for table in select.from.iter_mut().flat_map(factors) {
         let Some(name) = name_of(table) else { continue };
         if !tables.contains(&(fold(&name), true)) {

@@ -1,42 +1,42 @@
-//! Windows with names (`WINDOW w AS (…)`), written out where they are used. The planner puts them only into the select list, and of `OVER (w …)` it takes no notice.
+//! Windows with names (`WINDOW w AS (…)`), written out where they are used. The planner puts them
+//! only into the select list, and of `OVER (w …)` it takes no notice.
 
 use crate::session::fold;
-use crate::visits::visit_mut;
+use crate::visits::visit_own_expressions_mut;
 use datafusion::sql::sqlparser::ast::{
-    Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, VisitorMut, WindowSpec, WindowType,
+    Expr, NamedWindowDefinition, NamedWindowExpr, Query, SetExpr, WindowSpec, WindowType,
 };
-use std::ops::ControlFlow;
 
 /// Writes out the windows of a query. What cannot be is left for the planner to refuse.
 pub(super) fn write_out(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
-    let mut writer = Writer { known: Vec::new(), depth: 0 };
+    let mut windows = Windows { known: Vec::new() };
     for NamedWindowDefinition(name, window) in &select.named_window {
         let spec = match window {
-            NamedWindowExpr::NamedWindow(other) => writer.named(&fold(other)).cloned(),
-            NamedWindowExpr::WindowSpec(spec) => writer.written_out(spec),
+            NamedWindowExpr::NamedWindow(other) => windows.named(&fold(other)).cloned(),
+            NamedWindowExpr::WindowSpec(spec) => windows.written_out(spec),
         };
         match spec {
-            Some(spec) if writer.named(&fold(name)).is_none() => writer.known.push((fold(name), spec)),
+            Some(spec) if windows.named(&fold(name)).is_none() => windows.known.push((fold(name), spec)),
             _ => return,
         }
     }
     select.named_window.clear();
-    let _ = visit_mut(select, &mut writer);
-    let _ = visit_mut(&mut query.order_by, &mut writer);
+    let mut write = |expr: &mut Expr| windows.write(expr);
+    visit_own_expressions_mut(select, &mut write);
+    visit_own_expressions_mut(&mut query.order_by, &mut write);
 }
 
-struct Writer {
+struct Windows {
     known: Vec<(String, WindowSpec)>,
-    /// How many subqueries deep: windows mean nothing in those.
-    depth: usize,
 }
 
-impl Writer {
+impl Windows {
     fn named(&self, name: &str) -> Option<&WindowSpec> {
         self.known.iter().find(|(known, _)| known == name).map(|(_, spec)| spec)
     }
-    /// A window with what it has from another one. None if there is no such, or if it may not add what it does.
+    /// A window with what it has from another one. None if there is no such, or if it may not add
+    /// what it does.
     fn written_out(&self, spec: &WindowSpec) -> Option<WindowSpec> {
         let Some(base) = &spec.window_name else { return Some(spec.clone()) };
         let base = self.named(&fold(base))?;
@@ -52,22 +52,10 @@ impl Writer {
             window_frame: spec.window_frame.clone(),
         })
     }
-}
-
-impl VisitorMut for Writer {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let Some(over) = function.over.as_mut().filter(|_| self.depth == 0) else { return ControlFlow::Continue(()) };
+    /// Puts a window in the place of its name.
+    fn write(&self, expr: &mut Expr) {
+        let Expr::Function(function) = expr else { return };
+        let Some(over) = &mut function.over else { return };
         let known = match &*over {
             WindowType::NamedWindow(name) => self.named(&fold(name)).cloned(),
             WindowType::WindowSpec(spec) => self.written_out(spec),
@@ -80,6 +68,5 @@ impl VisitorMut for Writer {
             }
             _ => {}
         }
-        ControlFlow::Continue(())
     }
 }

@@ -156,7 +156,7 @@ impl Compilation<'_> {
         let expr = self.simplified(expr, compiler)?;
         let typed = match &expr {
             Expr::Literal(ScalarValue::Null, _) => None,
-            literal @ Expr::Literal(value, _) if crate::uuids::is_text(&value.data_type()) => {
+            literal @ Expr::Literal(value, _) if crate::types::is_text(&value.data_type()) => {
                 Some(compiler.compile(literal)?)
             }
             expr => {

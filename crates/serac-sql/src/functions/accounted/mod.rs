@@ -14,6 +14,7 @@ mod sizes;
 mod textcat;
 
 use crate::error::SqlError;
+use crate::types::is_text;
 use datafusion::arrow::array::{ArrayData, ArrayRef, make_array};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -215,7 +216,7 @@ impl Accounts {
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
                 let (is, other) = (left.get_type(schema)?, right.get_type(schema)?);
-                if is != other || !matches!(is, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+                if is != other || !is_text(&is) {
                     return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr {
                         left,
                         op: Operator::StringConcat,

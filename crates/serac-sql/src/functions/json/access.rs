@@ -3,7 +3,7 @@
 use super::{JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of};
 use crate::error::SqlError;
 use crate::functions::{Definition, Types};
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, LargeStringArray, StringArray, StringViewArray,
 };
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A document, and a key or the number of an element.
 fn step(given: &[DataType], result: DataType) -> Option<Types> {
     match given {
-        [argument, key] if is_document(argument) && (key.is_integer() || is_text(key) || key.is_null()) => {
+        [argument, key] if is_document(argument) && (key.is_integer() || is_text_or_null(key)) => {
             let key = if key.is_integer() { DataType::Int64 } else { DataType::Utf8View };
             Some((vec![JSON, key], result))
         }
@@ -65,7 +65,7 @@ fn extracted(args: &[ArrayRef]) -> Result<Vec<Option<&str>>, SqlError> {
 }
 fn extract(given: &[DataType], result: DataType) -> Option<Types> {
     let (first, steps) = given.split_first()?;
-    let fits = is_document(first) && steps.iter().all(|step| is_text(step) || step.is_null());
+    let fits = is_document(first) && steps.iter().all(is_text_or_null);
     fits.then(|| ([JSON].into_iter().chain(steps.iter().map(|_| DataType::Utf8View)).collect(), result))
 }
 

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::error::SqlError;
 use crate::functions::{Definition, Types};
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use serac_engine::json::Json;
@@ -137,7 +137,7 @@ fn with_key(given: &[DataType]) -> Option<Types> {
     let [target, key] = given else { return None };
     let key = match key {
         key if key.is_integer() => DataType::Int64,
-        key if is_text(key) || key.is_null() => DataType::Utf8View,
+        key if is_text_or_null(key) => DataType::Utf8View,
         key if is_array(key) => key.clone(),
         _ => return None,
     };

@@ -12,7 +12,7 @@ mod rows;
 use super::{Definition, Types};
 use crate::error::SqlError;
 use crate::pg_catalog::array_elements;
-use crate::uuids::is_text;
+use crate::types::is_text_or_null;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -47,7 +47,7 @@ fn document(text: &str) -> Result<Json, SqlError> {
 }
 
 fn is_document(data_type: &DataType) -> bool {
-    is_text(data_type) || data_type.is_null()
+    is_text_or_null(data_type)
 }
 fn is_array(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
