@@ -10,7 +10,8 @@ use std::fmt;
 pub struct SqlType {
     /// How it is stored.
     pub column_type: ColumnType,
-    /// Characters at the most, of VARCHAR(n) and CHAR(n).
+    /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n) and
+    /// TIME(n).
     pub length: Option<u32>,
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
@@ -19,6 +20,26 @@ pub struct SqlType {
 impl From<ColumnType> for SqlType {
     fn from(column_type: ColumnType) -> Self {
         Self { column_type, length: None, fixed_length: false }
+    }
+}
+
+impl SqlType {
+    /// The time that a column of this type keeps of one in microseconds: the nearest with its
+    /// digits of a second, that farther from 2000, or midnight, of two. `None` if it is no time of
+    /// a day any more.
+    pub(crate) fn rounded(&self, micros: i64) -> Option<i64> {
+        /// Microseconds from 1970 to 2000.
+        const YEAR_2000: i64 = 946_684_800_000_000;
+        let Some(digits) = self.length.filter(|digits| *digits < 6) else { return Some(micros) };
+        let (from, end) = match self.column_type {
+            ColumnType::Time => (0, 86_400_000_000),
+            ColumnType::Timestamp { .. } => (YEAR_2000, i64::MAX),
+            _ => return Some(micros),
+        };
+        let unit = 10_i64.pow(6 - digits);
+        let distance = micros.saturating_sub(from);
+        let nearest = distance.saturating_add(unit / 2 * distance.signum()) / unit * unit + from;
+        (nearest < end).then_some(nearest)
     }
 }
 
@@ -33,6 +54,9 @@ impl fmt::Display for SqlType {
             (ColumnType::Float64, _) => f.write_str("double precision"),
             (ColumnType::Decimal { precision, scale }, _) => write!(f, "numeric({precision},{scale})"),
             (ColumnType::Date, _) => f.write_str("date"),
+            (ColumnType::Time, Some(n)) => write!(f, "time({n}) without time zone"),
+            (ColumnType::Timestamp { utc: false }, Some(n)) => write!(f, "timestamp({n}) without time zone"),
+            (ColumnType::Timestamp { utc: true }, Some(n)) => write!(f, "timestamp({n}) with time zone"),
             (ColumnType::Time, _) => f.write_str("time without time zone"),
             (ColumnType::Timestamp { utc: false }, _) => f.write_str("timestamp without time zone"),
             (ColumnType::Timestamp { utc: true }, _) => f.write_str("timestamp with time zone"),

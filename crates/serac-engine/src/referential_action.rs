@@ -38,6 +38,10 @@ fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result
         (Value::Null, _) if !column.nullable => {
             Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() })
         }
+        (Value::Int64(micros), Some(_)) => match column.sql_type.rounded(micros) {
+            Some(rounded) => Ok(Value::Int64(rounded)),
+            None => Err(EngineError::TooLong { sql_type: column.sql_type.to_string() }),
+        },
         (Value::Bytes(bytes), Some(limit)) => {
             let text = String::from_utf8_lossy(bytes);
             let text = if column.sql_type.fixed_length { text.trim_end_matches(' ') } else { &text };

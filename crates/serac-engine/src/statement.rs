@@ -102,6 +102,11 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
         ))
         .into());
     }
+    if let Value::Int64(micros) = value {
+        let rounded = column.sql_type.rounded(*micros);
+        *micros = rounded.ok_or_else(|| EngineError::TooLong { sql_type: column.sql_type.to_string() })?;
+        return Ok(());
+    }
     let Value::Bytes(bytes) = value else { return Ok(()) };
     if column.sql_type.column_type == ColumnType::Json
         && let Cow::Owned(normal) = normalized(std::str::from_utf8(bytes).expect("checked above"))?
@@ -133,10 +138,13 @@ fn check_values<'v, 'r>(
         let Some(&value) = values.get(i) else { continue };
         let mut kept = value;
         fit_value(table, column, &mut kept)?;
-        if let (Value::Bytes(kept), Value::Bytes(given)) = (kept, value)
-            && kept.len() < given.len()
-        {
-            checked.to_mut()[i] = Value::Bytes(kept);
+        let is_changed = match (kept, value) {
+            (Value::Bytes(kept), Value::Bytes(given)) => kept.len() < given.len(),
+            (Value::Int64(kept), Value::Int64(given)) => kept != given,
+            _ => false,
+        };
+        if is_changed {
+            checked.to_mut()[i] = kept;
         }
     }
     if values.len() != count {

@@ -13,7 +13,9 @@ use crate::table::{NewestHolder, Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::{display, value_at};
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Time64MicrosecondType, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
+use arrow_schema::{DataType, TimeUnit};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value, pin};
@@ -24,7 +26,7 @@ use std::sync::Arc;
 const BULK_ROWS: u64 = 1_024;
 
 impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, JSON in
+    /// The batch, whose columns are `columns` of the table, as the table keeps it: NOT NULL and lengths checked, without CHAR's trailing blanks, times rounded, JSON in
     /// its normal form.
     ///
     /// # Errors
@@ -49,8 +51,32 @@ impl Table {
     }
 }
 
+/// Times with the digits that the column keeps.
+fn rounded(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
+    let of_one = |micros| {
+        let rounded = definition.sql_type.rounded(micros);
+        rounded.ok_or_else(|| EngineError::TooLong { sql_type: definition.sql_type.to_string() })
+    };
+    Ok(match array.data_type() {
+        DataType::Time64(TimeUnit::Microsecond) => {
+            let times = array.as_primitive::<Time64MicrosecondType>();
+            Arc::new(times.try_unary::<_, Time64MicrosecondType, EngineError>(of_one)?)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let times = array.as_primitive::<TimestampMicrosecondType>();
+            let times = times.try_unary::<_, TimestampMicrosecondType, EngineError>(of_one)?;
+            Arc::new(times.with_timezone_opt(zone.clone()))
+        }
+        // Another type is refused where it is written.
+        _ => array.clone(),
+    })
+}
+
 fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
     let limit = definition.sql_type.length.expect("checked by the caller") as usize;
+    if let ColumnType::Time | ColumnType::Timestamp { .. } = definition.sql_type.column_type {
+        return rounded(definition, array);
+    }
     let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
     let trim = |s: &str| s.trim_end_matches(' ').len();
     let blanks = definition.sql_type.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());

@@ -112,6 +112,7 @@ fn columns(scope: &Scope<'_>, rows: &mut Rows) {
             let (precision, radix, scale) = numeric(&attribute);
             let fraction = match attribute.type_oid {
                 1082 => Some(0),
+                1083 | 1114 | 1184 if attribute.modifier >= 0 => Some(attribute.modifier),
                 1083 | 1114 | 1184 | 1186 => Some(6),
                 _ => None,
             };

@@ -137,6 +137,9 @@ pub(super) fn of_sql(sql_type: SqlType) -> (u32, i32) {
         (ColumnType::Utf8, Some(length)) => {
             (if sql_type.fixed_length { 1042 } else { 1043 }, i32::try_from(length).unwrap_or(i32::MAX - 4) + 4)
         }
+        (column_type @ (ColumnType::Time | ColumnType::Timestamp { .. }), Some(digits)) => {
+            (wire::oid(column_type), i32::try_from(digits).unwrap_or(-1))
+        }
         (column_type, _) => (wire::oid(column_type), wire::modifier(column_type)),
     }
 }
@@ -145,6 +148,7 @@ pub(super) fn of_sql(sql_type: SqlType) -> (u32, i32) {
 pub(super) fn format(oid: u32, modifier: Option<i32>) -> String {
     let Some((found, is_array)) = find(oid) else { return if oid == 0 { "-".into() } else { "???".into() } };
     let modifier = modifier.filter(|modifier| *modifier >= 0);
+    let digits = || modifier.map_or(String::new(), |digits| format!("({digits})"));
     let name = match found.name {
         "bool" => "boolean".into(),
         "int2" => "smallint".into(),
@@ -166,10 +170,10 @@ pub(super) fn format(oid: u32, modifier: Option<i32>) -> String {
             Some(modifier) => format!("numeric({},{})", (modifier - 4) >> 16, (modifier - 4) & 0xffff),
             None => "numeric".into(),
         },
-        "time" => "time without time zone".into(),
-        "timetz" => "time with time zone".into(),
-        "timestamp" => "timestamp without time zone".into(),
-        "timestamptz" => "timestamp with time zone".into(),
+        "time" => format!("time{} without time zone", digits()),
+        "timetz" => format!("time{} with time zone", digits()),
+        "timestamp" => format!("timestamp{} without time zone", digits()),
+        "timestamptz" => format!("timestamp{} with time zone", digits()),
         other => other.to_owned(),
     };
     if is_array { name + "[]" } else { name }
