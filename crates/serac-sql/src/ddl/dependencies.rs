@@ -6,7 +6,7 @@
 //!
 //! | change | a view whose plan becomes another one |
 //! |---|---|
-//! | columns are added, or one gets another name | reads, in the place of `FROM t`, `FROM (SELECT a, b_new AS b FROM t) AS t`: the columns that there were |
+//! | columns are added, or one gets another name | reads, in the place of `FROM t`, `FROM (SELECT a, b_new AS b FROM t) AS t`: the columns that it may name |
 //! | the table gets another name | reads `FROM new AS t` |
 //! | a column or a constraint is dropped | is in the way (2BP01), or is dropped, too |
 //! | a column's type changes | is in the way (0A000) |
@@ -17,14 +17,15 @@ use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::query::query_of;
 use crate::session::{Session, fold, quote};
-use crate::visits::{visit_expressions, visit_mut};
+use crate::visits::{visit, visit_expressions, visit_mut};
 use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
-    TableFactor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, TableAlias, TableFactor, Visitor, VisitorMut,
 };
 use serac_engine::roles::Object;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, EngineError};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -142,9 +143,88 @@ impl VisitorMut for Factors<'_> {
     }
 }
 
+/// Finds which columns a query may read, by the names in it.
+#[derive(Default)]
+struct Mentions {
+    /// Whether it may read any: there is a `*`, a NATURAL join, or a table with other names for
+    /// its columns.
+    all: bool,
+    /// Names that may be those of columns.
+    names: HashSet<String>,
+    /// Names of tables. One that stands for a column means a row of the table.
+    tables: HashSet<String>,
+}
+
+impl Mentions {
+    fn join(&mut self, operator: &JoinOperator) {
+        use JoinOperator::{CrossJoin, FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
+        match operator {
+            Join(on) | Inner(on) | Left(on) | LeftOuter(on) | Right(on) | RightOuter(on) | FullOuter(on)
+            | CrossJoin(on) => match on {
+                JoinConstraint::Using(names) => self.names.extend(names.iter().filter_map(last_name)),
+                JoinConstraint::Natural => self.all = true,
+                JoinConstraint::On(_) | JoinConstraint::None => {}
+            },
+            _ => self.all = true,
+        }
+    }
+}
+
+impl Visitor for Mentions {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let is_wildcard = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        self.all |= select.projection.iter().any(is_wildcard);
+        select.from.iter().flat_map(|from| &from.joins).for_each(|join| self.join(&join.join_operator));
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { name, alias, .. } => {
+                self.all |= alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+                self.tables.extend(alias.as_ref().map(|alias| fold(&alias.name)).or_else(|| last_name(name)));
+            }
+            TableFactor::Derived { .. } => {}
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                table_with_joins.joins.iter().for_each(|join| self.join(&join.join_operator));
+            }
+            _ => self.all = true,
+        }
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => drop(self.names.insert(fold(name))),
+            Expr::CompoundIdentifier(names) => self.names.extend(names.last().map(fold)),
+            Expr::QualifiedWildcard(..) => self.all = true,
+            Expr::Function(Function { args: FunctionArguments::List(list), .. }) => {
+                let is_all = |argument: &FunctionArg| {
+                    matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(_)))
+                };
+                self.all |= list.args.iter().any(is_all);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn last_name(name: &ObjectName) -> Option<String> {
+    name.0.last().and_then(|part| part.as_ident()).map(fold)
+}
+
 /// The query with something else in the place of a relation; none if it does not read that.
-fn with_instead(query: &str, relation: &Name, instead: Instead) -> Result<Option<String>> {
+fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
     let mut query = query_of(query)?;
+    if let Instead::Columns(columns) = &mut instead {
+        let mut mentions = Mentions::default();
+        let _ = visit(&query, &mut mentions);
+        // Others may be dropped later. Of a row as a value all columns are read.
+        if !mentions.all && mentions.tables.is_disjoint(&mentions.names) {
+            columns.retain(|(_, shown)| mentions.names.contains(shown));
+        }
+    }
     let mut factors = Factors { relation, instead, found: false, scopes: Vec::new() };
     let _ = visit_mut(&mut query, &mut factors);
     Ok(factors.found.then(|| query.to_string()))
