@@ -2,7 +2,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::functions::read_times;
-use crate::wire::interval;
+use crate::wire::{as_told, interval};
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray, StringViewArray,
 };
@@ -65,6 +65,12 @@ fn text(length: &Option<CharacterLength>, fixed_length: bool) -> Result<SqlType>
     Ok(SqlType { column_type: ColumnType::Utf8, length, fixed_length })
 }
 
+/// A type of times with so many digits of a second; six are kept of all.
+fn time(column_type: ColumnType, digits: Option<u64>) -> SqlType {
+    let length = digits.and_then(|digits| u32::try_from(digits).ok()).filter(|digits| *digits < 6);
+    SqlType { length, ..column_type.into() }
+}
+
 /// The engine's type for a type in a statement; SERIAL types are their integers.
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
     Ok(match data_type {
@@ -84,11 +90,11 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType> {
         }
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => decimal(info)?,
         DataType::Date => ColumnType::Date.into(),
-        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => ColumnType::Time.into(),
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            ColumnType::Timestamp { utc: false }.into()
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => time(ColumnType::Time, *digits),
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            time(ColumnType::Timestamp { utc: false }, *digits)
         }
-        DataType::Timestamp(..) => ColumnType::Timestamp { utc: true }.into(),
+        DataType::Timestamp(digits, _) => time(ColumnType::Timestamp { utc: true }, *digits),
         DataType::Interval { .. } => ColumnType::Interval.into(),
         DataType::Varchar(n) | DataType::CharVarying(n) | DataType::CharacterVarying(n) => text(n, false)?,
         DataType::Text | DataType::String(_) => ColumnType::Utf8.into(),
@@ -249,6 +255,14 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
     }
     if *array.data_type() == target {
         return Ok(array.clone());
+    }
+    let is_cast_to_text = || {
+        let given = array.data_type();
+        is_text_or_null(given) || matches!(given, ArrowType::Boolean | ArrowType::Dictionary(..))
+    };
+    if sql_type.column_type == ColumnType::Utf8 && !is_cast_to_text() {
+        // As results are written, which is not Arrow's way.
+        return as_told(array, &ArrowType::Utf8View);
     }
     let is_text = is_text(array.data_type());
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };

@@ -52,7 +52,14 @@ fn is_rounded(from: &DataType, to: &DataType) -> bool {
 /// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0.
 fn is_written(from: &DataType, to: &DataType) -> bool {
     is_text(to)
-        && matches!(from, DataType::Timestamp(..) | DataType::Float32 | DataType::Float64 | DataType::Interval(_))
+        && matches!(
+            from,
+            DataType::Timestamp(..)
+                | DataType::Time64(_)
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Interval(_)
+        )
 }
 
 /// Whether a text becomes a document.

@@ -7,6 +7,7 @@ mod arithmetic;
 mod arrays;
 mod average;
 mod casts;
+mod chosen;
 mod date_parts;
 mod digests;
 mod exact_sums;
@@ -15,6 +16,7 @@ mod interval_operators;
 mod intervals;
 mod json;
 mod like;
+mod powers;
 mod quotients;
 mod regexes;
 mod rounding;
@@ -27,6 +29,7 @@ mod text_aggregate;
 mod texts_as_times;
 mod time_zones;
 mod times;
+mod truncated_times;
 mod zeros;
 
 pub(crate) use accounted::{Accounts, LongTexts, SmallConstants, accounted};
@@ -131,12 +134,18 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         digests::DEFINITIONS,
         intervals::DEFINITIONS,
         like::DEFINITIONS,
+        powers::DEFINITIONS,
         regexes::DEFINITIONS,
         time_zones::DEFINITIONS,
         times::DEFINITIONS,
+        truncated_times::DEFINITIONS,
     ];
     let defined = definitions.into_iter().flatten().map(ScalarUDF::from);
-    let others = integer_results::functions().into_iter().chain([sleep::function()]).chain(rounding::functions());
+    let others = integer_results::functions()
+        .into_iter()
+        .chain([sleep::function()])
+        .chain(rounding::functions())
+        .chain(chosen::functions());
     let others = others.chain(times::clocks()).chain([series::function()]);
     defined.chain(json::functions()).chain(others)
 }

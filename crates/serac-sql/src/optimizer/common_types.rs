@@ -348,11 +348,14 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// What a value in a row of VALUES was before it was cast to its column's type when it was planned.
-/// Of texts, only those beside decimals have been cast so: others are casts that the user has written.
+/// Of texts, only those beside decimals have been cast so: others are casts that the user has
+/// written. So are casts to TEXT where the column has its type, which is that of no literal.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
-    let is_written = || {
-        !is_plain_text(own) && !own.is_decimal() && expr.get_type(&DFSchema::empty()).is_ok_and(|given| is_text(&given))
+    let is_written = || match (own, expr.get_type(&DFSchema::empty())) {
+        (DataType::Utf8View, Ok(given)) => !is_text(&given),
+        (_, Ok(given)) => !is_plain_text(own) && !own.is_decimal() && is_text(&given),
+        (_, Err(_)) => false,
     };
     (field.data_type() == own && !is_written()).then_some(expr)
 }

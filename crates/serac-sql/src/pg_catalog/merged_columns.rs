@@ -1,7 +1,7 @@
 //! Columns that joins merge: `l FULL JOIN r USING (a)` has one column `a`, which is `coalesce(l.a,
 //! r.a)` (SQL:2023, 7.10). The planner takes the left table's, which is NULL in rows of the right
 //! one alone, and for `*` that of the table whose name comes first in the alphabet. So joins that
-//! are RIGHT or FULL, and all under `*`, are written with ON, and the merged columns are written
+//! are RIGHT or FULL, and all under `*` and GROUP BY, are written with ON, and the merged columns are written
 //! out. Which columns a NATURAL join merges is seen in its plan.
 
 use super::rewrite::call;
@@ -12,9 +12,9 @@ use datafusion::common::JoinConstraint as PlanConstraint;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, VisitMut,
-    Visitor, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins,
+    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 
@@ -64,6 +64,16 @@ fn is_left(operator: &JoinOperator) -> bool {
 }
 fn has_wildcard(select: &Select) -> bool {
     select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)))
+}
+
+/// Whether all joins that merge columns are to be written out: under `*`, and where rows are
+/// grouped, because the planner takes the name of a merged column for that of any of its tables.
+fn needs_all(select: &Select) -> bool {
+    let groups = match &select.group_by {
+        GroupByExpr::Expressions(keys, modifiers) => !keys.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    groups || has_wildcard(select)
 }
 
 /// Finds a join that [`write_out`] has left.
@@ -192,8 +202,8 @@ fn all_columns(from: &TableWithJoins, merged: &[Merged]) -> Option<Vec<SelectIte
 }
 
 /// Whether a join of a FROM is to be written out: always those that DataFusion's planner gets
-/// wrong, which are also those behind one another that merge columns; under `*`, all that merge
-/// columns.
+/// wrong, which are also those behind one another that merge columns; all that merge columns where
+/// [`needs_all`] says so.
 fn merges(from: &TableWithJoins, all: bool) -> bool {
     let joins = || from.joins.iter().map(|join| &join.join_operator);
     joins().any(is_ours) || joins().filter(|join| has_names(join)).count() > usize::from(!all)
@@ -202,7 +212,7 @@ fn merges(from: &TableWithJoins, all: bool) -> bool {
 fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     let mut select = select.clone();
     let mut merged_by_from = Vec::new();
-    let all = has_wildcard(&select);
+    let all = needs_all(&select);
     for from in &mut select.from {
         let mut columns = Vec::new();
         if merges(from, all) {
@@ -242,6 +252,7 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
     }
     select.projection = items;
     put_values(&mut select.projection, &merged);
+    put_values(&mut select.distinct, &merged);
     put_values(&mut select.selection, &merged);
     put_values(&mut select.group_by, &merged);
     put_values(&mut select.having, &merged);
@@ -251,7 +262,7 @@ fn merge(select: &Select, order: &mut [Expr]) -> Option<Select> {
 /// Writes out the merged columns of a query, as far as its text tells which they are.
 pub(super) fn write_out(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let all = has_wildcard(select);
+    let all = needs_all(select);
     if !select.from.iter().any(|from| merges(from, all)) {
         return;
     }

@@ -1,0 +1,70 @@
+//! `coalesce`, `greatest` and `least`: DataFusion's, which also take a literal in quotes beside
+//! values of another type, whose type it then has. `CommonTypes` casts it.
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::error::Result;
+use datafusion::functions::core;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// A function of DataFusion.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Chosen {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+/// The functions.
+pub(super) fn functions() -> [ScalarUDF; 3] {
+    [core::coalesce(), core::greatest(), core::least()]
+        .map(|inner| ScalarUDF::from(Chosen { inner, signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+/// The type of values beside literals in quotes, which have the type of no column of texts.
+fn of_others(given: &[DataType]) -> Option<&DataType> {
+    let mut others = given.iter().filter(|given| !matches!(given, DataType::Utf8 | DataType::Null));
+    let first = others.next()?;
+    others.all(|other| other == first).then_some(first)
+}
+
+impl ScalarUDFImpl for Chosen {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let fields: Vec<FieldRef> =
+            given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
+        match (fields_with_udf(&fields, self.inner.as_ref()), of_others(given)) {
+            (Err(_), Some(one)) => Ok(vec![one.clone(); given.len()]),
+            (coerced, _) => Ok(coerced?.iter().map(|field| field.data_type().clone()).collect()),
+        }
+    }
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(given)
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+    fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.inner.simplify(args, context)
+    }
+    fn conditional_arguments<'a>(&self, args: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner.conditional_arguments(args)
+    }
+    fn short_circuits(&self) -> bool {
+        self.inner.short_circuits()
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.inner.invoke_with_args(args)
+    }
+}
