@@ -3,6 +3,8 @@
 
 pub mod aggregate;
 pub mod arithmetic;
+pub mod join;
 pub mod key_set;
 pub mod select;
+pub mod selection;
 mod simd;

@@ -88,6 +88,28 @@ pub fn select<T: Copy + PartialOrd>(
     }
 }
 
+/// The positions of the valid values for which `holds`, which should be free of branches: `(low <= v) & (v < high)`.
+pub fn select_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> Vec<u32> {
+    positions_by(values, nulls, holds)
+}
+
+/// As [`select_by`], as a bitvector.
+pub fn select_bits<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> BooleanBuffer {
+    let bits = BooleanBuffer::collect_bool(values.len(), |i| holds(values[i]));
+    match nulls {
+        None => bits,
+        Some(nulls) => &bits & nulls.inner(),
+    }
+}
+
+/// How many valid values there are for which `holds`.
+pub fn count_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> usize {
+    match nulls {
+        None => values.iter().map(|&value| usize::from(holds(value))).sum(),
+        Some(_) => select_bits(values, nulls, holds).count_set_bits(),
+    }
+}
+
 /// The positions of the codes that are marked.
 ///
 /// # Panics
@@ -267,6 +289,15 @@ mod tests {
                 let constants = vec![constant; numbers.len()];
                 prop_assert_eq!(&select_pairs(&numbers, &constants, nulls.as_ref(), comparison), &expected);
             }
+            let within = |n: i64| (n >= constant) & (n < constant + 2);
+            let expected: Vec<u32> = (0..numbers.len())
+                .filter(|&i| within(numbers[i]) && (!with_nulls || valid[i]))
+                .map(|i| i as u32)
+                .collect();
+            let bits = select_bits(&numbers, nulls.as_ref(), within);
+            prop_assert_eq!(bits.set_indices_u32().collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(count_by(&numbers, nulls.as_ref(), within), expected.len());
+            prop_assert_eq!(select_by(&numbers, nulls.as_ref(), within), expected);
             let codes: Vec<u16> = numbers.iter().map(|n| (n + 3) as u16).collect();
             let marked: Vec<bool> = (-3..3).map(|n| n > constant).collect();
             prop_assert_eq!(select_marked(&codes, &marked), select(&numbers, None, Comparison::Greater, constant));
