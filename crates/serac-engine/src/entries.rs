@@ -93,7 +93,7 @@ impl EntryNotes {
     /// Whether the entry is gone.
     fn remove_entry_if_unused(&self, note: &Note, key: &[u8]) -> bool {
         let table = &self.tables[note.table as usize];
-        remove_if_unused(table, &table.indexes[note.index as usize], note.row, key)
+        remove_if_unused(&table.data, &table.indexes[note.index as usize], note.row, key, None)
     }
     /// Removes the entries that were added since `mark`, newest first. The versions are undone already.
     pub(crate) fn roll_back(&mut self, mark: usize) {

@@ -13,7 +13,8 @@
 //!
 //! **How.** Validation runs in the commit critical section ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit. A range of
 //! keys is looked up in the index again: entries are added before a version is committed and stay for as long as a snapshot may need the version, so of every
-//! concurrent insert, update and delete in the range there is an entry, old key or new, and behind it a version that the snapshot does not see. A table is
+//! concurrent insert, update and delete in the range there is an entry, old key or new, and behind it a version that the snapshot does not see. A row that has come and
+//! gone since may have no entry any more: then nobody has read it, and what was read is still so. A table is
 //! judged by the newest commit that has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the whole is taken as read. So is
 //! what validation looks at while it holds up other commits: once it has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as
 //! read in whole.

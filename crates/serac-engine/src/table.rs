@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::lock::TableLock;
 use crate::parent_pins::ParentPins;
 use crate::statistics::{StatisticsCache, TableStatistics};
+use crate::write::remove_if_unused;
 use serac_index::cubit::Predicate;
 use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key::{self, Encoding};
@@ -18,6 +19,10 @@ use serac_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+
+/// Entries of a key whose rows do not have it in their newest states, from which on these are looked
+/// at again.
+const PAST_ENTRIES: u64 = 16;
 
 /// An ordered index of a table, and the rule it enforces.
 #[derive(Debug)]
@@ -103,6 +108,8 @@ impl TableIndex {
     /// The row other than `except` whose newest state has this encoded key.
     ///
     /// Rows are looked at until the index names no other: a row that is found gone may have been moved, and the entry of its new place was there before it went.
+    /// Under a long snapshot, entries of deleted rows stay. So many of them are looked at again here, and
+    /// those go that nobody can need: a key that comes and goes has few.
     ///
     /// # Errors
     /// When a row lies in a damaged file.
@@ -116,26 +123,31 @@ impl TableIndex {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
         // Ascending, as the index names them.
         let mut seen: Vec<RowId> = except.into_iter().collect();
-        let (mut open, mut had) = (None, false);
-        loop {
+        let (mut open, mut had, mut without) = (None, false, Vec::new());
+        let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
             rows.retain(|row| seen.binary_search(row).is_err());
             if rows.is_empty() {
-                return Ok(open.map_or(NewestHolder::Nobody { had }, NewestHolder::Open));
+                break open.map_or(NewestHolder::Nobody { had }, NewestHolder::Open);
             }
             had = true;
             for &row in &rows {
                 match data.read_latest(snapshot, row, &columns, &mut buffer)? {
                     LatestState::Present if self.key_in(&buffer) == wanted => {
-                        return Ok(NewestHolder::Row(row));
+                        break 'found NewestHolder::Row(row);
                     }
-                    LatestState::Absent | LatestState::Present => {}
+                    LatestState::Absent | LatestState::Present => without.push(row),
                     LatestState::WrittenByOther(holder) => open = Some(data.blocker(snapshot, row, holder)),
                 }
             }
             seen.append(&mut rows);
             seen.sort();
+        };
+        if without.len() as u64 >= serac_sync::limit("entries of past versions", PAST_ENTRIES, 1) {
+            let readers = snapshot.readers();
+            without.into_iter().for_each(|row| _ = remove_if_unused(data, self, row, wanted, Some(&readers)));
         }
+        Ok(holder)
     }
     /// The rows that have this encoded key in `snapshot`.
     pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Result<Vec<RowId>> {

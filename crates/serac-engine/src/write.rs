@@ -18,7 +18,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, TimeUnit};
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value, pin};
+use serac_storage::transaction::Readers;
+use serac_storage::{ColumnId, ColumnType, DataTable, RowBuffer, RowId, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -476,13 +477,20 @@ impl Transaction {
     }
 }
 
-/// Removes an index entry unless some reachable version of the row (again) has the key. Says whether it did.
-pub(crate) fn remove_if_unused(table: &Table, index: &TableIndex, row: RowId, wanted: &[u8]) -> bool {
+/// Removes an index entry unless some reachable version of the row (again) has the key: of the past
+/// ones, only those that some of the `readers` may read, if they are given. Says whether it did.
+pub(crate) fn remove_if_unused(
+    data: &DataTable,
+    index: &TableIndex,
+    row: RowId,
+    wanted: &[u8],
+    readers: Option<&Readers>,
+) -> bool {
     let mut is_used = true;
     index.entries.remove_unless(wanted, row, || {
         let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
         // What cannot be read keeps its entry.
-        is_used = table.data.any_version_matches(row, &index.column_ids(), &mut has_key).unwrap_or(true);
+        is_used = data.any_version_matches(row, &index.column_ids(), readers, &mut has_key).unwrap_or(true);
         is_used
     });
     !is_used

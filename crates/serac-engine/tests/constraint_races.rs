@@ -573,6 +573,58 @@ fn truncate_restarts_only_sequences_that_the_role_owns() {
     assert_eq!(db.next_value(db.begin().snapshot(), &db.catalog(), "public", "s").unwrap(), 1);
 }
 
+#[test]
+fn a_key_that_comes_and_goes_beside_an_old_snapshot_has_few_entries() {
+    let db = one_row();
+    let mut readers = vec![db.begin()];
+    for i in 0..300 {
+        let mut txn = db.begin();
+        delete(&mut txn, "t", 1).unwrap();
+        txn.commit().unwrap();
+        let mut txn = db.begin();
+        insert(&mut txn, "t", [Some(1), None, Some(i)]).unwrap();
+        txn.commit().unwrap();
+        if i % 100 == 50 {
+            readers.push(db.begin());
+        }
+    }
+    let entries = table(&readers[0], "t").indexes[0].entries.clone();
+    assert!(entries.len() < 40, "{} entries", entries.len());
+    readers.push(db.begin());
+    for (reader, x) in readers.iter().zip([None, Some(50), Some(150), Some(250), Some(299)]) {
+        assert_eq!(rows(reader, "t"), [[Some(1), None, x]]);
+        assert_eq!(lookups(reader, 1), (1, 1));
+    }
+    drop(readers);
+    db.storage().run_gc();
+    assert_eq!(entries.len(), 1);
+}
+
+#[test]
+fn children_that_come_and_go_beside_an_old_snapshot_leave_few_entries() {
+    let db = family(ReferentialAction::NoAction);
+    let old = db.begin();
+    for i in 0..300 {
+        let mut txn = db.begin();
+        insert(&mut txn, "c", [Some(i), Some(1), None]).unwrap();
+        // Undone, a version stays on its chain until it is collected.
+        let savepoint = txn.savepoint();
+        delete(&mut txn, "c", i).unwrap();
+        txn.rollback_to(&savepoint);
+        txn.commit().unwrap();
+        let mut txn = db.begin();
+        update(&mut txn, "c", i, i + 1_000).unwrap();
+        delete(&mut txn, "c", i + 1_000).unwrap();
+        txn.commit().unwrap();
+        let mut txn = db.begin();
+        delete(&mut txn, "p", 1).unwrap();
+        txn.rollback();
+    }
+    let c = table(&old, "c");
+    let entries = c.index_on(&[1]).unwrap().entries.len();
+    assert!(entries < 40, "{entries} entries");
+}
+
 // ---- validation
 
 #[test]

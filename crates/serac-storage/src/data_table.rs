@@ -46,7 +46,7 @@ use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 use crate::layout::BlockLayout;
 use crate::row_buffer::RowBuffer;
 use crate::scan::BlockReader;
-use crate::transaction::{Snapshot, Transaction};
+use crate::transaction::{Readers, Snapshot, Transaction};
 use crate::types::TableSchema;
 use crate::undo::{BeforeCell, UndoKind, UndoRecord};
 use crate::value::Value;
@@ -707,8 +707,10 @@ impl DataTable {
         })
     }
 
-    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a version chain still reaches. For who has a snapshot, or is an
-    /// [`Action`](crate::transaction::Action): else a change that is taken back meanwhile may be taken for the newest state.
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that a
+    /// version chain still reaches; of these, only those that some of the `readers` may read, if they
+    /// are given. For who has a snapshot, or is an [`Action`](crate::transaction::Action): else a
+    /// change that is taken back meanwhile may be taken for the newest state.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -716,6 +718,7 @@ impl DataTable {
         &self,
         row: RowId,
         columns: &[ColumnId],
+        readers: Option<&Readers>,
         matches: &mut dyn FnMut(&RowBuffer) -> bool,
     ) -> Result<bool> {
         let guard = epoch::pin();
@@ -729,16 +732,26 @@ impl DataTable {
         let mut present = block.is_present(row.slot());
         fence(Ordering::Acquire);
         let mut current = block.newest_version(row.slot());
+        // When the state was replaced.
+        let mut replaced = None;
         loop {
-            if present {
+            // SAFETY: pinned.
+            let record = unsafe { current.as_ref() };
+            // What made the oldest state may have been taken off the chain: it counts as old.
+            let made = record.map_or(Timestamp::ZERO, UndoRecord::timestamp);
+            let counts = match (readers, replaced) {
+                (Some(readers), Some(replaced)) => readers.may_see(made, replaced),
+                _ => true,
+            };
+            if present && counts {
                 // SAFETY: pinned.
                 unsafe { out.resolve(block, &self.layout, columns) };
                 if matches(&out) {
                     return Ok(true);
                 }
             }
-            // SAFETY: pinned.
-            let Some(record) = (unsafe { current.as_ref() }) else { return Ok(false) };
+            let Some(record) = record else { return Ok(false) };
+            replaced = Some(made);
             for before in record.before() {
                 for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
                     *cell = before.cell();

@@ -58,7 +58,7 @@ use crate::freeze::CoolingRound;
 use crate::heap::is_in_heap;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::racy::prefetch;
-use crate::transaction::{Action, TransactionManager};
+use crate::transaction::{Action, Readers, TransactionManager};
 use crate::undo::{ContextPtr, OwnedContext, UndoContext, UndoKind, UndoPool, UndoRecord};
 use crate::vacuum::{garbage_floor, vacuum};
 use serac_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -205,7 +205,7 @@ impl Drop for GarbageCollector {
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
-        let horizon = Horizon { starts: Vec::new(), settled: everything, watermark: everything, now: now_ms() };
+        let horizon = Horizon { readers: Readers::new(Vec::new(), everything), watermark: everything, now: now_ms() };
         self.collect(&horizon, None);
         // The memory is free two epochs later, as at the end of a close.
         (0..2).for_each(|_| epoch::pin().flush());
@@ -301,7 +301,7 @@ impl GarbageCollector {
                 let take = incoming
                     .iter()
                     .take(serac_sync::limit("a collector's batch", BATCH, 1) as usize)
-                    .take_while(|(ts, _)| *ts <= horizon.settled)
+                    .take_while(|(ts, _)| *ts <= horizon.readers.settled())
                     .count();
                 self.stalled_at.store(incoming.get(take).map_or(0, |(ts, _)| *ts), Ordering::Relaxed);
                 self.take_in_hand(incoming.range(..take).map(|(ts, _)| *ts));
@@ -665,11 +665,10 @@ pub(crate) fn now_ms() -> u64 {
 /// Records that are off their chain: mostly one at a time.
 type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
 
-/// Who was running when the pass began.
+/// What a pass goes by.
 struct Horizon {
-    starts: Vec<u64>,
-    /// Published up to here, and nobody has to wait for it.
-    settled: u64,
+    /// Who was running when it began.
+    readers: Readers,
     watermark: u64,
     /// Milliseconds, as the access observer counts.
     now: u64,
@@ -677,20 +676,12 @@ struct Horizon {
 
 impl Horizon {
     fn of(manager: &TransactionManager) -> Self {
-        // This comes first: everything up to it was published before, so the clock below is not
-        // older.
-        let acknowledged = manager.acknowledged().0;
-        let (starts, clock) = manager.active_starts();
-        let watermark = starts.first().copied().unwrap_or(clock).min(acknowledged);
-        Self { starts, settled: clock.min(acknowledged), watermark, now: now_ms() }
+        let readers = manager.readers();
+        let watermark = readers.oldest().unwrap_or(u64::MAX).min(readers.settled());
+        Self { readers, watermark, now: now_ms() }
     }
     fn everyone_sees(&self, timestamp: Timestamp) -> bool {
         timestamp.0 <= self.watermark
-    }
-    /// How many running transactions started before `timestamp`: equal for two records iff the same
-    /// readers undo both.
-    fn readers_before(&self, timestamp: u64) -> usize {
-        self.starts.partition_point(|&start| start < timestamp)
     }
 
     /// Takes the records that no reader needs off the chain at `head` and adds them to `gone`. Calls
@@ -757,10 +748,10 @@ impl Horizon {
         let (mut covers_presence, mut covers_all, mut tells_of_commit) = (false, false, false);
         for (i, record) in chain.iter().enumerate().skip(1).rev() {
             let timestamp = record.timestamp();
-            if !timestamp.is_committed() || timestamp.0 > self.settled {
+            if !timestamp.is_committed() || timestamp.0 > self.readers.settled() {
                 break;
             }
-            let readers = self.readers_before(timestamp.0);
+            let readers = self.readers.before(timestamp.0);
             let same_interval = readers == interval;
             if !same_interval {
                 interval = readers;
@@ -816,7 +807,7 @@ mod tests {
                 versions.push(version.integer(0));
                 false
             };
-            assert!(!table.any_version_matches(row, &[ColumnId(0)], &mut note).unwrap());
+            assert!(!table.any_version_matches(row, &[ColumnId(0)], None, &mut note).unwrap());
             versions
         };
         let seen = found.clone();

@@ -154,6 +154,14 @@ impl TransactionManager {
         (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
     }
 
+    /// Who is running now.
+    pub fn readers(&self) -> Readers {
+        // This comes first: everything up to it was published before, so the clock is not older.
+        let acknowledged = self.acknowledged().0;
+        let (starts, clock) = self.active_starts();
+        Readers::new(starts, clock.min(acknowledged))
+    }
+
     /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who looks at rows without one.
     pub(crate) fn hold(&self) -> Hold<'_> {
         let mut active = self.active.lock();
@@ -215,6 +223,41 @@ impl TransactionManager {
     }
 }
 
+/// Who was running at a moment: which versions of a row somebody may still read.
+#[derive(Clone, Debug)]
+pub struct Readers {
+    /// Start timestamps, ascending.
+    starts: Vec<u64>,
+    /// Published up to here, and nobody has to wait for it.
+    settled: u64,
+}
+
+impl Readers {
+    pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
+        Self { starts, settled }
+    }
+    /// The oldest start; none if nobody was running.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.starts.first().copied()
+    }
+    /// The newest timestamp that was published and that nobody had to wait for.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+    /// How many started before `timestamp`: equal for two records iff the same readers undo both.
+    pub(crate) fn before(&self, timestamp: u64) -> usize {
+        self.starts.partition_point(|&start| start < timestamp)
+    }
+    /// Whether somebody may read a version that was made at the one timestamp and replaced at the
+    /// other. Who has begun since sees what is settled. Who reads what replaced the version may have
+    /// to wait for that until then.
+    pub(crate) fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
+        // A part of a running transaction that is rolled back brings back what it has replaced.
+        !replaced.is_committed()
+            || made < replaced && (replaced.0 > self.settled || self.before(made.0) < self.before(replaced.0))
+    }
+}
+
 /// See [`TransactionManager::hold`].
 #[must_use = "the present is held for as long as this lives"]
 pub(crate) struct Hold<'m> {
@@ -253,6 +296,10 @@ impl Snapshot {
     #[inline]
     pub fn start(&self) -> Timestamp {
         self.0.start
+    }
+    /// Who is running now, the snapshot's own transaction among them.
+    pub fn readers(&self) -> Readers {
+        self.0.manager.readers()
     }
     pub(crate) fn manager(&self) -> &Arc<TransactionManager> {
         &self.0.manager
@@ -610,5 +657,22 @@ impl CommitTicket {
             Some(log) => log.on_acknowledged(timestamp, Box::new(move |r| callback(r.map(|()| timestamp)))),
             None => callback(Ok(timestamp)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_counts_for_who_started_between_its_beginning_and_its_end_or_may_have_to_wait() {
+        let readers = Readers::new(vec![5, 9], 12);
+        let may_see = |made, replaced| readers.may_see(Timestamp(made), Timestamp(replaced));
+        assert_eq!([may_see(3, 5), may_see(3, 6), may_see(5, 6)], [false, true, true]);
+        assert_eq!([may_see(6, 9), may_see(6, 10), may_see(10, 12)], [false, true, false]);
+        // Not acknowledged yet, but nobody has it between two changes of one transaction.
+        assert_eq!([may_see(10, 13), may_see(13, 13)], [true, false]);
+        assert!(readers.may_see(Timestamp(10), Timestamp::uncommitted(7)));
+        assert!(readers.may_see(Timestamp::uncommitted(7), Timestamp::uncommitted(7)));
     }
 }

@@ -220,7 +220,7 @@ fn readers_of_rows_find_whole_values_beside_writers_and_vacuums() {
                             check(row, version);
                             false
                         };
-                        assert!(!table.any_version_matches(ids[row], &[ColumnId(1)], matches).unwrap());
+                        assert!(!table.any_version_matches(ids[row], &[ColumnId(1)], None, matches).unwrap());
                     }
                 }
             });

@@ -36,7 +36,10 @@ fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
         let looked_at = table.clone();
         manager.defer(Box::new(move || {
             let mut is_one = |version: &RowBuffer| version.value(0) == Value::Int64(1);
-            assert!(looked_at.any_version_matches(row, &[ColumnId(0)], &mut is_one).unwrap(), "the row has no value");
+            assert!(
+                looked_at.any_version_matches(row, &[ColumnId(0)], None, &mut is_one).unwrap(),
+                "the row has no value"
+            );
         }));
         let other = manager.clone();
         let collector = thread::spawn(move || _ = other.gc().run_once(&other));
