@@ -17,9 +17,11 @@ use serac_sync::thread;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// How a statement changes rows.
+const LOAD: u32 = 6;
 const DELETE: u32 = 10;
 const UPDATE: u32 = 13;
 const INSERT: u32 = 16;
@@ -48,10 +50,12 @@ struct Running {
     own: Changes,
     /// Places to go back to.
     marks: Vec<(Savepoint, Changes)>,
-    /// The newest commit that a scan has seen.
+    /// The newest commit that a scan or a lookup has seen.
     seen: u64,
     /// What a serializable transaction has read.
     reads: Vec<Read>,
+    /// It runs for long.
+    is_patient: bool,
 }
 
 impl Running {
@@ -79,10 +83,12 @@ impl Client {
     pub fn run(mut self) {
         for _ in 0..self.world.plan.transactions {
             self.transaction();
+            self.world.note_end();
             if self.world.is_dead() {
                 break;
             }
         }
+        self.world.busy_clients.fetch_sub(1, SeqCst);
         self.exports.iter().for_each(Export::check);
     }
 
@@ -93,14 +99,22 @@ impl Client {
         if self.world.plan.has(Part::Serializable) && !read_committed && self.rng.random() {
             txn.set_serializable(true);
         }
-        let mut running = Running { txn, own: Changes::new(), marks: Vec::new(), seen: 0, reads: Vec::new() };
+        let mut running =
+            Running { txn, own: Changes::new(), marks: Vec::new(), seen: 0, reads: Vec::new(), is_patient: false };
         let only_reads = self.rng.random_bool(0.2);
-        for _ in 0..self.rng.random_range(1..if self.has_families() { 4 } else { 9 }) {
+        // Some let others come and go before many of their steps.
+        running.is_patient = self.rng.random_bool(if self.has_families() { 0.3 } else { 0.2 });
+        let patience = if running.is_patient { 0.5 } else { 0.02 };
+        for _ in 0..self.rng.random_range(1..if self.has_families() { 3 } else { 9 }) {
             if read_committed {
                 running.txn.refresh();
             }
             if self.rng.random_bool(0.3) {
                 self.pause();
+            }
+            if self.rng.random_bool(patience) {
+                let others = self.rng.random_range(1..6);
+                self.outlast(others);
             }
             if !self.statement(&mut running, only_reads) {
                 return;
@@ -109,10 +123,27 @@ impl Client {
         if only_reads {
             return self.end_reading(running);
         }
+        if self.rng.random_bool(patience) {
+            let others = self.rng.random_range(1..6);
+            self.outlast(others);
+        }
         if self.rng.random_bool(0.1) {
             return;
         }
         self.commit(running);
+    }
+
+    /// Until others have done something, if they do.
+    fn outlast(&mut self, others: u64) {
+        let until = self.world.ended() + others;
+        self.world.busy_clients.fetch_sub(1, SeqCst);
+        for _ in 0..60 {
+            if self.world.ended() >= until || self.world.busy_clients.load(SeqCst) == 0 || self.world.is_dead() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(self.rng.random_range(1..300)));
+        }
+        self.world.busy_clients.fetch_add(1, SeqCst);
     }
 
     fn has_families(&self) -> bool {
@@ -169,15 +200,22 @@ impl Client {
         let anything = (if self.rng.random() { PARENT } else { CHILD }, self.rng.random_range(0..20));
         let (table, what) = match only_reads {
             true => (anything.0, self.rng.random_range(0..6)),
-            false if self.has_families() => match self.rng.random_range(0..12) {
-                0..5 => (CHILD, INSERT),
-                5..7 => (PARENT, DELETE),
-                7 | 8 => (PARENT, INSERT),
-                9 => (CHILD, UPDATE),
+            // Children come quickly, and parents go in transactions that began before.
+            false if self.has_families() => match (running.is_patient, self.rng.random_range(0..12)) {
+                (true, 0..6) => (PARENT, DELETE),
+                (_, 0..8) => (CHILD, INSERT),
+                (_, 8 | 9) => (PARENT, INSERT),
+                (_, 10) => (CHILD, UPDATE),
                 _ => anything,
             },
             false => anything,
         };
+        // The disk is full for one statement, often a long one, and the transaction goes on.
+        let fills_disk = self.world.plan.has(Part::FullDisks) && !running.own.is_empty() && self.rng.random_bool(0.25);
+        let what = if fills_disk && self.rng.random() { LOAD } else { what };
+        if fills_disk {
+            self.world.files.faults().disk_full.store(true, SeqCst);
+        }
         let result = match what {
             0 | 1 => self.scan(running, table),
             2 => self.look_up(running, table),
@@ -185,7 +223,7 @@ impl Client {
             4 => self.ask_bitmaps(running, table),
             5 if self.world.plan.has(Part::Exports) => self.export(running, table),
             5 => Ok(()),
-            6 if self.world.plan.has(Part::Loads) => self.load(running, table),
+            LOAD if self.world.plan.has(Part::Loads) => self.load(running, table),
             7 => self.delete_loaded(running, table),
             8 if self.world.plan.has(Part::Savepoints) => {
                 running.marks.push((running.txn.savepoint(), running.own.clone()));
@@ -198,13 +236,16 @@ impl Client {
                     running.txn.rollback_to(&savepoint);
                     running.own = own;
                 }
-                return true;
+                Ok(())
             }
             DELETE..UPDATE => self.delete(running, table),
             UPDATE..INSERT => self.update(running, table),
             _ => self.insert(running, table),
         };
         let result = result.and_then(|()| running.txn.check_statement_end());
+        if fills_disk {
+            self.world.files.faults().disk_full.store(false, SeqCst);
+        }
         let Err(error) = result else { return true };
         self.world.expect(&error);
         if self.world.is_dead() {
@@ -216,7 +257,11 @@ impl Client {
             && self.rng.random()
         {
             match running.txn.wait_for(blocker) {
-                Ok(Some(turn)) => shuttle::future::block_on(turn),
+                Ok(Some(turn)) => {
+                    self.world.busy_clients.fetch_sub(1, SeqCst);
+                    shuttle::future::block_on(turn);
+                    self.world.busy_clients.fetch_add(1, SeqCst);
+                }
                 Ok(None) => {}
                 Err(error) => {
                     self.world.expect(&error);
@@ -251,6 +296,11 @@ impl Client {
     }
 
     fn find(&self, running: &mut Running, table: Table, id: i64) -> Result<Option<RowId>> {
+        let at = running.txn.snapshot().start().0;
+        // That there is no row is known from a commit, too.
+        let versions = self.world.model().versions(table, id);
+        let newest = versions.iter().rev().map(|(ts, _)| *ts).find(|ts| *ts <= at);
+        running.seen = running.seen.max(newest.unwrap_or(0));
         let definition = crate::definition::table(&running.txn, table);
         running.note_value(table, &definition.indexes[0], ID, &Datum::Int(id));
         let rows = running.txn.lookup(&definition, &definition.indexes[0], &[Datum::Int(id).value()])?;
@@ -337,7 +387,8 @@ impl Client {
         if self.rng.random_bool(0.7) {
             let keys: Vec<i64> = self.view(running, table).into_keys().collect();
             // One that everybody wants.
-            if let (Some(first), true) = (keys.first(), self.rng.random_bool(0.4)) {
+            let often = if self.has_families() { 0.7 } else { 0.4 };
+            if let (Some(first), true) = (keys.first(), self.rng.random_bool(often)) {
                 return *first;
             }
             if let Some(key) = keys.choose(&mut self.rng) {

@@ -33,6 +33,10 @@ pub struct World {
     dead: AtomicBool,
     /// Upkeep ends.
     pub ending: AtomicBool,
+    /// Clients that do not wait for others.
+    pub busy_clients: AtomicUsize,
+    /// Transactions of clients and of definitions that have ended.
+    ended: AtomicU64,
 }
 
 /// What a process has left, and what it must hold.
@@ -95,6 +99,12 @@ impl World {
     pub fn is_ending(&self) -> bool {
         self.ending.load(SeqCst)
     }
+    pub fn note_end(&self) {
+        self.ended.fetch_add(1, SeqCst);
+    }
+    pub fn ended(&self) -> u64 {
+        self.ended.load(SeqCst)
+    }
     pub fn view(&self, at: u64, own: &Changes, table: Table) -> Rows {
         let mut rows = self.model().rows(table, at);
         for ((_, key), row) in own.iter().filter(|((of, _), _)| *of == table) {
@@ -156,7 +166,8 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
 
 /// Runs a plan: the first execution, then one for each image that the others leave. Returns what they did.
 pub fn run(plan: &Plan, folder: &Path) -> Report {
-    let (mut report, mut budget) = (Report::default(), 3 + 2 * plan.crashes);
+    let crashes = if plan.has(Part::Crashes) { plan.crashes } else { 0 };
+    let (mut report, mut budget) = (Report::default(), 3 + 2 * crashes);
     let (mut crashes, mut clean_ends) = (0, 0);
     let model = Model::new(plan.has(Part::Trees), 0);
     let first = Image { path: folder.join("0"), model, origin: Origin::Beginning, generation: 0 };
@@ -230,6 +241,8 @@ fn execute(
         model: Arc::new(Mutex::new(image.model.clone())),
         dead: AtomicBool::new(false),
         ending: AtomicBool::new(false),
+        busy_clients: AtomicUsize::new(plan.clients),
+        ended: AtomicU64::new(0),
     });
     let mut rng = StdRng::seed_from_u64(seed);
     world.files.faults().unordered_removals.store(rng.random(), SeqCst);
@@ -259,6 +272,11 @@ fn execute(
     *world.db.lock().expect("nobody has panicked") = None;
     world.files.faults().disk_full.store(false, SeqCst);
     check_all(&world, &db, "the end");
+    // Here the whole log since the last checkpoint says what the clients have done.
+    if plan.has(Part::Crashes) && rng.random_bool(if image.generation == 0 { 0.8 } else { 0.3 }) {
+        let last = self::image(&world, &mut rng, &image.path, folder, number, image.generation);
+        left.lock().expect("nobody has panicked").push(last);
+    }
     let commits = world.model().commits - image.model.commits;
     let closed = db.close();
     drop(db);
@@ -344,8 +362,10 @@ fn crash(
 ) {
     let (before, transactions) = (world.model().commits, world.plan.clients * world.plan.transactions);
     for _ in 0..world.plan.crashes {
-        // Half of them in recovery and soon after, the others after some of the commits.
-        let after = if rng.random() { 0 } else { before + rng.random_range(0..transactions as u64 / 2 + 1) };
+        // Many of them in recovery and soon after, the others after some of the commits. The first
+        // process finds nothing that it could lose.
+        let soon = rng.random_bool(if generation == 0 { 0.2 } else { 0.5 });
+        let after = if soon { 0 } else { before + rng.random_range(0..transactions as u64 / 2 + 1) };
         while world.model().commits < after {
             if world.is_ending() {
                 return;
@@ -364,20 +384,29 @@ fn crash(
         if !path.exists() {
             continue;
         }
-        let image = folder.join(number.fetch_add(1, SeqCst).to_string());
-        let power_loss = rng.random::<bool>().then(|| rng.random());
-        world.files.image(path, &image, power_loss).expect("an image can be made");
-        let mut model = world.model().clone();
-        if power_loss.is_some() && world.plan.durability != Durability::Full {
-            model.acknowledged = 0;
-        }
-        left.lock().expect("nobody has panicked").push(Image {
-            path: image,
-            model,
-            origin: if power_loss.is_some() { Origin::PowerLoss(generation) } else { Origin::Death(generation) },
-            generation: generation + 1,
-        });
+        let image = image(world, &mut rng, path, folder, number, generation);
+        left.lock().expect("nobody has panicked").push(image);
     }
+}
+
+/// What another process would find if this one died now.
+fn image(
+    world: &World,
+    rng: &mut StdRng,
+    path: &Path,
+    folder: &Path,
+    number: &AtomicUsize,
+    generation: usize,
+) -> Image {
+    let image = folder.join(number.fetch_add(1, SeqCst).to_string());
+    let power_loss = rng.random::<bool>().then(|| rng.random());
+    world.files.image(path, &image, power_loss).expect("an image can be made");
+    let mut model = world.model().clone();
+    if power_loss.is_some() && world.plan.durability != Durability::Full {
+        model.acknowledged = 0;
+    }
+    let origin = if power_loss.is_some() { Origin::PowerLoss(generation) } else { Origin::Death(generation) };
+    Image { path: image, model, origin, generation: generation + 1 }
 }
 
 /// Where executions keep their files: in memory where there is such a folder.

@@ -115,8 +115,9 @@ impl Plan {
             let often = match part {
                 Part::BrokenDisks => 0.15,
                 Part::Crashes => 0.9,
-                Part::FullDisks => 0.3,
-                Part::Families | Part::Trees => 0.4,
+                Part::FullDisks => 0.4,
+                Part::Families => 0.5,
+                Part::Trees => 0.4,
                 _ => 0.75,
             };
             if !rng.random_bool(often) {
@@ -125,10 +126,26 @@ impl Plan {
         }
         if plan.has(Part::Families) {
             plan.clients = plan.clients.max(3);
-            plan.keys = 4;
+            plan.transactions += rng.random_range(20..100);
+            plan.keys = [2, 4][rng.random_range(0..2)];
+            // Fewer tasks that come between.
+            for part in [Part::Freezing, Part::Compaction, Part::Vacuums, Part::Checkpoints] {
+                if rng.random() {
+                    plan.without.push(part);
+                }
+            }
             if rng.random_bool(0.7) {
                 use ReferentialAction::{Cascade, SetDefault, SetNull};
                 plan.on_delete = [Cascade, SetNull, SetDefault][rng.random_range(0..3)];
+            }
+        }
+        if plan.has(Part::FullDisks) && rng.random_bool(0.8) {
+            // The log asks for room often, also in the middle of transactions, and keeps what it has.
+            plan.log_spill_bytes = 1 << rng.random_range(8..13);
+            plan.log_allocation_bytes = 1 << rng.random_range(10..12);
+            plan.checkpoint_log_bytes = 1 << 24;
+            if rng.random_bool(0.6) {
+                plan.without.push(Part::Checkpoints);
             }
         }
         plan.clients = clients.unwrap_or(plan.clients);

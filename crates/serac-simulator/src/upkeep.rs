@@ -90,8 +90,13 @@ fn break_disk(world: &World, rng: &mut StdRng) {
 /// A transaction of a definition that changes, as often as it takes.
 fn define(world: &World, rng: &mut StdRng) {
     let db = world.db();
-    let name = if rng.random() { PARENT } else { CHILD };
-    let what: u32 = rng.random();
+    let has_families = world.plan.has(Part::Families);
+    let name = if rng.random_bool(if has_families { 0.75 } else { 0.5 }) { PARENT } else { CHILD };
+    let mut what: u32 = rng.random();
+    if has_families && rng.random() {
+        // A column comes or goes, and the rows are written anew.
+        what &= !7;
+    }
     let mut txn = db.begin();
     let mut own = Changes::new();
     for _ in 0..4 {
@@ -116,7 +121,9 @@ fn define(world: &World, rng: &mut StdRng) {
         let world = world.model_handle();
         txn.on_commit(move |ts| world.lock().expect("nobody has panicked").commit(ts.0, &model));
     }
-    match txn.commit() {
+    let result = txn.commit();
+    world.note_end();
+    match result {
         Ok(ticket) => _ = world.waits(ticket.wait()),
         Err(error) => world.expect(&error),
     }
