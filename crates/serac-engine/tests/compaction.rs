@@ -12,8 +12,8 @@ use serac_storage::compact::selection::CompactionGroups;
 use serac_storage::file_system::FaultFileSystem;
 use serac_storage::{BlockNo, RowBuffer, RowId, StorageOptions, Value};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 /// Rows of `parent` that stay.
@@ -94,11 +94,14 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     txn.commit().unwrap();
     let before = scan(&db.begin(), &parent);
     let (stop, children) = (AtomicBool::new(false), AtomicUsize::new(0));
-    // On a busy machine it may take a while until blocks rest.
     let (started, moved) = (Instant::now(), AtomicBool::new(false));
+    // On a busy machine it may take a while until somebody gets anywhere.
     let running = || {
-        started.elapsed() < time || !moved.load(Ordering::Relaxed) && started.elapsed() < time + Duration::from_secs(60)
+        let is_done = moved.load(Ordering::Relaxed) && children.load(Ordering::Relaxed) > 0;
+        started.elapsed() < time || !is_done && started.elapsed() < time + Duration::from_secs(600)
     };
+    // Writers have it shared, and the compactor where no block comes to rest beside them.
+    let quiet = RwLock::new(());
     // Blocks under constant changes are not compacted: writers rest now and then, each in its own
     // time.
     let rest = |round: i64| {
@@ -109,7 +112,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     let rng = |thread: u64| StdRng::seed_from_u64(seed.wrapping_add(thread));
     std::thread::scope(|scope| {
         let (db, stop, children, running, rest) = (&db, &stop, &children, &running, &rest);
-        let (moved, before) = (&moved, &before);
+        let (moved, before, quiet) = (&moved, &before, &quiet);
         let mut workers = Vec::new();
         // Point reads by both indexes.
         for thread in 0..2 {
@@ -137,6 +140,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                 let mut rng = rng(thread);
                 for round in (0..).take_while(|_| running()) {
                     rest(round);
+                    let _shared = quiet.read().unwrap();
                     let mut txn = db.begin();
                     let parent = table(&txn, "parent");
                     let (id, passing) = (rng.random_range(0..KEPT), PASSING + rng.random_range(0..2 * KEPT));
@@ -172,6 +176,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
             let mut rng = rng(4);
             for round in (0..).take_while(|_| running()) {
                 rest(round);
+                let _shared = quiet.read().unwrap();
                 let mut txn = db.begin();
                 let child = table(&txn, "child");
                 let passes = rng.random_bool(0.5);
@@ -209,9 +214,12 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
             }
         }));
         let compactor = scope.spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
+            for pass in (1..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                let alone = pass % 100 == 0 && !moved.load(Ordering::Relaxed);
+                let _alone = alone.then(|| quiet.write());
                 for table in db.catalog().tables() {
-                    db.storage().freeze_table(&table.data, Duration::from_millis(2));
+                    let patience = if alone { Duration::from_secs(10) } else { Duration::from_millis(2) };
+                    db.storage().freeze_table(&table.data, patience);
                 }
                 if !moved.load(Ordering::Relaxed) {
                     let txn = db.begin();
