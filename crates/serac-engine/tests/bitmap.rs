@@ -4,7 +4,7 @@
 mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
-use common::column;
+use common::{column, row_ids as rows};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
@@ -33,12 +33,7 @@ fn create(db: &Database) {
 }
 
 fn table(txn: &Transaction) -> Arc<Table> {
-    txn.catalog().table("public", "t").unwrap().clone()
-}
-
-fn rows(txn: &Transaction, table: &Table) -> Vec<RowId> {
-    let readers = (0..table.data.block_count()).filter_map(|no| table.data.read_block(txn.snapshot(), BlockNo(no)));
-    readers.flat_map(|reader| reader.row_ids(reader.visible()).values().to_vec()).map(RowId::from_u64).collect()
+    common::table(txn, "t")
 }
 
 const WORDS: [&str; 6] =
