@@ -2,6 +2,7 @@
 
 mod flight_sql;
 mod pg_clients;
+mod pg_planning;
 mod pg_transactions;
 
 use rand::rngs::StdRng;

@@ -28,6 +28,7 @@ use serac_engine::catalog::Schema;
 use serac_engine::roles::{Access, Columns, Object, Privilege, RoleId};
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Database, ReadSet, Table};
 use serac_storage::Snapshot;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -158,8 +159,6 @@ pub(crate) struct Shared {
     pub(crate) identity: OnceLock<Identity>,
     /// As whom the session acts.
     pub(crate) roles: RwLock<SessionRoles>,
-    /// The owner of the view whose query is being planned.
-    pub(crate) planned_for: Mutex<Option<RoleId>>,
     /// The database with what queries need.
     pub(crate) sql: SqlDatabase,
     /// What clients of PostgreSQL have set.
@@ -246,28 +245,60 @@ impl Shared {
     }
     /// What the current user may do, or, while the query of a view is planned, the view's owner.
     fn access(&self, view: &View) -> Access {
-        match *self.planned_for.lock() {
+        match owner_planned_for() {
             Some(owner) => view.access.of(owner),
             None => view.access.clone(),
         }
     }
 }
 
-/// Plans for a view's owner until it is dropped.
-struct PlannedFor<'s> {
-    shared: &'s Shared,
-    before: Option<RoleId>,
+thread_local! {
+    /// The views whose queries this thread is planning, each in the one before, with their owners.
+    /// Planning does not leave its thread: an abandoned planner and its session's next one know
+    /// nothing of each other.
+    static PLANNED_VIEWS: RefCell<Vec<(Object, RoleId)>> = const { RefCell::new(Vec::new()) };
 }
 
-impl<'s> PlannedFor<'s> {
-    fn new(shared: &'s Shared, owner: RoleId) -> Self {
-        Self { shared, before: shared.planned_for.lock().replace(owner) }
+/// Views in views in views.
+const MAX_VIEWS: usize = 100;
+
+/// The owner of the view whose query is being planned.
+fn owner_planned_for() -> Option<RoleId> {
+    PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
+}
+
+/// The views whose queries are being planned, for another thread.
+pub(crate) fn planned_views() -> Vec<(Object, RoleId)> {
+    PLANNED_VIEWS.with_borrow(Clone::clone)
+}
+/// Goes on with planning them on this thread, which has been started for it.
+pub(crate) fn plan_on(views: Vec<(Object, RoleId)>) {
+    PLANNED_VIEWS.set(views);
+}
+
+/// Plans for a view's owner until it is dropped.
+struct PlannedFor;
+
+impl PlannedFor {
+    fn new(view: &Object, owner: RoleId) -> Result<Self, SqlError> {
+        PLANNED_VIEWS.with_borrow_mut(|views| {
+            if views.iter().any(|(other, _)| other == view) {
+                let name = if let Object::Relation(_, name) = view { name } else { "" };
+                let message = format!("infinite recursion detected in rules for relation \"{name}\"");
+                return Err(SqlError::new("42P17", message).named(name));
+            }
+            if views.len() >= MAX_VIEWS {
+                return Err(SqlError::new("54001", "views are nested too deeply"));
+            }
+            views.push((view.clone(), owner));
+            Ok(Self)
+        })
     }
 }
 
-impl Drop for PlannedFor<'_> {
+impl Drop for PlannedFor {
     fn drop(&mut self) {
-        *self.shared.planned_for.lock() = self.before;
+        PLANNED_VIEWS.with_borrow_mut(Vec::pop);
     }
 }
 
@@ -340,7 +371,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     }
     let schema_name = match in_path {
         // A view means what its names meant when it was made, which had other schemas written out.
-        true if shared.planned_for.lock().is_some() => DEFAULT_SCHEMA,
+        true if owner_planned_for().is_some() => DEFAULT_SCHEMA,
         true => view.schema_of(name),
         false => schema,
     };
@@ -357,7 +388,7 @@ pub(crate) async fn table_of(shared: &Arc<Shared>, schema: &str, name: &str) -> 
     }
     if let Some(table) = schema.tables.get(name) {
         // A view of a table that its owner may not read any more can be described, and not scanned.
-        if readable(&access, table) == Columns::None && shared.planned_for.lock().is_none() {
+        if readable(&access, table) == Columns::None && owner_planned_for().is_none() {
             return Err(refused(denied(name)));
         }
         shared.check_unchanged(schema_name, name).map_err(refused)?;
@@ -388,7 +419,7 @@ pub(crate) async fn planned_for_owner(
     query: &str,
 ) -> Result<LogicalPlan, SqlError> {
     let view = shared.view().ok_or_else(|| SqlError::new("XX000", "no statement is running"))?;
-    let _for_owner = PlannedFor::new(shared, view.access.security().owner(object));
+    let _for_owner = PlannedFor::new(object, view.access.security().owner(object))?;
     let state = shared.state.get().and_then(Weak::upgrade);
     let state = state.ok_or_else(|| SqlError::new("XX000", "the session has ended"))?;
     let state = state.read().clone();

@@ -1,6 +1,7 @@
 //! What a prepared statement takes and gives, for clients that ask before they run it.
 
 use crate::ddl::parse_expression;
+use crate::deep::Roomy;
 use crate::dml::{target_of_delete, target_of_insert, visible_schema};
 use crate::error::Result;
 use crate::explain::{describe_schema, explain_schema};
@@ -158,7 +159,7 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn describe_statement(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
-        self.looking(async |session: &mut Self| session.description_of(statement, named).await).await
+        Roomy::new(self.looking(async |session: &mut Self| session.description_of(statement, named).await)).await
     }
 
     /// How many columns the data of a COPY has.
@@ -191,8 +192,9 @@ impl Session {
             self.begin_statement();
         }
         self.refresh_view();
+        let mut limits = self.limits();
         let mut open = OpenStatement::new(self);
-        let result = look(&mut *open).await;
+        let result = limits.keep(look(&mut *open)).await;
         let session = open.into_session();
         session.shared.lent.write().clear();
         if idle {

@@ -5,8 +5,9 @@
 //! that dialect without this: names of arguments are identifiers. Other productions are tried and
 //! taken back only where a text is wrong, which nests as well. So expressions are counted while a
 //! script is parsed ([`Steps`]): a text that has the parser begin many more of them than it has
-//! tokens is refused.
+//! tokens is refused. The count also is where a parser notices that nobody waits for it.
 
+use crate::{deep, nesting};
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -19,6 +20,8 @@ use std::cell::Cell;
 const STEPS_PER_TOKEN: usize = 64;
 /// The same for a text of hardly any token.
 const FIRST_STEPS: usize = 10_000;
+/// Between two looks whether anybody waits for the parser.
+const STEPS_BETWEEN_LOOKS: u64 = 256;
 
 /// PostgreSQL's dialect. See the [module](self).
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,9 +29,9 @@ pub(crate) struct PostgreSql;
 
 const INNER: PostgreSqlDialect = PostgreSqlDialect {};
 
-/// A parser of a text.
+/// A parser of a text that is nested as deep as statements may be.
 pub(crate) fn parser(sql: &str) -> Result<Parser<'static>, ParserError> {
-    Parser::new(&PostgreSql).try_with_sql(sql)
+    Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS).try_with_sql(sql)
 }
 
 macro_rules! as_postgresql {
@@ -100,7 +103,8 @@ impl Steps {
     fn take() -> Result<(), ParserError> {
         let left = LEFT.get();
         // The only error that the parser does not take for a reason to try something else.
-        if left == 0 {
+        if left == 0 || left.is_multiple_of(STEPS_BETWEEN_LOOKS) && deep::is_abandoned() {
+            LEFT.set(0);
             return Err(ParserError::RecursionLimitExceeded);
         }
         LEFT.set(left - 1);
@@ -111,5 +115,33 @@ impl Steps {
 impl Drop for Steps {
     fn drop(&mut self) {
         LEFT.set(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    #[test]
+    fn what_is_nested_is_parsed_once_and_what_is_wrong_not_for_ever() {
+        let steps = |sql: &str| {
+            let _steps = Steps::of(1_000_000);
+            let before = LEFT.get();
+            let parsed = parser(sql).unwrap().parse_statement();
+            (before - LEFT.get(), parsed)
+        };
+        let nested = |open: &str, close: &str| format!("SELECT {}1{}", open.repeat(40), close.repeat(40));
+        let calls = [("abs(", ")"), ("coalesce(1, ", ", 2)"), ("ARRAY[", "]"), ("ROW(1, ", ")"), ("f(a => ", ")")];
+        for (open, close) in calls {
+            let (count, parsed) = steps(&nested(open, close));
+            parsed.unwrap();
+            assert!(count < 40 * 6, "{open}: {count} steps");
+        }
+        // Each CAST is tried again as a call of a function of this name, which has others inside.
+        let wrong = format!("SELECT {}1", "CAST(".repeat(60));
+        let _steps = Steps::of(Tokenizer::new(&PostgreSql, &wrong).tokenize().unwrap().len());
+        let parsed = parser(&wrong).unwrap().parse_statement();
+        parsed.unwrap_err();
     }
 }

@@ -307,7 +307,7 @@ impl Session {
                     Some(rows) => (rows.num_columns(), given_rows(rows)),
                     None => {
                         values_as_columns(&table, &targets, &mut source)?;
-                        let (frame, _) = self.shown_frame(Statement::Query(source)).await?;
+                        let frame = self.shown_frame(Statement::Query(source)).await?;
                         let literals = literals(frame.logical_plan());
                         let is_apart = is_apart(frame.logical_plan(), &table)?;
                         let mut rows = self.stream(frame).await?;

@@ -221,6 +221,7 @@ fn from_plan(message: &str) -> SqlError {
         ("different number of columns", "42601"),
         ("non-boolean predicate", "42804"),
         ("Cannot coerce", "42883"),
+        ("Failed to coerce types", "42883"),
         ("Cannot infer common argument type", "42883"),
     ];
     let known = sqlstates.iter().find(|(text, _)| message.contains(text));
@@ -267,6 +268,7 @@ impl From<&DataFusionError> for SqlError {
                 other => Self::new("42701", other.to_string()),
             },
             DataFusionError::Plan(m) => from_plan(m),
+            DataFusionError::Internal(m) if m.starts_with("Failed to coerce types") => from_plan(m),
             DataFusionError::NotImplemented(m) if m.starts_with("Unsupported SQL type") => {
                 let name = m.trim_start_matches("Unsupported SQL type").trim();
                 Self::new("42704", format!("type \"{name}\" does not exist")).named(name)

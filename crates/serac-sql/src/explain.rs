@@ -7,7 +7,7 @@
 use crate::error::{Result, SqlError};
 use crate::parts::has_changes;
 use crate::pg_catalog::type_name;
-use crate::query::{Output, in_planner};
+use crate::query::Output;
 use crate::session::{Session, StatementResult, parse, quote, resolve};
 use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -224,20 +224,17 @@ impl Session {
         lines: &mut Vec<String>,
     ) -> Result<()> {
         let began = Instant::now();
-        let (frame, _) = self.shown_frame(query).await?;
-        if options.verbose {
-            let logical = frame.clone().into_optimized_plan()?.display_indent().to_string();
+        let (ready, logical) = self.planned_to_explain(query, options.verbose).await?;
+        if let Some(logical) = logical {
             lines.push("Logical plan".into());
             lines.extend(logical.lines().map(|line| format!("  {}", in_sql_terms(line))));
             lines.push("Physical plan".into());
         }
         let depth = depth + usize::from(options.verbose);
-        let context = Arc::new(frame.task_ctx());
-        let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
         let planned = began.elapsed();
+        let plan = ready.plan.clone();
         if options.analyze {
-            let mut rows;
-            (plan, rows) = self.run_observed(plan, context)?;
+            let (_, mut rows) = self.run_observed(ready)?;
             while let Some(batch) = rows.next().await {
                 batch?;
             }

@@ -2,9 +2,11 @@
 
 use crate::catalog::Shared;
 use crate::ddl::parse_expression;
+use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::functions::with_own_casts;
 use crate::generated;
+use crate::nesting;
 use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use crate::planner;
 use crate::scan::fetch_rows;
@@ -62,9 +64,13 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 
 /// Evaluates an SQL expression for every row of `batch`.
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
-    let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-    let expr = state.create_physical_expr(planned(state, sql, &schema)?, &schema)?;
-    Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+    let evaluate = || {
+        let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
+        let expr = state.create_physical_expr(planned(state, sql, &schema)?, &schema)?;
+        Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+    };
+    // What is short is not deep.
+    if sql.len() > nesting::SHALLOW { deep::with_room(evaluate) } else { evaluate() }
 }
 
 /// An SQL expression over columns, its types coerced, and simplified as in a query.

@@ -4,11 +4,17 @@
 //! session are registered once for all; those that know their session come into being when it first asks for a function.
 
 use crate::catalog::Shared;
+use crate::clause_limits::{MAX_COLUMNS, too_many_columns};
 use crate::dialect::parser;
+use crate::error::SqlError;
 use crate::functions::accounted;
+use crate::session::fold;
+use crate::visits::visit_expressions_mut;
+use crate::{deep, nesting};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
@@ -19,9 +25,13 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::planner::{ParserOptions, SqlToRel};
-use datafusion::sql::sqlparser::ast::{DataType as AstType, Statement, TimezoneInfo};
-use std::collections::HashMap;
+use datafusion::sql::planner::{ParserOptions, SqlToRel, object_name_to_table_reference};
+use datafusion::sql::sqlparser::ast::{
+    Cte, DataType as AstType, Expr as AstExpr, Ident, ObjectName, ObjectNamePart, Query, Statement, TimezoneInfo,
+    Visit, VisitMut, Visitor,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The functions that are the same in every session: DataFusion's, PostgreSQL's names of these, and ours.
@@ -36,6 +46,7 @@ static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     let others = [(functions::math::signum(), "sign"), (nested::string::string_to_array_udf(), "string_to_table")];
     let renamed = all.into_iter().chain(others).map(|(function, name)| function.as_ref().clone().with_aliases([name]));
     let own = crate::functions::functions().chain(crate::uuids::functions()).chain(crate::formats::functions());
+    let own = own.chain([crate::chains::function()]);
     for function in own.chain(renamed) {
         state.register_udf(Arc::new(function)).expect("functions are taken");
     }
@@ -129,10 +140,19 @@ pub(crate) fn functions(state: &SessionState) -> Arc<Functions> {
 }
 
 /// The plan of a statement, neither analysed nor optimized.
-pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
-    let statement = DfStatement::Statement(Box::new(statement));
+pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    crate::chains::gather(&mut statement);
     let mut names = Names::new(state);
-    for reference in state.resolve_table_references(&statement)? {
+    names.write_out_aliases(&mut statement);
+    let relations = match &statement {
+        Statement::Query(query) => relations_of(query)?,
+        _ => {
+            state.resolve_table_references(&DfStatement::Statement(Box::new(statement.clone())))?.into_iter().collect()
+        }
+    };
+    let statement = DfStatement::Statement(Box::new(statement));
+    for reference in relations {
+        deep::check()?;
         let name = names.resolved(reference);
         if !names.tables.contains_key(&name)
             && let Ok(schema) = state.schema_for_ref(name.clone())
@@ -141,14 +161,122 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> Result<L
             names.tables.insert(name, provider_as_source(table));
         }
     }
-    SqlToRel::new_with_options(&names, names.parser_options()).statement_to_plan(statement)
+    let plan = SqlToRel::new_with_options(&names, names.parser_options()).statement_to_plan(statement)?;
+    check_size(&plan)?;
+    Ok(plan)
+}
+
+/// The tables and views that a query names. DataFusion's own search visits the expressions of a
+/// WITH twice, and so those in each other 2^n times.
+fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
+    #[derive(Default)]
+    struct Relations {
+        found: BTreeSet<TableReference>,
+        /// Names of common table expressions that can be seen, and how many have each.
+        seen: HashMap<TableReference, usize>,
+        /// Common table expressions that can be seen once their own query has been left: where
+        /// that is, and their names.
+        coming: HashMap<*const Query, TableReference>,
+    }
+    fn reference(name: ObjectName) -> ControlFlow<DataFusionError, TableReference> {
+        match object_name_to_table_reference(name, true) {
+            Ok(reference) => ControlFlow::Continue(reference),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+    fn name(cte: &Cte) -> ControlFlow<DataFusionError, TableReference> {
+        reference(ObjectName::from(vec![cte.alias.name.clone()]))
+    }
+    impl Visitor for Relations {
+        type Break = DataFusionError;
+
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<DataFusionError> {
+            let relation = reference(relation.clone())?;
+            if self.seen.get(&relation).is_none_or(|count| *count == 0) {
+                self.found.insert(relation);
+            }
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<DataFusionError> {
+            let Some(with) = &query.with else { return ControlFlow::Continue(()) };
+            for cte in &with.cte_tables {
+                match with.recursive {
+                    true => *self.seen.entry(name(cte)?).or_default() += 1,
+                    false => drop(self.coming.insert(&raw const *cte.query, name(cte)?)),
+                }
+            }
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, query: &Query) -> ControlFlow<DataFusionError> {
+            for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+                *self.seen.entry(name(cte)?).or_default() -= 1;
+            }
+            if let Some(name) = self.coming.remove(&(&raw const *query)) {
+                *self.seen.entry(name).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut relations = Relations::default();
+    match query.visit(&mut relations) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(relations.found),
+    }
+}
+
+/// Operators of a plan. Views that name views twice double it each time.
+const MAX_OPERATORS: usize = 50_000;
+/// Operators one below the other.
+const MAX_LEVELS: usize = 2_500;
+/// Subqueries in expressions of each other. DataFusion checks each again with the one around it:
+/// every level doubles the work.
+const MAX_SUBQUERIES: usize = 15;
+
+/// Refuses plans that are too large to be optimized, or too deep for a stack.
+fn check_size(plan: &LogicalPlan) -> Result<()> {
+    #[derive(Default)]
+    struct Size {
+        operators: usize,
+        level: usize,
+        subqueries: usize,
+        is_too_large: bool,
+    }
+    impl<'n> TreeNodeVisitor<'n> for Size {
+        type Node = LogicalPlan;
+        fn f_down(&mut self, plan: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
+            self.operators += 1;
+            self.level += 1;
+            self.subqueries += usize::from(matches!(plan, LogicalPlan::Subquery(_)));
+            self.is_too_large |=
+                self.operators > MAX_OPERATORS || self.level > MAX_LEVELS || self.subqueries > MAX_SUBQUERIES;
+            Ok(if self.is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        }
+        fn f_up(&mut self, plan: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
+            self.level -= 1;
+            self.subqueries -= usize::from(matches!(plan, LogicalPlan::Subquery(_)));
+            Ok(TreeNodeRecursion::Continue)
+        }
+    }
+    let mut size = Size::default();
+    plan.visit_with_subqueries(&mut size)?;
+    if size.is_too_large {
+        let error = SqlError::new("54001", "the statement, with the views that it names, is too complex");
+        return Err(DataFusionError::External(Box::new(error)));
+    }
+    if plan.schema().fields().len() > MAX_COLUMNS {
+        return Err(DataFusionError::External(Box::new(too_many_columns())));
+    }
+    Ok(())
 }
 
 /// An expression over the columns of `schema`, its types not coerced.
 pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> Result<Expr> {
     let parsed = parser(sql).and_then(|mut parser| parser.parse_expr_with_alias());
-    let parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+    let mut parsed = parsed.map_err(|error| DataFusionError::SQL(Box::new(error), None))?;
+    nesting::balance(&mut parsed.expr);
+    crate::chains::gather(&mut parsed.expr);
     let names = Names::new(state);
+    names.write_out_aliases(&mut parsed.expr);
     let planner = SqlToRel::new_with_options(&names, names.parser_options());
     planner.sql_to_expr_with_alias(parsed, schema, &mut Default::default())
 }
@@ -170,6 +298,22 @@ impl<'s> Names<'s> {
     }
     fn parser_options(&self) -> ParserOptions {
         ParserOptions::from(&self.options().sql_parser)
+    }
+    /// Calls functions by their first names: what is called by another, the planner names after
+    /// the text of the whole call, in which nested calls of such stand twice.
+    fn write_out_aliases(&self, parsed: &mut impl VisitMut) {
+        let _ = visit_expressions_mut(parsed, |expr| {
+            if let AstExpr::Function(call) = expr
+                && let [part] = &mut call.name.0[..]
+                && let Some(name) = part.as_ident()
+                && let Some(function) = self.functions.scalar(&fold(name))
+                && function.name() != fold(name)
+                && self.functions.scalar(function.name()).is_some_and(|first| first == function)
+            {
+                *part = ObjectNamePart::Identifier(Ident::with_quote('"', function.name()));
+            }
+            ControlFlow::<()>::Continue(())
+        });
     }
 }
 
@@ -202,7 +346,7 @@ impl ContextProvider for Names<'_> {
         Some(TYPES.clone())
     }
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        let function = self.functions.scalar(name)?;
+        let function = self.functions.scalar(name).filter(|_| !deep::is_abandoned())?;
         // Some depend on the time zone.
         let configured = function.inner().with_updated_config(self.options());
         let function = configured.map_or_else(|| function.clone(), Arc::new);

@@ -3,16 +3,18 @@
 //! A long query runs on the database's query threads, so that the session can answer a cancellation or a timeout while an operator computes, and
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
+use crate::clause_limits;
+use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
 use crate::scan::{SeracScanExec, SeracTable};
 use crate::session::{Session, parse};
-use crate::wanted::while_wanted;
+use crate::wanted::{Wanted, while_wanted};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
@@ -20,6 +22,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -30,7 +33,9 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::{StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Batches that a query may be ahead of whoever takes them.
@@ -52,14 +57,19 @@ pub(crate) struct QueryRuntime(Option<Runtime>);
 
 impl QueryRuntime {
     pub(crate) fn new(threads: usize) -> Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(threads).thread_name("serac-query").enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("serac-query")
+            .thread_stack_size(STACK)
+            .on_thread_park(give_back_after_deep_plans)
+            .enable_all()
+            .build();
         match runtime {
             Ok(runtime) => Ok(Self(Some(runtime))),
             Err(error) => Err(SqlError::new("53000", format!("no threads for queries: {error}"))),
         }
     }
-    fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         self.0.as_ref().expect("it runs until it is dropped").handle()
     }
 }
@@ -71,6 +81,116 @@ impl Drop for QueryRuntime {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Plans that may touch much of the stacks of the threads that run them, so far.
+static DEEP_PLANS: AtomicU64 = AtomicU64::new(0);
+
+/// Gives the stack of a query thread back that rests, if a deep plan has begun since it did so
+/// last.
+fn give_back_after_deep_plans() {
+    thread_local! {
+        static SEEN: Cell<u64> = const { Cell::new(0) };
+    }
+    // Relaxed: a thread that reads it late gives its stack back when it rests again.
+    let count = DEEP_PLANS.load(Ordering::Relaxed);
+    if SEEN.replace(count) != count {
+        deep::give_back();
+    }
+}
+
+/// Levels of a plan, with the expressions in it, from which on it is deep.
+const DEEP_PLAN: usize = 100;
+
+/// Whether a plan has so many levels that it needs a large stack.
+fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    struct Levels {
+        level: usize,
+        is_deep: bool,
+    }
+    impl<'n> TreeNodeVisitor<'n> for Levels {
+        type Node = Arc<dyn ExecutionPlan>;
+        fn f_down(&mut self, node: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
+            self.level += 1;
+            let _ = node.apply_expressions(&mut |expr| {
+                let mut levels = ExprLevels { level: self.level, is_deep: false };
+                expr.visit(&mut levels)?;
+                self.is_deep |= levels.is_deep;
+                Ok(TreeNodeRecursion::Continue)
+            });
+            self.is_deep |= self.level > DEEP_PLAN;
+            Ok(if self.is_deep { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        }
+        fn f_up(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
+            self.level -= 1;
+            Ok(TreeNodeRecursion::Continue)
+        }
+    }
+    struct ExprLevels {
+        level: usize,
+        is_deep: bool,
+    }
+    impl<'n> TreeNodeVisitor<'n> for ExprLevels {
+        type Node = Arc<dyn PhysicalExpr>;
+        fn f_down(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
+            self.level += 1;
+            self.is_deep |= self.level > DEEP_PLAN;
+            Ok(if self.is_deep { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        }
+        fn f_up(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
+            self.level -= 1;
+            Ok(TreeNodeRecursion::Continue)
+        }
+    }
+    let mut levels = Levels { level: 0, is_deep: false };
+    let _ = plan.visit(&mut levels);
+    levels.is_deep
+}
+
+/// A plan, and what of it is known before it runs.
+pub(crate) struct Ready {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    wanted: Option<Wanted>,
+    /// It runs where it is.
+    is_short: bool,
+}
+
+impl Ready {
+    fn new(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Self> {
+        let is_deep = is_deep(&plan);
+        if is_deep {
+            // Relaxed: see `give_back_after_deep_plans`.
+            DEEP_PLANS.fetch_add(1, Ordering::Relaxed);
+        }
+        if !is_deep && is_short(&plan, context.session_config().target_partitions()) {
+            return Ok(Self { plan, context, wanted: None, is_short: true });
+        }
+        let (plan, wanted) = while_wanted(plan)?;
+        Ok(Self { plan, context, wanted, is_short: false })
+    }
+}
+
+/// The plan of a query whose columns may have the same name, and the names of the columns of its
+/// result, PostgreSQL's where that is wanted.
+async fn plan_shown(
+    state: &SessionState,
+    statement: Statement,
+    postgresql_names: bool,
+) -> Result<(LogicalPlan, SchemaRef)> {
+    let plan = match (plan(state, statement.clone()).await, &statement) {
+        (Err(error), Statement::Query(query)) if error.sqlstate == "42701" => {
+            let mut query = query.clone();
+            same_names::tell_apart(&mut query);
+            plan(state, Statement::Query(query)).await.map_err(repeated_names)?
+        }
+        (plan, _) => plan?,
+    };
+    let mut schema = same_names::shown(plan.schema().as_arrow());
+    if postgresql_names {
+        schema = result_names::of_statement(schema, &statement);
+    }
+    Ok((plan, schema))
 }
 
 /// Whether a plan for `threads` threads touches a handful of rows.
@@ -181,6 +301,7 @@ fn repeated_names(error: SqlError) -> SqlError {
 /// # Errors
 /// What is wrong with the statement.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    clause_limits::check(&statement)?;
     if crate::pg_catalog::has_natural_joins(&statement) {
         let mut first = statement.clone();
         crate::pg_catalog::rewrite(&mut first);
@@ -217,8 +338,21 @@ impl Session {
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
     }
+    /// The plan of a statement, made on a thread that plans.
     pub(crate) async fn plan(&self, statement: Statement) -> Result<LogicalPlan> {
+        let state = self.state();
+        self.planning(async move { plan(&state, statement).await }).await
+    }
+    /// The plan of a small statement, made here.
+    pub(crate) async fn plan_here(&self, statement: Statement) -> Result<LogicalPlan> {
         plan(&self.state(), statement).await
+    }
+    /// What a future gives that plans, on a thread that plans.
+    pub(crate) async fn planning<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        deep::planned(self.query_runtime.handle(), future).await
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -229,13 +363,19 @@ impl Session {
         statement: Statement,
         decimals: DecimalForm,
     ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        let (frame, names) = self.shown_frame(statement).await?;
-        let context = Arc::new(frame.task_ctx());
-        let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
-        if decimals == DecimalForm::Decimal64 {
-            plan = with_short_decimals(plan)?;
-        }
-        let rows = self.run_physical(plan, context)?;
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let planned = self.planning(async move {
+            let (plan, names) = plan_shown(&state, statement, postgresql_names).await?;
+            let frame = DataFrame::new(state, plan);
+            let context = Arc::new(frame.task_ctx());
+            let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
+            if decimals == DecimalForm::Decimal64 {
+                plan = with_short_decimals(plan)?;
+            }
+            Ok((Ready::new(plan, context)?, names))
+        });
+        let (ready, names) = planned.await?;
+        let rows = self.run_ready(ready)?;
         let schema = with_types(&names, &rows.schema());
         Ok((schema.clone(), named(rows, schema)))
     }
@@ -259,28 +399,23 @@ impl Session {
     }
     /// The columns of a query's result.
     pub(crate) async fn shown_columns(&self, statement: Statement) -> Result<SchemaRef> {
-        let (frame, names) = self.shown_frame(statement).await?;
-        let (state, plan) = frame.into_parts();
-        let coerced =
-            state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
-        Ok(with_types(&names, coerced.schema().as_arrow()))
-    }
-    /// A query's data frame, and the names of the columns that its result has.
-    pub(crate) async fn shown_frame(&self, statement: Statement) -> Result<(DataFrame, SchemaRef)> {
-        let plan = match (self.plan(statement.clone()).await, &statement) {
-            (Err(error), Statement::Query(query)) if error.sqlstate == "42701" => {
-                let mut query = query.clone();
-                same_names::tell_apart(&mut query);
-                self.plan(Statement::Query(query)).await.map_err(repeated_names)?
-            }
-            (plan, _) => plan?,
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let columns = async move {
+            let (plan, names) = plan_shown(&state, statement, postgresql_names).await?;
+            let coerced =
+                state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
+            Ok(with_types(&names, coerced.schema().as_arrow()))
         };
-        let frame = DataFrame::new(self.state(), plan);
-        let mut schema = same_names::shown(frame.schema().as_arrow());
-        if self.postgresql_names {
-            schema = result_names::of_statement(schema, &statement);
-        }
-        Ok((frame, schema))
+        self.planning(columns).await
+    }
+    /// The data frame of a query whose columns may have the same name.
+    pub(crate) async fn shown_frame(&self, query: Statement) -> Result<DataFrame> {
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let frame = async move {
+            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
+            Ok(DataFrame::new(state, plan))
+        };
+        self.planning(frame).await
     }
     /// The rows of a query that was put together as text.
     pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -300,27 +435,17 @@ impl Session {
 
     /// The rows of a data frame, as they come.
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
-        let context = Arc::new(frame.task_ctx());
-        self.run_physical(frame.create_physical_plan().await.map_err(in_planner)?, context)
+        let ready = async move {
+            let context = Arc::new(frame.task_ctx());
+            Ready::new(frame.create_physical_plan().await.map_err(in_planner)?, context)
+        };
+        self.run_ready(self.planning(ready).await?)
     }
-    fn run_physical(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        Ok(self.run_observed(plan, context)?.1)
-    }
-    /// The rows of a plan, and the plan that gives them, in which figures of its run are found.
-    pub(crate) fn run_observed(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        context: Arc<TaskContext>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, SendableRecordBatchStream)> {
-        if is_short(&plan, context.session_config().target_partitions()) {
-            return Ok((plan.clone(), execute_stream(plan, context)?));
+    fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
+        let Ready { plan, context, wanted, is_short } = ready;
+        if is_short {
+            return Ok(execute_stream(plan, context)?);
         }
-        let (plan, wanted) = while_wanted(plan)?;
-        let observed = plan.clone();
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
         let sender = builder.tx();
         let run = async move {
@@ -335,11 +460,34 @@ impl Session {
         };
         builder.spawn_on(run, self.query_runtime.handle());
         let rows = builder.build();
-        let rows = match wanted {
+        Ok(match wanted {
             Some(wanted) => wanted.until_dropped(rows),
             None => rows,
+        })
+    }
+    /// The rows of a plan, and the plan that gives them, in which figures of its run are found.
+    pub(crate) fn run_observed(&self, ready: Ready) -> Result<(Arc<dyn ExecutionPlan>, SendableRecordBatchStream)> {
+        let observed = ready.plan.clone();
+        Ok((observed, self.run_ready(ready)?))
+    }
+    /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
+    pub(crate) async fn planned_to_explain(
+        &self,
+        query: Statement,
+        is_verbose: bool,
+    ) -> Result<(Ready, Option<String>)> {
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let planned = async move {
+            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
+            let frame = DataFrame::new(state, plan);
+            let logical = match is_verbose {
+                true => Some(frame.clone().into_optimized_plan()?.display_indent().to_string()),
+                false => None,
+            };
+            let context = Arc::new(frame.task_ctx());
+            Ok((Ready::new(frame.create_physical_plan().await.map_err(in_planner)?, context)?, logical))
         };
-        Ok((observed, rows))
+        self.planning(planned).await
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {

@@ -12,6 +12,7 @@ use crate::conflict_targets::conflict_targets;
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
 use crate::ddl::likes_as_columns;
+use crate::deep::{self, Roomy};
 use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
@@ -19,10 +20,11 @@ use crate::functions::{Accounts, Casts, IntervalArithmetic, JsonOperators, LongT
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
+use crate::nesting;
 use crate::notices::Notices;
 use crate::optimizer::{
-    CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases, FloatZeros, InLists, JoinOrder, NullSafe,
-    SetOperations, TextPredicates, Unnest,
+    AskingAnalyzer, AskingPhysical, AskingRule, CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases,
+    FloatZeros, InLists, JoinOrder, NullSafe, SetOperations, TextPredicates, Unnest,
 };
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
@@ -59,6 +61,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
+
+/// Bytes of a text that is parsed where it has come from: that takes less than a millisecond.
+const SHORT_TEXT: usize = 8 << 10;
 
 /// How SQL runs on a database.
 #[derive(Clone, Debug, Default)]
@@ -299,8 +304,22 @@ fn transaction_word(sql: &str) -> Option<&'static Statement> {
 
 fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&PostgreSql, sql).tokenize_with_location().map_err(ParserError::from)?;
+    let levels = nesting::estimate(&tokens)?;
+    if levels > nesting::MAX_ESTIMATE {
+        return Err(nesting::too_deep());
+    }
+    match levels > nesting::SHALLOW {
+        true => deep::with_room(|| statements_of(sql, tokens, true)),
+        false => statements_of(sql, tokens, false),
+    }
+}
+
+/// The statements that a script's tokens are. `is_nested` where these may be nested so deeply that
+/// it matters.
+fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Vec<Statement>> {
     let _steps = Steps::of(tokens.len());
-    let mut parser = Parser::new(&PostgreSql).with_tokens_with_locations(in_known_words(tokens));
+    let parser = Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS);
+    let mut parser = parser.with_tokens_with_locations(in_known_words(tokens));
     let mut statements = Vec::new();
     // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
@@ -312,7 +331,12 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        let mut statement = with_inside(parse_statement(&mut parser)?)?;
+        let mut statement = parse_statement(&mut parser)?;
+        if is_nested {
+            nesting::balance(&mut statement);
+            nesting::check(&statement)?;
+        }
+        statement = with_inside(statement)?;
         crate::clauses::check(&statement)?;
         write_out_assignments(&mut statement);
         if qualified {
@@ -382,7 +406,6 @@ impl Session {
             bitmap_indexes: true.into(),
             identity: OnceLock::new(),
             roles: Default::default(),
-            planned_for: Default::default(),
             sql: db.clone(),
             client_settings: Default::default(),
             settings: Default::default(),
@@ -433,9 +456,9 @@ impl Session {
             .with_expr_planners(expr_planners)
             // A rule of the optimizer looks for it. All others are with `Functions`.
             .with_aggregate_functions(vec![first_value_udaf()])
-            .with_analyzer_rules(analyzer)
-            .with_optimizer_rules(rules)
-            .with_physical_optimizer_rules(physical_rules())
+            .with_analyzer_rules(analyzer.into_iter().map(AskingAnalyzer::of).collect())
+            .with_optimizer_rules(rules.into_iter().map(AskingRule::of).collect())
+            .with_physical_optimizer_rules(physical_rules().into_iter().map(AskingPhysical::of).collect())
             .with_physical_optimizer_rule(Arc::new(BitmapJoin))
             .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
             .with_physical_optimizer_rule(Arc::new(BitmapCounts))
@@ -520,6 +543,20 @@ impl Session {
         self.failing(statements)
     }
 
+    /// As [`parse`](Self::parse), on another thread if the text is long: it can be cancelled, and
+    /// takes no longer than a statement may.
+    ///
+    /// # Errors
+    /// As there, and 57014.
+    pub async fn parse_elsewhere(&mut self, sql: &str) -> Result<Vec<Statement>> {
+        if sql.len() <= SHORT_TEXT {
+            return self.parse(sql);
+        }
+        let text = sql.to_owned();
+        let statements = self.limits().keep(deep::elsewhere(move || parse(&text))).await;
+        self.failing(statements)
+    }
+
     /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
     ///
     /// # Errors
@@ -539,7 +576,7 @@ impl Session {
     }
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
-        for (i, statement) in self.parse(sql)?.into_iter().enumerate() {
+        for (i, statement) in self.parse_elsewhere(sql).await?.into_iter().enumerate() {
             results.push(self.execute_statement(statement).await.map_err(|error| error.located(sql, i))?);
         }
         Ok(results)
@@ -557,7 +594,7 @@ impl Session {
             return self.acknowledged(outcome).await;
         }
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
-        Box::pin(self.execute_other(statement)).await
+        Roomy::new(self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
@@ -610,7 +647,7 @@ impl Session {
             let result = self.acknowledged(outcome).await?;
             return Ok(StatementStream::done(self, result));
         }
-        Box::pin(self.stream_other(statement)).await
+        Roomy::new(self.stream_other(statement)).await
     }
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);

@@ -97,8 +97,8 @@ fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
 }
 
 /// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.
-fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
-    let mut statements = session.parse(sql).map_err(|error| status_of(&error))?;
+async fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
+    let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
         _ => {
@@ -109,8 +109,8 @@ fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
 }
 
 /// As [`single`], for a statement that is to run.
-fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Statement, Status> {
-    let statement = single(session, sql)?;
+async fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Statement, Status> {
+    let statement = single(session, sql).await?;
     check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
     Ok(statement)
 }
@@ -254,7 +254,7 @@ impl FlightSql {
     /// Plans a query, or runs anything else.
     async fn plan(&self, seat: &Arc<Seat>, sql: &str) -> Result<Flight, Status> {
         let mut session = seat.take().await?;
-        let statement = runnable(&mut session, seat, sql)?;
+        let statement = runnable(&mut session, seat, sql).await?;
         if is_query(&statement) {
             let describe = async move { session.describe_statement(statement, &[]).await };
             return Ok(Flight::Planned(seat.attend(describe).await?.schema));
@@ -304,7 +304,7 @@ impl FlightSql {
     ) -> Result<SchemaRef, Status> {
         let seat = self.seat(caller, query.transaction_id.as_deref())?;
         let mut session = seat.take().await?;
-        let statement = single(&mut session, &query.query)?;
+        let statement = single(&mut session, &query.query).await?;
         let description = seat.attend(async move { session.describe_statement(statement, &[]).await }).await?;
         Ok(description.schema.unwrap_or_else(|| Schema::empty().into()))
     }
@@ -324,7 +324,7 @@ impl FlightSql {
             let cancellable = Cancellable::new(&self.running, mark);
             let mut session = seat.take().await?;
             // A ticket is what a client has sent: it may say anything.
-            let statement = runnable(&mut session, &seat, &query.query)?;
+            let statement = runnable(&mut session, &seat, &query.query).await?;
             let work = Work::Statement(Box::new(statement));
             let decimals = form::decimals(caller);
             return stream::rows(seat, session, work, decimals, self.options.stall, Some(cancellable)).await;
@@ -338,7 +338,7 @@ impl FlightSql {
     pub(super) async fn update(&self, caller: &Caller, sql: &str, transaction: Option<&[u8]>) -> Result<Bytes, Status> {
         let seat = self.seat(caller, transaction)?;
         let mut session = seat.take().await?;
-        let statement = runnable(&mut session, &seat, sql)?;
+        let statement = runnable(&mut session, &seat, sql).await?;
         if is_query(&statement) {
             let work = Work::Statement(Box::new(statement));
             let rows = stream::rows(seat, session, work, DecimalForm::default(), self.options.stall, None).await?;
@@ -357,7 +357,7 @@ impl FlightSql {
         let mut session = seat.take().await?;
         let numbered = number_parameters(&request.query).inspect_err(|_| session.fail_transaction());
         let sql = numbered.map_err(|error| status_of(&error))?.into_owned();
-        runnable(&mut session, &seat, &sql)?;
+        runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
             let mut prepared = session.prepare(&sql)?;
             let description = session.describe(&mut prepared, &[]).await?;

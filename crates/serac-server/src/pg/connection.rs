@@ -68,7 +68,7 @@ fn terminated() -> WireError {
 }
 
 /// Messages up to this length are read where connections wait.
-const SHORT_MESSAGE: usize = 16 << 10;
+const SHORT_MESSAGE: usize = 8 << 10;
 
 /// What a message leads to.
 enum Next {
@@ -264,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does what may take long.
     async fn work(&mut self, work: Work) -> Result<(), WireError> {
         let result = match work {
-            Work::Text(body) => self.parse(&body),
+            Work::Text(body) => self.parse(&body).await,
             Work::Script(body, began) => {
                 let sql = Body(&body).string()?;
                 let result = self.simple(sql, began).await;
@@ -313,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'P' if body.len() > SHORT_MESSAGE => return Ok(Next::Takes(Work::Text(body.clone()))),
-            b'P' => self.parse(body),
+            b'P' => Box::pin(self.parse(body)).await,
             b'B' => self.bind(body),
             b'D' => match self.describe(body) {
                 Ok(Some(described)) => return Ok(Next::Takes(Work::Description(described))),

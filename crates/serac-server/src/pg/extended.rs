@@ -150,7 +150,7 @@ fn protocol(message: String) -> WireError {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Parse: name, text, types of parameters.
-    pub(super) fn parse(&mut self, body: &Bytes) -> Result<(), WireError> {
+    pub(super) async fn parse(&mut self, body: &Bytes) -> Result<(), WireError> {
         let mut body = Body(body);
         let (name, sql) = (body.string()?, body.string()?);
         let count = body.count(4)?;
@@ -159,7 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !name.is_empty() && self.statements.get(name).is_some() {
             return Err(WireError::error("42P05", format!("prepared statement \"{name}\" already exists")));
         }
-        let statement = self.session.prepare_if_any(sql)?;
+        let Self { wire, session, cancel, .. } = &mut *self;
+        let statement = wire.attend(cancel, session.prepare_elsewhere(sql)).await?;
         let parsed = statement.as_ref().map(serac_sql::Prepared::statement);
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;
@@ -269,7 +270,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let mut described = prepared;
         let description = match &mut described {
-            Some(prepared) => Box::pin(self.session.describe(prepared, &named)).await?,
+            Some(prepared) => {
+                let Self { wire, session, cancel, .. } = &mut *self;
+                Box::pin(wire.attend(cancel, session.describe(prepared, &named))).await?
+            }
             None => Arc::default(),
         };
         let mut prepared = statement.lock();

@@ -35,7 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Any other script. Several statements run in an implicit block, which ends with them: see `serac_sql`'s transactions. The end of the last one is
     /// told once the block has committed.
     pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
-        let statements = match self.session.parse(sql) {
+        let Self { wire, session, cancel, .. } = &mut *self;
+        let statements = match wire.attend(cancel, session.parse_elsewhere(sql)).await {
             Ok(statements) => statements,
             Err(error) => {
                 let result = Err(error.into());

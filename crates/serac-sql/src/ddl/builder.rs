@@ -4,6 +4,7 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
+use crate::nesting;
 use crate::session::fold;
 use crate::types::{serial_type, sql_type};
 use datafusion::sql::sqlparser::ast::{
@@ -21,7 +22,9 @@ use std::collections::{BTreeSet, HashSet};
 
 /// Parses an expression on its own.
 pub(crate) fn parse_expression(sql: &str) -> Result<Expr> {
-    Ok(parser(sql)?.parse_expr()?)
+    let mut expr = parser(sql)?.parse_expr()?;
+    nesting::balance(&mut expr);
+    Ok(expr)
 }
 
 /// A table in the making, with the sequences that its columns own.

@@ -145,7 +145,9 @@ impl Session {
         let populated = !data.is_empty();
         let table = self.txn()?.empty_materialized(&schema, &name, populated)?;
         if populated {
-            let plan = planned_for_owner(&self.shared, &Object::relation(&schema, &name), &materialized.query).await?;
+            let (shared, view) = (self.shared.clone(), Object::relation(&schema, &name));
+            let query = materialized.query.clone();
+            let plan = self.planning(async move { planned_for_owner(&shared, &view, &query).await }).await?;
             let (found, wanted) = (plan.schema().fields().len(), definition.visible_columns().len());
             if found != wanted {
                 let message = format!("the query of materialized view \"{name}\" has {found} columns, not {wanted}");

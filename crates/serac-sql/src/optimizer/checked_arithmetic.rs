@@ -103,6 +103,18 @@ pub fn operator_of(function: &ScalarUDF) -> Option<Operator> {
     function.inner().downcast_ref::<Checked>().map(|checked| checked.operator)
 }
 
+/// The type of an expression whose operands have been rewritten. A function's type is asked of all
+/// that is below it, so that to ask at each level of a sum takes the square of its length or more;
+/// those here have the type of their first argument.
+fn type_of(mut expr: &Expr, schema: &DFSchema) -> Result<DataType> {
+    while let Expr::ScalarFunction(call) = expr
+        && operator_of(&call.func).is_some()
+    {
+        expr = &call.args[0];
+    }
+    expr.get_type(schema)
+}
+
 fn is_arithmetic(expr: &Expr) -> bool {
     use Operator::{BitwiseXor, Minus, Multiply, Plus};
     matches!(expr, Expr::Negative(_) | Expr::BinaryExpr(BinaryExpr { op: Plus | Minus | Multiply | BitwiseXor, .. }))
@@ -113,11 +125,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(expr));
     }
     let integer =
-        |operand: &Expr| Ok::<_, DataFusionError>(Some(operand.get_type(schema)?).filter(DataType::is_integer));
+        |operand: &Expr| Ok::<_, DataFusionError>(Some(type_of(operand, schema)?).filter(DataType::is_integer));
     let (left, op, right) = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let of_one_type =
-                integer(&left)?.is_some_and(|left| right.get_type(schema).is_ok_and(|right| left == right));
+                integer(&left)?.is_some_and(|left| type_of(&right, schema).is_ok_and(|right| left == right));
             if !of_one_type {
                 return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
             }

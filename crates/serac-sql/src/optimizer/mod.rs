@@ -1,6 +1,7 @@
 //! Planning with the tables' own statistics: cardinality estimates and the order of joins; predicates below joins; lists of IN;
 //! correlated subqueries; arithmetic that does not wrap around.
 
+mod asking;
 mod checked_arithmetic;
 mod common_types;
 mod date_comparisons;
@@ -18,6 +19,7 @@ mod text_predicates;
 mod typed;
 mod unnest;
 
+pub use asking::{AskingAnalyzer, AskingPhysical, AskingRule};
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use common_types::{CommonTypes, compared_type, with_common_types};
 pub use date_comparisons::DateComparisons;

@@ -8,7 +8,7 @@
 use super::rewrite_typed;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
@@ -19,12 +19,24 @@ use datafusion::optimizer::AnalyzerRule;
 pub struct NullSafe;
 
 fn is_ours(expr: &Expr) -> bool {
-    if tested(expr).is_some_and(|operand| !operand.is_volatile()) {
+    if tested(expr).is_some_and(|operand| !operand.is_volatile() && is_small(operand)) {
         return true;
     }
     let refers = |expr: &Expr| expr.any_column_refs() || expr.contains_outer();
     matches!(expr, Expr::BinaryExpr(BinaryExpr { left, op: Operator::IsNotDistinctFrom, right })
-        if refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
+        if is_small(left) && is_small(right) && refers(left) && refers(right) && !left.is_volatile() && !right.is_volatile())
+}
+
+/// Parts of an operand that may be written twice: one test in another would double it at each level.
+const SMALL: usize = 32;
+
+fn is_small(operand: &Expr) -> bool {
+    let mut parts = 0;
+    let _ = operand.apply(|_| {
+        parts += 1;
+        Ok(if parts > SMALL { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    parts <= SMALL
 }
 
 /// What `IS TRUE` or one of its like looks at.

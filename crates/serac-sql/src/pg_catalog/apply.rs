@@ -7,7 +7,8 @@
 
 use super::names::replace_outer;
 use super::rewrite::{call, rewrite, text};
-use crate::catalog::Shared;
+use crate::catalog::{Shared, plan_on, planned_views};
+use crate::deep::{Planning, STACK};
 use crate::error::SqlError;
 use crate::planner;
 use crate::session::parse;
@@ -131,12 +132,18 @@ async fn plan(state: &SessionState, sql: &str, arguments: &[ScalarValue]) -> Res
 
 /// Runs what waits for nothing but memory on a thread of its own: the caller may be a thread of a runtime, which must not be blocked by itself.
 fn run<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    let (planning, views) = (Planning::of_this_thread(), planned_views());
     let outcome = std::thread::scope(|scope| {
         let run = || {
+            Planning::enter(planning);
+            plan_on(views);
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;
             runtime.block_on(work)
         };
-        scope.spawn(run).join()
+        match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run) {
+            Ok(running) => running.join(),
+            Err(error) => Ok(Err(DataFusionError::Execution(format!("no thread for a subquery: {error}")))),
+        }
     });
     outcome.unwrap_or_else(|_| Err(DataFusionError::Internal("a subquery has panicked".into())))
 }

@@ -7,7 +7,7 @@ use super::literal::plain_values;
 use super::parameters::{Parameters, bare_parameter, with_types};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, rewrite};
-use crate::catalog::TEMPORARY_SCHEMA;
+use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::dml::RETURNING;
 use crate::dml::{column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
@@ -30,7 +30,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, DataType as AstType, Delete, Expr as AstExpr, Insert as AstInsert, OnConflictAction, OnInsert,
-    Query as AstQuery, SelectItem, Statement, TableObject, Update as AstUpdate,
+    Query as AstQuery, SelectItem, SetExpr, Statement, TableFactor, TableObject, TableWithJoins, Update as AstUpdate,
 };
 use futures::FutureExt;
 use serac_engine::roles::Privilege;
@@ -86,10 +86,27 @@ impl Compilation<'_> {
 
     /// The plan of a query, not analysed.
     fn planned(&mut self, query: AstQuery) -> Option<LogicalPlan> {
+        if !self.is_of_a_table(&query) {
+            return None;
+        }
         // Tables are found without waiting.
-        let plan = self.session.plan(Statement::Query(Box::new(query))).now_or_never()?.ok()?;
+        let plan = self.session.plan_here(Statement::Query(Box::new(query))).now_or_never()?.ok()?;
         self.parameters.note_plan(&plan)?;
         Some(plan)
+    }
+    /// Whether a query is of one table, and so is planned in no time: what a view has in it is not
+    /// known.
+    fn is_of_a_table(&self, query: &AstQuery) -> bool {
+        let SetExpr::Select(select) = &*query.body else { return false };
+        let [TableWithJoins { relation: TableFactor::Table { name, .. }, joins }] = &select.from[..] else {
+            return select.from.is_empty();
+        };
+        let is_table = |(schema, name): (String, String), view: View| {
+            let has = |schema: &str| view.of(schema).0.table(schema, &name).is_ok();
+            has(&schema) || self.session.shared.lent.read().tables.contains_key(&name)
+        };
+        let view = self.session.shared.view();
+        joins.is_empty() && view.is_some_and(|view| view.locate(name).is_ok_and(|found| is_table(found, view)))
     }
     fn planned_text(&mut self, sql: &str) -> Option<LogicalPlan> {
         self.planned(crate::query::query_of(sql).ok()?)

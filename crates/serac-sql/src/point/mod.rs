@@ -32,6 +32,7 @@ pub(crate) use literal::constant_rows;
 pub use rows::Rows;
 
 use crate::conflicts::Conflicts;
+use crate::deep;
 use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
@@ -44,7 +45,7 @@ use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Query, Statement, Visit, Visitor};
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
@@ -160,6 +161,7 @@ impl Prepared {
             statement,
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         );
+        let is_candidate = is_candidate && is_small(&statement);
         let (statement, declared) = (Arc::new(statement), declared.into());
         Self { statement, is_candidate, declared, arguments: 0, known: Known::Nothing, told: None }
     }
@@ -338,7 +340,19 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn prepare_if_any(&mut self, sql: &str) -> Result<Option<Prepared>> {
-        let mut statements = self.parse(sql)?;
+        let statements = self.parse(sql)?;
+        self.prepare_parsed(statements)
+    }
+    /// As [`prepare_if_any`](Self::prepare_if_any), with a long text parsed
+    /// [elsewhere](Self::parse_elsewhere).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prepare_elsewhere(&mut self, sql: &str) -> Result<Option<Prepared>> {
+        let statements = self.parse_elsewhere(sql).await?;
+        self.prepare_parsed(statements)
+    }
+    fn prepare_parsed(&mut self, mut statements: Vec<Statement>) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
             return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
@@ -535,10 +549,11 @@ impl Session {
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
                 return Ok((description, under));
             }
-            let description = session.description_of(prepared.statement().clone(), named).await?;
+            let statement = deep::with_room(|| prepared.statement().clone());
+            let description = session.description_of(statement, named).await?;
             Ok((description, under))
         };
-        self.looking(look).await
+        deep::Roomy::new(self.looking(look)).await
     }
 
     /// The result of a statement, once it may be shown.
@@ -769,8 +784,55 @@ impl Session {
     }
 }
 
+/// Parts of a statement that is planned where it has come from.
+const SMALL: usize = 2_000;
+/// Its levels.
+const FLAT: usize = 30;
+
+/// Whether planning a statement takes next to no time, and no more of the stack than any thread
+/// has. A subquery is not for the point path anyway.
+fn is_small(statement: &Statement) -> bool {
+    struct Size {
+        most_parts: usize,
+        parts: usize,
+        level: usize,
+        queries: usize,
+    }
+    impl Size {
+        fn enter(&mut self) -> ControlFlow<()> {
+            self.parts += 1;
+            self.level += 1;
+            match self.parts > self.most_parts || self.level > FLAT || self.queries > 1 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    impl Visitor for Size {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries += 1;
+            self.enter()
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.level -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, _: &AstExpr) -> ControlFlow<()> {
+            self.enter()
+        }
+        fn post_visit_expr(&mut self, _: &AstExpr) -> ControlFlow<()> {
+            self.level -= 1;
+            ControlFlow::Continue(())
+        }
+    }
+    // The rows of VALUES are constants, if they are for the point path, and are not planned.
+    let most_parts = if matches!(statement, Statement::Insert(_)) { usize::MAX } else { SMALL };
+    statement.visit(&mut Size { most_parts, parts: 0, level: 0, queries: 0 }).is_continue()
+}
+
 /// The statement with values in the place of its parameters.
 fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Statement> {
     let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-    crate::session::with_parameters(prepared.statement(), &literals)
+    deep::with_room(|| crate::session::with_parameters(prepared.statement(), &literals))
 }

@@ -15,6 +15,7 @@ mod histories;
 mod isolation;
 mod limits;
 mod lookup;
+mod nesting;
 mod point;
 mod procedures;
 mod roles;

@@ -1,0 +1,186 @@
+//! Long chains of `+` and `-`, and of `||`, as one call.
+//!
+//! What types the operators have, and what of them can be simplified, is asked at each of them of
+//! all that is below: of thousands of operators one below the other, far too often, and on a stack
+//! as deep. So a chain from [`LONG`] operands on becomes `serac_chain('+-+', a, b, c, d)`, which
+//! does the same steps in the same order: each has the types that the operator has. Numbers are
+//! added, and texts are put together; a long chain of other values is refused (54001).
+
+use crate::error::SqlError;
+use crate::nesting::{Chain, too_deep};
+use crate::pg_catalog::call;
+use crate::wire::wire_type;
+use datafusion::arrow::array::{ArrayRef, AsArray, Datum, StringBuilder};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::kernels::numeric::{add, sub};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::{
+    ColumnarValue, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::physical_expr_common::datum::apply;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitMut, VisitorMut};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Operands from which on a chain becomes a call.
+const LONG: usize = 100;
+
+/// Makes calls of the long chains of what has been parsed.
+pub(crate) fn gather(parsed: &mut impl VisitMut) {
+    struct Gatherer;
+    impl VisitorMut for Gatherer {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            gather_one(expr);
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = parsed.visit(&mut Gatherer);
+}
+
+fn gather_one(expr: &mut Expr) {
+    let Some(chain) = Chain::of(expr) else { return };
+    let (mut count, mut rest) = (1, &*expr);
+    while let Expr::BinaryOp { left, .. } = rest
+        && Chain::of(rest) == Some(chain)
+    {
+        count += 1;
+        rest = left;
+    }
+    if count < LONG {
+        return;
+    }
+    let mut operators = String::with_capacity(count);
+    let mut operands = Vec::with_capacity(count + 1);
+    let mut rest = std::mem::replace(expr, Expr::value(Value::Null));
+    loop {
+        let goes_on = Chain::of(&rest) == Some(chain);
+        match rest {
+            Expr::BinaryOp { left, op, right } if goes_on => {
+                operators.push(match op {
+                    BinaryOperator::Plus => '+',
+                    BinaryOperator::Minus => '-',
+                    _ => '|',
+                });
+                operands.push(*right);
+                rest = *left;
+            }
+            first => {
+                operands.push(first);
+                break;
+            }
+        }
+    }
+    let operators: String = operators.chars().rev().collect();
+    operands.push(Expr::value(Value::SingleQuotedString(operators)));
+    operands.reverse();
+    *expr = call(NAME, operands);
+}
+
+const NAME: &str = "serac_chain";
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Steps {
+    signature: Signature,
+}
+
+/// The function of which chains become calls.
+pub(crate) fn function() -> ScalarUDF {
+    ScalarUDF::from(Steps { signature: Signature::variadic_any(Volatility::Immutable) })
+}
+
+/// What a step is of: the types that its operands are cast to, and that of its result.
+fn step(operator: char, left: &DataType, right: &DataType) -> Result<(DataType, DataType, DataType)> {
+    let fits = |operand: &DataType| match operator {
+        '|' => !operand.is_nested() && *operand != DataType::LargeUtf8,
+        _ => operand.is_numeric() || operand.is_null(),
+    };
+    if !fits(left) || !fits(right) {
+        return Err(DataFusionError::External(Box::new(too_deep())));
+    }
+    let operator = match operator {
+        '+' => Operator::Plus,
+        '-' => Operator::Minus,
+        _ => Operator::StringConcat,
+    };
+    let coercer = BinaryTypeCoercer::new(left, &operator, right);
+    let (cast_left, cast_right) = coercer.get_input_types()?;
+    let result = BinaryTypeCoercer::new(&cast_left, &operator, &cast_right).get_result_type()?;
+    Ok((cast_left, cast_right, result))
+}
+
+fn operators(scalar: Option<&ScalarValue>) -> Result<&str> {
+    scalar
+        .and_then(|value| value.try_as_str().flatten())
+        .ok_or_else(|| DataFusionError::Plan(format!("{NAME} takes operators and their operands")))
+}
+
+impl ScalarUDFImpl for Steps {
+    fn name(&self) -> &str {
+        NAME
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Err(DataFusionError::Internal("the type depends on the operators".into()))
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let operators = operators(args.scalar_arguments.first().copied().flatten())?;
+        let mut operands = args.arg_fields[1..].iter().map(|field| field.data_type());
+        let mut result = operands.next().cloned().unwrap_or(DataType::Null);
+        for (operator, operand) in operators.chars().zip(operands) {
+            result = step(operator, &result, operand)?.2;
+        }
+        Ok(Arc::new(Field::new(NAME, result, true)))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [ColumnarValue::Scalar(given), first, rest @ ..] = &args.args[..] else {
+            return Err(DataFusionError::Plan(format!("{NAME} takes operators and their operands")));
+        };
+        let operators = operators(Some(given))?;
+        if operators.starts_with('|') {
+            return concatenated(&args.args[1..], args.number_rows, args.return_field.data_type());
+        }
+        let mut result = first.clone();
+        for (operator, operand) in operators.chars().zip(rest) {
+            let (left, right, wanted) = step(operator, &result.data_type(), &operand.data_type())?;
+            let calculate: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> =
+                if operator == '+' { add } else { sub };
+            let out_of_range = |_| SqlError::out_of_range(wire_type(&wanted)).external();
+            let (left, right) = (result.cast_to(&left, None)?, operand.cast_to(&right, None)?);
+            result = apply(&left, &right, calculate).map_err(out_of_range)?;
+        }
+        Ok(result)
+    }
+}
+
+/// The texts one behind the other; NULL where one is NULL.
+fn concatenated(operands: &[ColumnarValue], rows: usize, wanted: &DataType) -> Result<ColumnarValue> {
+    let is_constant = operands.iter().all(|operand| matches!(operand, ColumnarValue::Scalar(_)));
+    let rows = if is_constant { 1 } else { rows };
+    let texts = operands.iter().map(|operand| Ok(cast(&operand.to_array(rows)?, &DataType::Utf8)?));
+    let texts = texts.collect::<Result<Vec<ArrayRef>>>()?;
+    let mut all = StringBuilder::new();
+    let mut row_text = String::new();
+    for row in 0..rows {
+        row_text.clear();
+        let whole = texts.iter().all(|texts| {
+            let is_there = texts.is_valid(row);
+            if is_there {
+                row_text.push_str(texts.as_string::<i32>().value(row));
+            }
+            is_there
+        });
+        all.append_option(whole.then_some(&row_text));
+    }
+    let all = cast(&(Arc::new(all.finish()) as ArrayRef), wanted)?;
+    match is_constant {
+        true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&all, 0)?)),
+        false => Ok(ColumnarValue::Array(all)),
+    }
+}

@@ -1,0 +1,286 @@
+//! Stacks for what is nested, and threads for planning.
+//!
+//! **Stacks.** Trees of statements, plans and expressions are cloned, compared, written and dropped
+//! by functions that call themselves for each level, and DataFusion and the parser guard only some
+//! of theirs. So how deep such a tree may be is bounded ([`crate::nesting`], [`crate::planner`]),
+//! and all that handles one has a stack of [`STACK`] bytes, which holds that depth with room to
+//! spare: threads that plan ([`planned`]) and that run queries are made with it; a future of a
+//! session, which any thread may poll, is polled on one that lasts as long as the poll ([`Roomy`]).
+//! Only what is touched of a stack is memory, and what a deep tree has touched is given back
+//! ([`give_back`]). Dropping takes so little that a statement or a plan may be dropped on any
+//! thread.
+//!
+//! **Planning.** Nothing can stop the planner from outside, and it may be busy for long. So it
+//! works on threads of its own, on copies of what it needs, and the session waits, as it waits for
+//! rows: cancellation, timeouts and the end of the connection find it waiting. The planner that
+//! nobody waits for any more is *abandoned*: it notices at the next rule, table or expression
+//! ([`check`]), ends, and drops what it has. Up to then it counts among the [`PLANNERS`] that may
+//! run at a time, so that abandoned ones cannot pile up.
+
+use crate::error::{Result, SqlError};
+use crate::limits::of_panic;
+use datafusion::error::DataFusionError;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Bytes of a stack on which trees are handled. Without optimization a level takes up to nine times
+/// as much.
+pub(crate) const STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 64 << 20 };
+/// Below the stack pointer, so many bytes are left as they are when a stack is given back.
+const KEPT: usize = 512 << 10;
+/// How long a thread that plans waits for the next statement.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The statements that are planned at a time: enough to keep all cores busy beside some abandoned
+/// ones.
+static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new(2 * cores + 8))
+});
+
+/// Runs `work` on a stack of at least half of [`STACK`].
+pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK / 2, STACK, work)
+}
+
+/// A future that is polled, and dropped, with [room](with_room).
+pub(crate) struct Roomy<F: Future>(Option<Pin<Box<F>>>);
+
+impl<F: Future> Roomy<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self(Some(Box::pin(future)))
+    }
+}
+
+impl<F: Future> Future for Roomy<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let future = &mut self.0;
+        with_room(|| {
+            let result = future.as_mut().expect("it is not polled after its end").as_mut().poll(context);
+            if result.is_ready() {
+                *future = None;
+            }
+            result
+        })
+    }
+}
+
+impl<F: Future> Drop for Roomy<F> {
+    fn drop(&mut self) {
+        if let Some(future) = self.0.take() {
+            with_room(|| drop(future));
+        }
+    }
+}
+
+/// Gives back the memory that the calling thread's stack has touched and does not use.
+pub(crate) fn give_back() {
+    #[cfg(target_os = "linux")]
+    if let Some(left) = stacker::remaining_stack().filter(|left| *left > 2 * KEPT) {
+        const PAGE: usize = 64 << 10;
+        let marker = 0u8;
+        let here = std::ptr::from_ref(&marker) as usize;
+        let (from, to) = ((here - left).next_multiple_of(PAGE) + PAGE, (here - KEPT) / PAGE * PAGE);
+        if from < to {
+            // SAFETY: The range lies within the stack of this thread, between its end, of which the
+            // first page or more is left out, and the frames that are in use, which end less than
+            // KEPT bytes below `marker`: nobody has a reference into it. Frames that come to lie
+            // there later find zeros, as on a new stack.
+            unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+thread_local! {
+    /// The planning that this thread does.
+    static PLANNING: RefCell<Option<Planning>> = const { RefCell::new(None) };
+}
+
+/// Whether anybody waits for a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Planning(Arc<AtomicBool>);
+
+impl Planning {
+    /// That of the calling thread.
+    pub(crate) fn of_this_thread() -> Option<Self> {
+        PLANNING.with_borrow(Clone::clone)
+    }
+    /// Makes it that of the calling thread, which has been started for it and ends with it.
+    pub(crate) fn enter(this: Option<Self>) {
+        PLANNING.set(this);
+    }
+}
+
+/// Whether nobody waits for what this thread plans.
+pub(crate) fn is_abandoned() -> bool {
+    // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
+    PLANNING.with_borrow(|planning| planning.as_ref().is_some_and(|planning| planning.0.load(Ordering::Relaxed)))
+}
+
+/// An error where nobody waits for what this thread plans.
+pub(crate) fn check() -> datafusion::error::Result<()> {
+    match is_abandoned() {
+        true => Err(DataFusionError::External(Box::new(SqlError::new("57014", "nobody waits for the plan")))),
+        false => Ok(()),
+    }
+}
+
+/// Held by who waits for a plan.
+struct Waiting(Planning);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Relaxed: see `is_abandoned`.
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that have nothing to plan.
+static RESTING: Mutex<Vec<(u64, Sender<Job>)>> = Mutex::new(Vec::new());
+
+/// Hands a job to a thread with a large stack.
+fn start(job: Job) -> Result<()> {
+    let mut job = job;
+    loop {
+        let Some((_, resting)) = RESTING.lock().pop() else { break };
+        match resting.send(job) {
+            Ok(()) => return Ok(()),
+            Err(unsent) => job = unsent.0,
+        }
+    }
+    let started = std::thread::Builder::new().name("serac-planner".into()).stack_size(STACK).spawn(move || work(job));
+    started.map(drop).map_err(|error| SqlError::new("53000", format!("no thread to plan the statement: {error}")))
+}
+
+fn work(first: Job) {
+    static NUMBERS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    // Relaxed: numbers need only differ.
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let mut job = first;
+    loop {
+        job();
+        give_back();
+        let (sender, next) = channel();
+        RESTING.lock().push((number, sender));
+        match rest(number, &next) {
+            Some(next) => job = next,
+            None => return,
+        }
+    }
+}
+
+/// The next job of a thread; none if it has waited long enough.
+fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
+    match next.recv_timeout(IDLE) {
+        Ok(job) => Some(job),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => {
+            let mut resting = RESTING.lock();
+            let before = resting.len();
+            resting.retain(|(other, _)| *other != number);
+            let is_taken = resting.len() == before;
+            drop(resting);
+            // Who has taken it sends a job at once.
+            if is_taken { next.recv().ok() } else { None }
+        }
+    }
+}
+
+/// Does `work`, which may be long or deep, on a thread of its own; where the caller is such a
+/// thread, there.
+///
+/// # Errors
+/// What the work gives; XX000 when it panics, 53000 when there is no thread.
+pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    if Planning::of_this_thread().is_some() {
+        return work();
+    }
+    let permit = PLANNERS.clone().acquire_owned().await.expect("it is never closed");
+    let planning = Planning(Arc::new(AtomicBool::new(false)));
+    let _waiting = Waiting(planning.clone());
+    let (done, result) = oneshot::channel();
+    start(Box::new(move || {
+        PLANNING.set(Some(planning));
+        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(&*panic)));
+        // Nobody may wait for it: then it is dropped here.
+        let unwanted = done.send(result);
+        drop(unwanted);
+        PLANNING.set(None);
+        drop(permit);
+    }))?;
+    result.await.unwrap_or_else(|_| Err(SqlError::new("XX000", "a statement was not planned to its end")))
+}
+
+/// As [`elsewhere`], for a future that waits for nothing but memory. `runtime` is where it finds
+/// what else it starts.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn planned<T: Send + 'static>(
+    runtime: &Handle,
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    if Planning::of_this_thread().is_some() {
+        return future.await;
+    }
+    let runtime = runtime.clone();
+    elsewhere(move || runtime.block_on(future)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_abandoned_planner_notices_and_others_go_on() {
+        let (noticed, seen) = channel();
+        let endless = elsewhere(move || {
+            while !is_abandoned() {
+                std::thread::yield_now();
+            }
+            noticed.send(check().is_err()).map_err(|_| SqlError::new("XX000", "nobody listens"))
+        });
+        tokio::time::timeout(Duration::from_millis(20), endless).await.unwrap_err();
+        assert!(seen.recv_timeout(Duration::from_secs(60)).unwrap());
+        assert_eq!(elsewhere(|| Ok(7)).await.unwrap(), 7);
+        assert_eq!(elsewhere::<()>(|| panic!("so it is")).await.unwrap_err().sqlstate, "XX000");
+    }
+
+    #[tokio::test]
+    async fn a_stack_that_was_touched_is_given_back() {
+        fn touch(levels: usize) -> usize {
+            let page = [levels as u8; 4_096];
+            std::hint::black_box(&page);
+            if levels == 0 { 0 } else { touch(levels - 1) + usize::from(page[levels % 4_096]) }
+        }
+        let pages = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            status.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+        };
+        let count = STACK / 4_096 / 4;
+        let (before, touched, after) = elsewhere(move || {
+            let before = pages();
+            std::hint::black_box(touch(count));
+            let touched = pages();
+            give_back();
+            Ok((before, touched, pages()))
+        })
+        .await
+        .unwrap();
+        assert!(touched - before > count / 2, "{touched} pages, before {before}");
+        assert!(after < before + count / 2, "{after} pages, touched {touched}, before {before}");
+    }
+}

@@ -1,0 +1,367 @@
+//! How deep a statement is nested: what bounds it, and what makes it less.
+//!
+//! Before a text is parsed, its tokens say how deep the tree can become at the most ([`estimate`]):
+//! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
+//! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
+//! same order, so that they are written, and evaluated, as before. What is still deeper than
+//! [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
+//! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::chains`]).
+
+use crate::error::{Result, SqlError};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Value, Visit, VisitMut,
+    Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::ops::ControlFlow;
+
+/// Levels of a statement: expressions in expressions, queries in queries. A pair of parentheses is
+/// none.
+const MAX_DEPTH: usize = 200;
+/// Levels from which on a part of a statement is deep. The planner asks for its type at each level
+/// above it.
+const DEEP: usize = 32;
+/// Levels of all deep parts together.
+const MAX_DEEP: usize = 200_000;
+/// Operands of a chain, with all levels below.
+pub(crate) const MAX_LENGTH: usize = 12_000;
+/// Levels that the tokens of a text may make.
+pub(crate) const MAX_ESTIMATE: usize = 40_000;
+/// Levels that any stack holds.
+pub(crate) const SHALLOW: usize = 16;
+/// Dimensions of an array's type, and subscripts behind a value.
+const MAX_BRACKETS: usize = 64;
+/// Calls of the parser inside each other. A pair of parentheses takes up to four.
+pub(crate) const PARSER_CALLS: usize = 5_000;
+/// Operands from which on a chain is balanced.
+const LONG: usize = 16;
+
+/// What is said of a statement that is nested too deeply.
+pub(crate) fn too_deep() -> SqlError {
+    SqlError::new("54001", "the statement is nested too deeply")
+}
+
+/// What is known of the tokens between one parenthesis and its other half.
+#[derive(Default)]
+struct Level {
+    /// Those of outer levels.
+    below: usize,
+    /// Set operations, which commas do not end.
+    sets: usize,
+    /// Clauses and conditions since the last comma.
+    clauses: usize,
+    /// Operators and words since the last clause.
+    operators: usize,
+    is_case: bool,
+}
+
+impl Level {
+    fn depth(&self) -> usize {
+        self.below + self.sets + self.clauses + self.operators
+    }
+}
+
+/// How deep what is parsed from the tokens can be: more than it is, in most cases.
+///
+/// # Errors
+/// 54001 for brackets in such numbers that their tree cannot be handled.
+pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
+    let mut levels = vec![Level::default()];
+    let (mut deepest, mut brackets) = (0, 0);
+    let mut ends_bracket = false;
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
+        let level = levels.last_mut().expect("the first stays");
+        let (mut opens, mut closes) = (false, false);
+        let mut is_case = false;
+        match token {
+            Token::SemiColon => {
+                levels.clear();
+                levels.push(Level::default());
+            }
+            Token::Comma => (level.clauses, level.operators) = (0, 0),
+            Token::LParen | Token::LBracket => {
+                level.operators += 1;
+                opens = true;
+            }
+            Token::RParen | Token::RBracket => closes = true,
+            Token::Word(word) if word.quote_style.is_some() => {}
+            Token::Word(word) => match word.keyword {
+                Keyword::NoKeyword => {}
+                Keyword::CASE => {
+                    level.operators += 1;
+                    (opens, is_case) = (true, true);
+                }
+                Keyword::END if level.is_case => closes = true,
+                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
+                    level.sets += 1;
+                    level.operators = 0;
+                }
+                Keyword::AND
+                | Keyword::OR
+                | Keyword::SELECT
+                | Keyword::FROM
+                | Keyword::WHERE
+                | Keyword::GROUP
+                | Keyword::ORDER
+                | Keyword::HAVING
+                | Keyword::JOIN
+                | Keyword::ON
+                | Keyword::USING
+                | Keyword::WHEN
+                | Keyword::THEN
+                | Keyword::ELSE
+                | Keyword::VALUES
+                | Keyword::AS => {
+                    level.clauses += 1;
+                    level.operators = 0;
+                }
+                _ => level.operators += 1,
+            },
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::Period
+            | Token::EOF => {}
+            _ => level.operators += 1,
+        }
+        if *token == Token::LBracket {
+            brackets = if ends_bracket { brackets + 1 } else { 1 };
+            if brackets > MAX_BRACKETS {
+                return Err(too_deep());
+            }
+        }
+        ends_bracket = *token == Token::RBracket;
+        let depth = levels.last().expect("the first stays").depth();
+        deepest = deepest.max(depth);
+        if opens {
+            levels.push(Level { below: depth, is_case, ..Level::default() });
+        } else if closes && levels.len() > 1 {
+            levels.pop();
+        }
+    }
+    Ok(deepest)
+}
+
+/// Makes balanced trees of long chains of AND, OR and UNION.
+pub(crate) fn balance(parsed: &mut impl VisitMut) {
+    struct Balancer;
+    impl VisitorMut for Balancer {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            let mut body = &mut *query.body;
+            loop {
+                balance_sets(body);
+                match body {
+                    SetExpr::SetOperation { left, .. } => body = left,
+                    _ => return ControlFlow::Continue(()),
+                }
+            }
+        }
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            balance_conditions(expr);
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = parsed.visit(&mut Balancer);
+}
+
+/// A tree of the operands in their order, each of which is at most one level deeper than another.
+fn tree<T>(operands: Vec<T>, join: &impl Fn(T, T) -> T) -> T {
+    fn part<T>(operands: &mut std::vec::IntoIter<T>, count: usize, join: &impl Fn(T, T) -> T) -> T {
+        if count == 1 {
+            return operands.next().expect("they are counted");
+        }
+        let left = part(operands, count.div_ceil(2), join);
+        join(left, part(operands, count / 2, join))
+    }
+    let count = operands.len();
+    part(&mut operands.into_iter(), count, join)
+}
+
+fn balance_conditions(expr: &mut Expr) {
+    let Expr::BinaryOp { op: chained @ (BinaryOperator::And | BinaryOperator::Or), .. } = expr else { return };
+    let chained = chained.clone();
+    let mut count = 1;
+    let mut rest = &*expr;
+    while let Expr::BinaryOp { left, op, .. } = rest
+        && *op == chained
+    {
+        count += 1;
+        rest = left;
+    }
+    if count < LONG {
+        return;
+    }
+    let null = || Expr::value(Value::Null);
+    let mut operands = Vec::with_capacity(count);
+    let mut rest = std::mem::replace(expr, null());
+    loop {
+        match rest {
+            Expr::BinaryOp { left, op, right } if op == chained => {
+                operands.push(*right);
+                rest = *left;
+            }
+            first => {
+                operands.push(first);
+                break;
+            }
+        }
+    }
+    operands.reverse();
+    *expr = tree(operands, &|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: chained.clone(),
+        right: Box::new(right),
+    });
+}
+
+fn balance_sets(body: &mut SetExpr) {
+    let is_union = |body: &SetExpr| match body {
+        SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, .. } => match set_quantifier {
+            SetQuantifier::All => Some(SetQuantifier::All),
+            SetQuantifier::None | SetQuantifier::Distinct => Some(SetQuantifier::None),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(quantifier) = is_union(body) else { return };
+    let mut count = 1;
+    let mut rest = &*body;
+    while let SetExpr::SetOperation { left, .. } = rest
+        && is_union(rest) == Some(quantifier)
+    {
+        count += 1;
+        rest = left;
+    }
+    if count < LONG {
+        return;
+    }
+    let mut operands = Vec::with_capacity(count);
+    let nothing = || {
+        SetExpr::Values(datafusion::sql::sqlparser::ast::Values {
+            explicit_row: false,
+            value_keyword: false,
+            rows: Vec::new(),
+        })
+    };
+    let mut rest = std::mem::replace(body, nothing());
+    loop {
+        let is_link = is_union(&rest) == Some(quantifier);
+        match rest {
+            SetExpr::SetOperation { left, right, .. } if is_link => {
+                operands.push(*right);
+                rest = *left;
+            }
+            first => {
+                operands.push(first);
+                break;
+            }
+        }
+    }
+    operands.reverse();
+    *body = tree(operands, &|left, right| SetExpr::SetOperation {
+        op: SetOperator::Union,
+        set_quantifier: quantifier,
+        left: Box::new(left),
+        right: Box::new(right),
+    });
+}
+
+/// Operators that the planner takes together, if there are many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Chain {
+    Sum,
+    Concatenation,
+}
+
+impl Chain {
+    pub(crate) fn of(expr: &Expr) -> Option<Self> {
+        match expr {
+            Expr::BinaryOp { op: BinaryOperator::Plus | BinaryOperator::Minus, .. } => Some(Self::Sum),
+            Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => Some(Self::Concatenation),
+            _ => None,
+        }
+    }
+}
+
+/// Refuses a statement that is nested too deeply.
+///
+/// # Errors
+/// 54001.
+pub(crate) fn check(statement: &Statement) -> Result<()> {
+    struct Depth {
+        level: usize,
+        /// Of all deep parts so far.
+        deep: usize,
+        length: usize,
+        /// Of each node above, its chain and by how much it has made the level deeper.
+        above: Vec<(Option<Chain>, usize)>,
+    }
+    impl Depth {
+        fn enter(&mut self, chain: Option<Chain>, by: usize, length: usize) -> ControlFlow<()> {
+            self.above.push((chain, by));
+            self.level += by;
+            self.length += length;
+            if by > 0 && self.level > DEEP {
+                self.deep += self.level;
+            }
+            match self.level > MAX_DEPTH || self.deep > MAX_DEEP || self.length > MAX_LENGTH {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+        fn leave(&mut self, length: usize) -> ControlFlow<()> {
+            let (_, by) = self.above.pop().expect("it was entered");
+            self.level -= by;
+            self.length -= length;
+            ControlFlow::Continue(())
+        }
+    }
+    fn sets(query: &Query) -> usize {
+        let (mut count, mut body) = (1, &*query.body);
+        while let SetExpr::SetOperation { left, .. } = body {
+            count += 1;
+            body = left;
+        }
+        count
+    }
+    impl Visitor for Depth {
+        type Break = ();
+
+        fn pre_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
+            self.enter(None, 1, 1)
+        }
+        fn post_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
+            self.leave(1)
+        }
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let sets = sets(query);
+            self.enter(None, sets, sets)
+        }
+        fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            self.leave(sets(query))
+        }
+        fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
+            self.enter(None, 1, 1)
+        }
+        fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
+            self.leave(1)
+        }
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let chain = Chain::of(expr);
+            let goes_on = chain.is_some() && self.above.last().is_some_and(|(above, _)| *above == chain);
+            let is_level = !goes_on && !matches!(expr, Expr::Nested(_));
+            self.enter(chain, usize::from(is_level), 1)
+        }
+        fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.leave(1)
+        }
+    }
+    match statement.visit(&mut Depth { level: 0, deep: 0, length: 0, above: Vec::new() }) {
+        ControlFlow::Break(()) => Err(too_deep()),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
