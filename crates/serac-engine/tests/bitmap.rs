@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use serac_engine::definition::*;
 use serac_engine::{Database, EngineError, Result, Table, Transaction};
 use serac_index::cubit::Predicate;
-use serac_storage::{BlockNo, ColumnId, ColumnType, RowBuffer, RowId, Value};
+use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
