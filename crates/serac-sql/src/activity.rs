@@ -274,6 +274,8 @@ impl Activity {
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
         noted.is_active = false;
+        // What was cancelled has ended; the next statement is not meant.
+        self.cancelled.store(false, Ordering::SeqCst);
         noted.changed = Instant::now();
         if status == TransactionStatus::Idle {
             noted.transaction = None;
@@ -304,9 +306,11 @@ impl Activity {
     /// The statement may have begun without listening yet: the flag is set before it is called, and it looks at the flag once it listens
     /// ([`take_cancelled`](Self::take_cancelled)), both sequentially consistent, so that one of the two reaches it.
     pub fn cancel(&self) {
-        if self.noted.lock().is_active {
+        let noted = self.noted.lock();
+        if noted.is_active {
             self.cancelled.store(true, Ordering::SeqCst);
         }
+        drop(noted);
         self.cancel.cancel();
     }
     /// Whether the running statement is to be cancelled; asked by the connection, once the statement listens.
