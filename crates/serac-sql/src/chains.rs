@@ -96,7 +96,13 @@ pub(crate) fn function() -> ScalarUDF {
 /// What a step is of: the types that its operands are cast to, and that of its result.
 fn step(operator: char, left: &DataType, right: &DataType) -> Result<(DataType, DataType, DataType)> {
     let fits = |operand: &DataType| match operator {
-        '|' => !operand.is_nested() && *operand != DataType::LargeUtf8,
+        // What Arrow writes as PostgreSQL does.
+        '|' => {
+            matches!(operand, DataType::Utf8 | DataType::Utf8View | DataType::Null | DataType::Boolean)
+                || operand.is_integer()
+                || operand.is_decimal()
+                || *operand == DataType::Date32
+        }
         _ => operand.is_numeric() || operand.is_null(),
     };
     if !fits(left) || !fits(right) {

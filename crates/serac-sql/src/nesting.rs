@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Levels of a statement: expressions in expressions, queries in queries. A pair of parentheses is
@@ -30,12 +31,15 @@ pub(crate) const MAX_LENGTH: usize = 12_000;
 pub(crate) const MAX_ESTIMATE: usize = 40_000;
 /// Levels that any stack holds.
 pub(crate) const SHALLOW: usize = 16;
-/// Dimensions of an array's type, and subscripts behind a value.
+/// Dimensions of an array's type, and subscripts behind a value; types in types of a statement.
 const MAX_BRACKETS: usize = 64;
 /// Calls of the parser inside each other. A pair of parentheses takes up to four.
 pub(crate) const PARSER_CALLS: usize = 5_000;
 /// Operands from which on a chain is balanced.
 const LONG: usize = 16;
+/// Branches from which on a chain of UNION is balanced. The optimizer loses the names of unions in
+/// unions whose branches have several types, so that short ones stay as they are written.
+const LONG_SETS: usize = 150;
 
 /// What is said of a statement that is nested too deeply.
 pub(crate) fn too_deep() -> SqlError {
@@ -70,6 +74,8 @@ pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
     let mut levels = vec![Level::default()];
     let (mut deepest, mut brackets) = (0, 0);
     let mut ends_bracket = false;
+    // Trees that the parser's visitors do not enter, so that nothing else would bound them.
+    let (mut hidden, mut before) = (0, Keyword::NoKeyword);
     for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
         let level = levels.last_mut().expect("the first stays");
         let (mut opens, mut closes) = (false, false);
@@ -133,6 +139,20 @@ pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
             }
         }
         ends_bracket = *token == Token::RBracket;
+        let word = match token {
+            Token::Word(word) => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let begins_type = match token {
+            Token::Lt => matches!(before, Keyword::ARRAY | Keyword::STRUCT),
+            Token::LParen => matches!(before, Keyword::TABLE | Keyword::STRUCT | Keyword::MAP),
+            _ => matches!(word, Keyword::NESTED | Keyword::SETOF),
+        };
+        hidden += usize::from(begins_type);
+        if hidden > MAX_BRACKETS {
+            return Err(too_deep());
+        }
+        before = word;
         let depth = levels.last().expect("the first stays").depth();
         deepest = deepest.max(depth);
         if opens {
@@ -146,12 +166,24 @@ pub(crate) fn estimate(tokens: &[TokenWithSpan]) -> Result<usize> {
 
 /// Makes balanced trees of long chains of AND, OR and UNION.
 pub(crate) fn balance(parsed: &mut impl VisitMut) {
-    struct Balancer;
+    #[derive(Default)]
+    struct Balancer {
+        /// Where the expressions of a recursive WITH are.
+        recursive: HashSet<*const Query>,
+    }
     impl VisitorMut for Balancer {
         type Break = ();
 
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
+                self.recursive.extend(with.cte_tables.iter().map(|cte| &raw const *cte.query));
+            }
+            let is_recursive = self.recursive.remove(&(&raw const *query));
             let mut body = &mut *query.body;
+            // Its first operation parts what is done once from what is done for each round.
+            if is_recursive && let SetExpr::SetOperation { left, .. } = body {
+                body = left;
+            }
             loop {
                 balance_sets(body);
                 match body {
@@ -165,7 +197,7 @@ pub(crate) fn balance(parsed: &mut impl VisitMut) {
             ControlFlow::Continue(())
         }
     }
-    let _ = parsed.visit(&mut Balancer);
+    let _ = parsed.visit(&mut Balancer::default());
 }
 
 /// A tree of the operands in their order, each of which is at most one level deeper than another.
@@ -236,7 +268,7 @@ fn balance_sets(body: &mut SetExpr) {
         count += 1;
         rest = left;
     }
-    if count < LONG {
+    if count < LONG_SETS {
         return;
     }
     let mut operands = Vec::with_capacity(count);

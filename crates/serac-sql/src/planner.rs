@@ -168,15 +168,22 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
 
 /// The tables and views that a query names. DataFusion's own search visits the expressions of a
 /// WITH twice, and so those in each other 2^n times.
-fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
+///
+/// # Errors
+/// 54001 where the planner, which puts an expression of a WITH wherever it is named, would make
+/// too large a plan of it.
+pub(crate) fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
     #[derive(Default)]
     struct Relations {
         found: BTreeSet<TableReference>,
-        /// Names of common table expressions that can be seen, and how many have each.
-        seen: HashMap<TableReference, usize>,
-        /// Common table expressions that can be seen once their own query has been left: where
-        /// that is, and their names.
-        coming: HashMap<*const Query, TableReference>,
+        /// Of each common table expression that can be seen, by its name, how many relations it
+        /// reads. The last of a name hides the others.
+        seen: HashMap<TableReference, Vec<usize>>,
+        /// Common table expressions whose own query has not been left: where that is, their name,
+        /// and whether they can be seen all the same.
+        coming: HashMap<*const Query, (TableReference, bool)>,
+        /// How many relations are read by each query that has been entered.
+        read: Vec<usize>,
     }
     fn reference(name: ObjectName) -> ControlFlow<DataFusionError, TableReference> {
         match object_name_to_table_reference(name, true) {
@@ -187,33 +194,53 @@ fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
     fn name(cte: &Cte) -> ControlFlow<DataFusionError, TableReference> {
         reference(ObjectName::from(vec![cte.alias.name.clone()]))
     }
+    impl Relations {
+        fn reads(&mut self, count: usize) -> ControlFlow<DataFusionError> {
+            let Some(read) = self.read.last_mut() else { return ControlFlow::Continue(()) };
+            *read = read.saturating_add(count);
+            match *read > MAX_OPERATORS {
+                true => ControlFlow::Break(too_complex()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
     impl Visitor for Relations {
         type Break = DataFusionError;
 
         fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<DataFusionError> {
             let relation = reference(relation.clone())?;
-            if self.seen.get(&relation).is_none_or(|count| *count == 0) {
+            let count = self.seen.get(&relation).and_then(|counts| counts.last()).copied();
+            if count.is_none() {
                 self.found.insert(relation);
             }
-            ControlFlow::Continue(())
+            self.reads(count.unwrap_or(1))
         }
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<DataFusionError> {
+            self.read.push(1);
             let Some(with) = &query.with else { return ControlFlow::Continue(()) };
             for cte in &with.cte_tables {
-                match with.recursive {
-                    true => *self.seen.entry(name(cte)?).or_default() += 1,
-                    false => drop(self.coming.insert(&raw const *cte.query, name(cte)?)),
+                self.coming.insert(&raw const *cte.query, (name(cte)?, with.recursive));
+                if with.recursive {
+                    self.seen.entry(name(cte)?).or_default().push(1);
                 }
             }
             ControlFlow::Continue(())
         }
         fn post_visit_query(&mut self, query: &Query) -> ControlFlow<DataFusionError> {
+            let count = self.read.pop().unwrap_or_default();
             for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
-                *self.seen.entry(name(cte)?).or_default() -= 1;
+                if let Some(counts) = self.seen.get_mut(&name(cte)?) {
+                    counts.pop();
+                }
             }
-            if let Some(name) = self.coming.remove(&(&raw const *query)) {
-                *self.seen.entry(name).or_default() += 1;
+            let Some((name, is_seen)) = self.coming.remove(&(&raw const *query)) else {
+                return self.reads(count);
+            };
+            let counts = self.seen.entry(name).or_default();
+            if is_seen {
+                counts.pop();
             }
+            counts.push(count);
             ControlFlow::Continue(())
         }
     }
@@ -222,6 +249,11 @@ fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(relations.found),
     }
+}
+
+fn too_complex() -> DataFusionError {
+    let error = SqlError::new("54001", "the statement, with the views that it names, is too complex");
+    DataFusionError::External(Box::new(error))
 }
 
 /// Operators of a plan. Views that name views twice double it each time.
@@ -260,8 +292,7 @@ fn check_size(plan: &LogicalPlan) -> Result<()> {
     let mut size = Size::default();
     plan.visit_with_subqueries(&mut size)?;
     if size.is_too_large {
-        let error = SqlError::new("54001", "the statement, with the views that it names, is too complex");
-        return Err(DataFusionError::External(Box::new(error)));
+        return Err(too_complex());
     }
     if plan.schema().fields().len() > MAX_COLUMNS {
         return Err(DataFusionError::External(Box::new(too_many_columns())));

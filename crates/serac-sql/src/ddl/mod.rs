@@ -20,6 +20,7 @@ use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::clauses::owner_of_schema;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
+use crate::planner;
 use crate::query::query_of;
 use crate::result_names::write_out_stored;
 use crate::session::{Session, StatementResult, fold, resolve};
@@ -28,10 +29,10 @@ use crate::visits::visit_mut;
 use builder::{TableBuilder, freeze_format};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
     CascadeOption, ColumnDef, CreateTable, CreateTableOptions, CreateView, Expr, Ident, ObjectName, ObjectNamePart,
-    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, Visit, Visitor,
-    VisitorMut,
+    ObjectType, OnCommit, Query, SchemaName, Statement, Truncate, TruncateIdentityOption, Value, VisitorMut,
 };
 use like::Like;
 use serac_engine::DEFAULT_SCHEMA;
@@ -412,7 +413,7 @@ impl Session {
 /// 42P17.
 fn refuse_circle(seen: &View, schema: &str, name: &str, query: &Query) -> Result<()> {
     let mut known = HashSet::new();
-    let mut left = relations_of(query);
+    let mut left = relations_of(query)?;
     while let Some(relation) = left.pop() {
         if relation.0 == schema && relation.1 == name {
             let message = format!("infinite recursion detected in rules for relation \"{name}\"");
@@ -422,7 +423,7 @@ fn refuse_circle(seen: &View, schema: &str, name: &str, query: &Query) -> Result
             && let Some(other) = definition.views.get(&relation.1)
             && known.insert(relation)
         {
-            left.extend(relations_of(&query_of(&other.query)?));
+            left.extend(relations_of(&query_of(&other.query)?)?);
         }
     }
     Ok(())
@@ -430,29 +431,10 @@ fn refuse_circle(seen: &View, schema: &str, name: &str, query: &Query) -> Result
 
 /// The relations that a view's query names, whose names have the schemas written out that are not
 /// the default one.
-fn relations_of(query: &Query) -> Vec<(String, String)> {
-    struct Names {
-        relations: Vec<(String, String)>,
-        /// Of common table expressions.
-        expressions: HashSet<String>,
-    }
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-            self.expressions.extend(tables.map(|table| fold(&table.alias.name)));
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-            let is_expression = relation.0.len() == 1
-                && relation.0[0].as_ident().is_some_and(|name| self.expressions.contains(&fold(name)));
-            self.relations.extend(resolve(relation).ok().filter(|_| !is_expression));
-            ControlFlow::Continue(())
-        }
-    }
-    let mut names = Names { relations: Vec::new(), expressions: HashSet::new() };
-    let _ = Visit::visit(query, &mut names);
-    names.relations
+fn relations_of(query: &Query) -> Result<Vec<(String, String)>> {
+    let of_default =
+        |name: TableReference| (name.schema().unwrap_or(DEFAULT_SCHEMA).to_owned(), name.table().to_owned());
+    Ok(planner::relations_of(query)?.into_iter().map(of_default).collect())
 }
 
 /// Puts the schemas into names that mean relations outside of the default schema now: under another `search_path` they would mean others.

@@ -194,6 +194,30 @@ fn productions(depth: usize) -> Vec<(String, String)> {
                 chained("", &|i| { format!(", x{i} AS (SELECT * FROM x{})", i - 1) })
             ),
         ),
+        (
+            "doubled with",
+            format!(
+                "WITH x0 AS (SELECT a FROM t){} SELECT 1 FROM x{}",
+                chained("", &|i| format!(", x{i} AS (SELECT u.a FROM x{} u, x{} v)", i - 1, i - 1)),
+                depth - 1
+            ),
+        ),
+        (
+            "recursive",
+            format!(
+                "WITH RECURSIVE r AS (SELECT 1 AS a{} UNION ALL SELECT a + 1 FROM r WHERE a < 5) SELECT count(*) FROM r",
+                " UNION ALL SELECT 2".repeat(depth.min(100))
+            ),
+        ),
+        ("array of", format!("PREPARE ao{depth} AS SELECT NULL::{}; EXECUTE ao{depth}", n("ARRAY<", "int ", " > "))),
+        ("table of", format!("PREPARE to{depth} AS SELECT NULL::{}; EXECUTE to{depth}", n("TABLE(a ", "int", ")"))),
+        (
+            "json table",
+            format!(
+                "PREPARE jt{depth} AS SELECT * FROM JSON_TABLE('{{}}', '$' COLUMNS({})); EXECUTE jt{depth}",
+                n("NESTED PATH '$' COLUMNS(", "a int path '$'", ")")
+            ),
+        ),
         ("values", format!("VALUES (1){}", ", (1)".repeat(depth))),
         ("select list", format!("SELECT 1{}", ", 1".repeat(depth))),
         ("group by", format!("SELECT 1 FROM t GROUP BY a{}", ", a".repeat(depth))),
@@ -240,5 +264,47 @@ fn productions(depth: usize) -> Vec<(String, String)> {
 fn whatever_is_nested_ends_in_a_result_or_an_error_of_its_own() {
     for depth in DEPTHS {
         check(&productions(depth));
+    }
+}
+
+#[tokio::test]
+async fn what_is_long_means_what_it_means_in_short() {
+    let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1)").await.unwrap();
+    let mut ask = async |sql: &str| {
+        let outcome = session.execute(sql).await;
+        match outcome.map(|mut results| results.pop()) {
+            Ok(Some(serac_sql::StatementResult::Rows { batches, .. })) => {
+                let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+                shown.lines().nth(3).unwrap_or_default().trim_matches(['|', ' ']).to_owned()
+            }
+            Ok(other) => panic!("{sql} gave {other:?}"),
+            Err(error) => error.sqlstate.to_owned(),
+        }
+    };
+    // A recursive query has the same rounds, however long its first part is.
+    let recursive = format!(
+        "WITH RECURSIVE r AS (SELECT 1 AS a{} UNION ALL SELECT a + 1 FROM r WHERE a < 5) SELECT count(*) FROM r",
+        " UNION ALL SELECT 2".repeat(20)
+    );
+    assert_eq!(ask(&recursive).await, "85");
+    // Branches of several types, whose columns have no common name.
+    let mixed =
+        format!("SELECT sum(x) FROM (SELECT 1 AS x{} UNION ALL SELECT 2.5) q", " UNION ALL SELECT 2".repeat(100));
+    assert_eq!(ask(&mixed).await, "203.5");
+    // Texts of what Arrow writes in another way than PostgreSQL are refused.
+    for operand in ["2::float8", "'2020-01-01'::timestamp", "interval '1 day'", "'\\x41'::bytea"] {
+        assert_eq!(ask(&format!("SELECT 'x'{}", format!(" || {operand}").repeat(120))).await, "54001", "{operand}");
+    }
+    assert_eq!(ask(&format!("SELECT length('x'{})", " || 1 || 'ab'".repeat(120))).await, "361");
+    // The circle behind a name that only a part of the query has.
+    session.execute("CREATE VIEW v AS SELECT a FROM t").await.unwrap();
+    for circle in [
+        "WITH v AS (SELECT a FROM v) SELECT a FROM v",
+        "SELECT x.a FROM (WITH v AS (SELECT 2 AS a) SELECT a FROM v) x, v",
+    ] {
+        let refused = session.execute(&format!("CREATE OR REPLACE VIEW v AS {circle}")).await.unwrap_err();
+        assert_eq!(refused.sqlstate, "42P17", "{circle}");
     }
 }
