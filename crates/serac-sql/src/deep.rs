@@ -4,8 +4,9 @@
 //! by functions that call themselves for each level, and DataFusion and the parser guard only some
 //! of theirs. So how deep such a tree may be is bounded ([`crate::nesting`], [`crate::planner`]),
 //! and all that handles one has a stack of [`STACK`] bytes, which holds that depth with room to
-//! spare: threads that plan ([`planned`]) and that run queries are made with it; a future of a
-//! session, which any thread may poll, is polled on one that lasts as long as the poll ([`Roomy`]).
+//! spare: threads that plan ([`planned`]) and that run queries are made with it; the future
+//! of a deep statement, which any thread may poll, is polled on one that lasts as long as the poll
+//! ([`Roomy`]).
 //! Only what is touched of a stack is memory, and what a deep tree has touched is given back
 //! ([`give_back`]). Dropping takes so little that a statement or a plan may be dropped on any
 //! thread.
@@ -19,7 +20,9 @@
 
 use crate::error::{Result, SqlError};
 use crate::limits::of_panic;
+use crate::nesting;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,12 +55,22 @@ pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
 
-/// A future that is polled, and dropped, with [room](with_room).
-pub(crate) struct Roomy<F: Future>(Option<Pin<Box<F>>>);
+/// As [`with_room`] for a statement that is deep, and where it is for others: a new stack is mapped
+/// each time.
+pub(crate) fn with_room_for<T>(statement: &Statement, work: impl FnOnce() -> T) -> T {
+    if nesting::is_flat(statement) { work() } else { with_room(work) }
+}
+
+/// A future that is polled, and dropped, with [room](with_room) if it is deep.
+pub(crate) struct Roomy<F: Future> {
+    future: Option<Pin<Box<F>>>,
+    is_deep: bool,
+}
 
 impl<F: Future> Roomy<F> {
-    pub(crate) fn new(future: F) -> Self {
-        Self(Some(Box::pin(future)))
+    /// For what is done with a statement that is `is_deep`.
+    pub(crate) fn new(is_deep: bool, future: F) -> Self {
+        Self { future: Some(Box::pin(future)), is_deep }
     }
 }
 
@@ -65,20 +78,23 @@ impl<F: Future> Future for Roomy<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let future = &mut self.0;
-        with_room(|| {
+        let is_deep = self.is_deep;
+        let future = &mut self.future;
+        let mut poll = || {
             let result = future.as_mut().expect("it is not polled after its end").as_mut().poll(context);
             if result.is_ready() {
                 *future = None;
             }
             result
-        })
+        };
+        if is_deep { with_room(poll) } else { poll() }
     }
 }
 
 impl<F: Future> Drop for Roomy<F> {
     fn drop(&mut self) {
-        if let Some(future) = self.0.take() {
+        let future = self.future.take();
+        if self.is_deep {
             with_room(|| drop(future));
         }
     }

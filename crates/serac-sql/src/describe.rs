@@ -6,6 +6,7 @@ use crate::dml::{target_of_delete, target_of_insert, visible_schema};
 use crate::error::Result;
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
+use crate::nesting;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::session::{Session, StatementResult, fold, with_parameters};
@@ -159,7 +160,9 @@ impl Session {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn describe_statement(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
-        Roomy::new(self.looking(async |session: &mut Self| session.description_of(statement, named).await)).await
+        let is_deep = !nesting::is_flat(&statement);
+        let look = self.looking(async |session: &mut Self| session.description_of(statement, named).await);
+        Roomy::new(is_deep, look).await
     }
 
     /// How many columns the data of a COPY has.

@@ -5,6 +5,7 @@
 //! with its row ids.
 
 use crate::conflict_targets::{index_of_target, told_columns};
+use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
@@ -308,8 +309,11 @@ impl Session {
                     None => {
                         values_as_columns(&table, &targets, &mut source)?;
                         let frame = self.shown_frame(Statement::Query(source)).await?;
-                        let literals = literals(frame.logical_plan());
-                        let is_apart = is_apart(frame.logical_plan(), &table)?;
+                        // The views in it may be deep.
+                        let (literals, is_apart) = deep::with_room(|| {
+                            (literals(frame.logical_plan()), is_apart(frame.logical_plan(), &table))
+                        });
+                        let is_apart = is_apart?;
                         let mut rows = self.stream(frame).await?;
                         let schema = rows.schema();
                         check_assignments(&table, &targets, &literals, &schema, 0)?;

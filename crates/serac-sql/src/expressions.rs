@@ -6,7 +6,6 @@ use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::functions::with_own_casts;
 use crate::generated;
-use crate::nesting;
 use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use crate::planner;
 use crate::scan::fetch_rows;
@@ -62,6 +61,9 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
     Ok(parsed.to_string())
 }
 
+/// Bytes of an expression that cannot be deep.
+const SHORT: usize = 64;
+
 /// Evaluates an SQL expression for every row of `batch`.
 pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> Result<ArrayRef> {
     let evaluate = || {
@@ -69,8 +71,7 @@ pub(crate) fn evaluate(state: &SessionState, sql: &str, batch: &RecordBatch) -> 
         let expr = state.create_physical_expr(planned(state, sql, &schema)?, &schema)?;
         Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
     };
-    // What is short is not deep.
-    if sql.len() > nesting::SHALLOW { deep::with_room(evaluate) } else { evaluate() }
+    if sql.len() > SHORT { deep::with_room(evaluate) } else { evaluate() }
 }
 
 /// An SQL expression over columns, its types coerced, and simplified as in a query.

@@ -29,7 +29,7 @@ const MAX_DEEP: usize = 200_000;
 pub(crate) const MAX_LENGTH: usize = 12_000;
 /// Levels that the tokens of a text may make.
 pub(crate) const MAX_ESTIMATE: usize = 40_000;
-/// Levels that any stack holds.
+/// Levels that any stack holds, in each phase.
 pub(crate) const SHALLOW: usize = 16;
 /// Dimensions of an array's type, and subscripts behind a value; types in types of a statement.
 const MAX_BRACKETS: usize = 64;
@@ -317,6 +317,52 @@ impl Chain {
             _ => None,
         }
     }
+}
+
+/// Whether a statement is known to need no more of a stack than any thread has. One that runs
+/// others, or keeps them, is not.
+pub(crate) fn is_flat(statement: &Statement) -> bool {
+    struct Levels(usize);
+    impl Levels {
+        fn enter(&mut self) -> ControlFlow<()> {
+            self.0 += 1;
+            if self.0 > SHALLOW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        fn leave(&mut self) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+    }
+    impl Visitor for Levels {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let (mut sets, mut body) = (0, &*query.body);
+            while let SetExpr::SetOperation { left, .. } = body {
+                sets += 1;
+                body = left;
+            }
+            if sets > SHALLOW { ControlFlow::Break(()) } else { self.enter() }
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.leave()
+        }
+        fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
+            self.enter()
+        }
+        fn post_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
+            self.leave()
+        }
+        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.enter()
+        }
+        fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.leave()
+        }
+    }
+    let is_simple =
+        matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
+    is_simple && statement.visit(&mut Levels(0)).is_continue()
 }
 
 /// Refuses a statement that is nested too deeply.

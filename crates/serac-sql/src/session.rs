@@ -594,7 +594,7 @@ impl Session {
             return self.acknowledged(outcome).await;
         }
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
-        Roomy::new(self.execute_other(statement)).await
+        Roomy::new(!nesting::is_flat(&statement), self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
@@ -647,7 +647,7 @@ impl Session {
             let result = self.acknowledged(outcome).await?;
             return Ok(StatementStream::done(self, result));
         }
-        Roomy::new(self.stream_other(statement)).await
+        Roomy::new(!nesting::is_flat(&statement), self.stream_other(statement)).await
     }
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);

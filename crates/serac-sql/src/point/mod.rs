@@ -36,6 +36,7 @@ use crate::deep;
 use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
+use crate::nesting;
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
@@ -540,6 +541,7 @@ impl Session {
     }
     /// What the statement takes and gives now, and under what.
     async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, Under)> {
+        let is_deep = !nesting::is_flat(prepared.statement());
         let look = async |session: &mut Self| {
             let under = session.under();
             if let Known::Point(plan, known) = &prepared.known
@@ -549,11 +551,11 @@ impl Session {
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
                 return Ok((description, under));
             }
-            let statement = deep::with_room(|| prepared.statement().clone());
+            let statement = deep::with_room_for(prepared.statement(), || prepared.statement().clone());
             let description = session.description_of(statement, named).await?;
             Ok((description, under))
         };
-        deep::Roomy::new(self.looking(look)).await
+        deep::Roomy::new(is_deep, self.looking(look)).await
     }
 
     /// The result of a statement, once it may be shown.
@@ -834,5 +836,5 @@ fn is_small(statement: &Statement) -> bool {
 /// The statement with values in the place of its parameters.
 fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Statement> {
     let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-    deep::with_room(|| crate::session::with_parameters(prepared.statement(), &literals))
+    deep::with_room_for(prepared.statement(), || crate::session::with_parameters(prepared.statement(), &literals))
 }

@@ -302,7 +302,7 @@ async fn what_is_long_means_what_it_means_in_short() {
     session.execute("CREATE VIEW v AS SELECT a FROM t").await.unwrap();
     for circle in [
         "WITH v AS (SELECT a FROM v) SELECT a FROM v",
-        "SELECT x.a FROM (WITH v AS (SELECT 2 AS a) SELECT a FROM v) x, v",
+        "SELECT x.a FROM (WITH v AS (SELECT 2::int AS a) SELECT a FROM v) x, v",
     ] {
         let refused = session.execute(&format!("CREATE OR REPLACE VIEW v AS {circle}")).await.unwrap_err();
         assert_eq!(refused.sqlstate, "42P17", "{circle}");
