@@ -31,7 +31,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::sqlparser::ast::{Query, Statement};
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -348,11 +348,13 @@ impl Session {
         plan(&self.state(), statement).await
     }
     /// What a future gives that plans, on a thread that plans.
-    pub(crate) async fn planning<T: Send + 'static>(
+    pub(crate) fn planning<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        deep::planned(self.query_runtime.handle(), future).await
+    ) -> impl Future<Output = Result<T>> + Send {
+        // In a box: all that it keeps would lie in the futures around it, each of which is moved over
+        // the stack of whoever polls it.
+        deep::planned(self.query_runtime.handle(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
