@@ -11,10 +11,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Answers of this size are sent before there are more.
 pub(super) const SEND_BYTES: usize = 64 << 10;
+/// How long a statement of a client that sends nothing any more may take.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// What is read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
 /// Room for what is read at a time: a statement's messages shall come together.
@@ -180,7 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Runs a part of a statement, and cancels it if the client goes away meanwhile.
+    /// Runs a part of a statement, and cancels it if the client goes away meanwhile. A client that
+    /// sends nothing any more may still read: what takes no longer than [`LAST_WORD`] is answered.
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
         if let Poll::Ready(result) = futures::poll!(part.as_mut()) {
@@ -190,20 +194,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.activity.as_ref().is_some_and(|activity| activity.take_cancelled()) {
             cancel.cancel();
         }
-        loop {
+        while !self.closed {
             self.input.reserve(READ_BYTES);
             tokio::select! {
                 biased;
                 result = &mut part => return result,
-                read = self.io.read_buf(&mut self.input), if !self.closed && self.input.len() < READ_AHEAD => {
+                read = self.io.read_buf(&mut self.input), if self.input.len() < READ_AHEAD => {
                     match read {
                         Ok(count @ 1..) => self.received(count),
-                        _ => {
+                        Ok(0) => self.closed = true,
+                        Err(_) => {
                             self.closed = true;
                             cancel.cancel();
                         }
                     }
                 }
+            }
+        }
+        match tokio::time::timeout(LAST_WORD, part.as_mut()).await {
+            Ok(result) => result,
+            Err(_) => {
+                cancel.cancel();
+                part.await
             }
         }
     }
