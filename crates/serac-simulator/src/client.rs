@@ -133,11 +133,12 @@ impl Client {
         self.commit(running);
     }
 
-    /// Until others have done something, if they do.
+    /// Waits until `others` have ended something, if they do. They may wait for this client: where
+    /// time goes slowly, each sleep is then hundreds of thousands of switches of background tasks.
     fn outlast(&mut self, others: u64) {
         let until = self.world.ended() + others;
         self.world.busy_clients.fetch_sub(1, SeqCst);
-        for _ in 0..60 {
+        for _ in 0..20 {
             if self.world.ended() >= until || self.world.busy_clients.load(SeqCst) == 0 || self.world.is_dead() {
                 break;
             }
