@@ -1,14 +1,19 @@
 //! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and
 //! times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
-//! which are rounded, not cut, and of times and floats that become texts. Such a cast becomes a
-//! function, through which the optimizer does not compare: `n::INTEGER = 2` holds for 2.3, too.
+//! which are rounded, not cut, and of times, floats and arrays that become texts. Such a cast
+//! becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds for
+//! 2.3, too.
+//!
+//! Casts whose results may be far larger than their arguments become functions as well, so that
+//! [`super::accounted`] counts them: of arrays to other arrays, and of views of texts, which many
+//! rows may share, to texts that each row has for itself.
 
 use super::texts_as_times::{is_time, read};
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
 use crate::types::is_text;
-use crate::wire::{as_told, wire_type};
+use crate::wire::{as_told, is_list, wire_type};
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit};
@@ -49,17 +54,19 @@ fn is_rounded(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31
-/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0.
+/// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0, `{1,2}`.
 fn is_written(from: &DataType, to: &DataType) -> bool {
-    is_text(to)
-        && matches!(
-            from,
-            DataType::Timestamp(..)
-                | DataType::Time64(_)
-                | DataType::Float32
-                | DataType::Float64
-                | DataType::Interval(_)
-        )
+    let is_scalar = matches!(
+        from,
+        DataType::Timestamp(..) | DataType::Time64(_) | DataType::Float32 | DataType::Float64 | DataType::Interval(_)
+    );
+    let is_array = is_list(from) && *to != DataType::LargeUtf8;
+    (is_scalar || is_array) && is_text(to)
+}
+
+/// Whether a cast does what DataFusion's does, and stands here to be counted.
+fn is_counted(from: &DataType, to: &DataType) -> bool {
+    (is_list(from) && is_list(to) && from != to) || (*from == DataType::Utf8View && *to == DataType::Utf8)
 }
 
 /// Whether a text becomes a document.
@@ -84,12 +91,14 @@ fn is_ours(from: &DataType, to: &DataType) -> bool {
         || is_parsed(from, to)
         || is_rounded(from, to)
         || is_written(from, to)
+        || is_counted(from, to)
 }
 
 /// Whether a cast to a type may be one of ours.
 fn may_be_ours(to: &DataType) -> bool {
     is_read(to)
         || is_text(to)
+        || is_list(to)
         || matches!(
             to,
             DataType::Time64(_) | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..)
@@ -100,6 +109,10 @@ fn may_be_ours(to: &DataType) -> bool {
 fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) {
         return read(values, to);
+    }
+    if is_counted(values.data_type(), to) {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        return Ok(cast_with_options(values, to, &options)?);
     }
     if is_text(to) && !is_parsed(values.data_type(), to) {
         return Ok(cast(&as_told(values, &DataType::Utf8View)?, to)?);
@@ -136,8 +149,9 @@ impl ScalarUDFImpl for Converted {
             DataType::Int64 => "int8",
             DataType::Decimal128(..) => "numeric",
             DataType::Time64(_) => "time",
-            DataType::LargeUtf8 => "jsonb",
-            DataType::Utf8 | DataType::Utf8View => "text",
+            DataType::LargeUtf8 => super::accounted::DOCUMENT,
+            DataType::Utf8 | DataType::Utf8View => super::accounted::TEXT,
+            _ if is_list(&self.wanted) => super::accounted::ARRAY,
             _ => "bytea_in",
         }
     }

@@ -154,7 +154,8 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(out.finish()))
 }
 
-pub(super) fn is_list(data_type: &DataType) -> bool {
+/// Whether values of a type are lists, vectors among them.
+pub(crate) fn is_list(data_type: &DataType) -> bool {
     element_of(data_type).is_some()
 }
 

@@ -5,6 +5,7 @@ mod decode;
 mod encode;
 mod types;
 
+pub(crate) use array::is_list;
 pub use array::{WireColumn, as_told, column, type_of};
 pub use decode::{Given, scalar, value};
 pub(crate) use decode::{interval, of_binary};

@@ -9,6 +9,9 @@
 //!
 //! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left for the execution: as a constant it would lie in the plan,
 //! where nobody counts it. Long constants of the statement become views, which all rows of a batch share.
+//!
+//! A function's constant result, which is made once, is given as it is to the function around it. Where an operator takes it (as a column of a result, or an
+//! argument of an aggregate), it *spreads*: each row of the batch gets a copy, unless it is a view. So a call in such a place counts the copies of all rows.
 
 mod sizes;
 mod textcat;
@@ -41,12 +44,18 @@ use std::sync::Arc;
 
 /// The name of the operator `||` of texts as a function, PostgreSQL's.
 const TEXTCAT: &str = "textcat";
+/// The names of casts as functions ([`super::casts`]): to texts, arrays and documents.
+pub(super) const TEXT: &str = "text";
+pub(super) const ARRAY: &str = "array_in";
+pub(super) const DOCUMENT: &str = "jsonb";
 /// Bytes that the functions of a statement share for each batch without asking for them.
 const FREE: u64 = 64 << 20;
 /// Bytes of a call's share, however many functions there are.
 const LEAST_SHARE: u64 = 64 << 10;
 /// Bytes that a result may have to become a constant of the plan.
 const FOLDED: u64 = 64 << 10;
+/// The same where each row of a batch has a copy.
+const FOLDED_OF_ROWS: u64 = FREE / 8192;
 /// Bytes of a constant text from which on it becomes a view: of others, each row of a batch has a copy.
 const LONG: usize = 8 << 10;
 /// Bytes that a value may have, as in PostgreSQL.
@@ -63,6 +72,8 @@ struct Accounted {
     size: Size,
     /// Bytes of a result that are not taken from `memory`.
     share: u64,
+    /// Whether a constant result gets a copy for each row.
+    spreads: bool,
     memory: Arc<dyn MemoryPool>,
     signature: Signature,
 }
@@ -76,7 +87,29 @@ pub(crate) fn accounted(function: &Arc<ScalarUDF>, memory: &Arc<dyn MemoryPool>)
 
 fn wrapped(function: Arc<ScalarUDF>, size: Size, share: u64, memory: &Arc<dyn MemoryPool>) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(function.signature().volatility);
-    Arc::new(ScalarUDF::from(Accounted { function, size, share, memory: memory.clone(), signature }))
+    let memory = memory.clone();
+    Arc::new(ScalarUDF::from(Accounted { function, size, share, spreads: false, memory, signature }))
+}
+
+/// The expression of an operator, whose calls say that their results spread.
+fn spread(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_down(|expr| match expr {
+        Expr::ScalarFunction(call) => {
+            let spreading = call.func.inner().downcast_ref::<Accounted>().filter(|known| !known.spreads);
+            let Some(known) = spreading else {
+                return Ok(Transformed::new(Expr::ScalarFunction(call), false, TreeNodeRecursion::Jump));
+            };
+            let (function, size, signature) = (known.function.clone(), known.size, known.signature.clone());
+            let (share, memory) = (known.share, known.memory.clone());
+            let function = Accounted { function, size, share, spreads: true, memory, signature };
+            let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), call.args);
+            Ok(Transformed::new(Expr::ScalarFunction(call), true, TreeNodeRecursion::Jump))
+        }
+        Expr::Alias(_) | Expr::Case(_) | Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+            Ok(Transformed::no(expr))
+        }
+        other => Ok(Transformed::new(other, false, TreeNodeRecursion::Jump)),
+    })
 }
 
 impl fmt::Debug for Accounted {
@@ -86,7 +119,7 @@ impl fmt::Debug for Accounted {
 }
 impl PartialEq for Accounted {
     fn eq(&self, other: &Self) -> bool {
-        self.function == other.function && self.share == other.share
+        self.function == other.function && self.share == other.share && self.spreads == other.spreads
     }
 }
 impl Eq for Accounted {}
@@ -136,32 +169,60 @@ impl ScalarUDFImpl for Accounted {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let enough = if FOLDING.get() { FOLDED } else { self.share };
+        let spreads = is_constant && self.spreads;
+        let is_view = *args.return_type() == DataType::Utf8View;
+        let enough = match FOLDING.get() {
+            true if spreads && !is_view => FOLDED_OF_ROWS,
+            true => FOLDED,
+            false => self.share,
+        };
         let arguments = Arguments::new(&args.args)?;
         // A constant's value is made once.
-        let bytes = arguments.results(self.size, if is_constant { 1 } else { rows }, enough);
+        let bytes = arguments.results(self.size, args.return_type(), if is_constant { 1 } else { rows }, enough);
         if bytes.largest > LARGEST {
             let message = format!("a result of {}() of more than {LARGEST} bytes", self.name());
             return Err(SqlError::new("54000", message).external());
         }
         if bytes.all <= enough {
-            return self.function.invoke_with_args(args);
+            let result = self.function.invoke_with_args(args)?;
+            return if spreads { self.spread(result, rows) } else { Ok(result) };
         }
         if FOLDING.get() {
             return Err(SqlError::new("54000", "too large for a constant").external());
         }
         // Where texts are no views, each row of a constant gets its own.
-        let shares = !is_constant || *args.return_type() == DataType::Utf8View;
-        let needed = if shares { bytes.all } else { bytes.all.saturating_mul(rows as u64) };
-        let reservation = MemoryConsumer::new(self.name()).register(&self.memory);
-        reservation.try_grow(usize::try_from(needed).unwrap_or(usize::MAX))?;
+        let copies = if is_constant && !is_view && !spreads { rows as u64 } else { 1 };
+        let needed = bytes.all.saturating_mul(copies);
+        let reservation = self.reserved(needed)?;
         let is_short = matches!(args.return_type(), DataType::Utf8 | DataType::Binary);
         if is_short && needed > i32::MAX as u64 {
             let message = format!("the results of {}() for {rows} rows have more than {} bytes", self.name(), i32::MAX);
             return Err(SqlError::new("54000", message).external());
         }
-        let result = self.function.invoke_with_args(args)?.into_array(rows)?;
-        Ok(ColumnarValue::Array(with_reservation(result, reservation)))
+        let result = self.function.invoke_with_args(args)?;
+        if spreads && !is_view {
+            // `reservation` is of the constant, which goes away with it.
+            return self.spread(result, rows);
+        }
+        Ok(ColumnarValue::Array(with_reservation(result.into_array(rows)?, reservation)))
+    }
+}
+
+impl Accounted {
+    fn reserved(&self, bytes: u64) -> Result<MemoryReservation> {
+        let reservation = MemoryConsumer::new(self.name()).register(&self.memory);
+        reservation.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        Ok(reservation)
+    }
+    /// A result for `rows` rows, each of which gets a copy of one that is constant.
+    fn spread(&self, result: ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+        let ColumnarValue::Scalar(value) = result else { return Ok(result) };
+        let needed = sizes::copied(&value.to_array()?).saturating_mul(rows as u64);
+        if needed <= self.share {
+            return Ok(ColumnarValue::Scalar(value));
+        }
+        let reservation = self.reserved(needed)?;
+        Ok(ColumnarValue::Array(with_reservation(value.to_array_of_size(rows)?, reservation)))
     }
 }
 
@@ -281,7 +342,9 @@ impl AnalyzerRule for Accounts {
             return Ok(plan);
         }
         let share = (FREE / count).max(LEAST_SHARE);
-        crate::optimizer::rewrite_typed(plan, may_be_large, |expr, schema| self.rewritten(expr, schema, share))
+        let counted =
+            crate::optimizer::rewrite_typed(plan, may_be_large, |expr, schema| self.rewritten(expr, schema, share))?;
+        Ok(counted.transform_up_with_subqueries(|plan| plan.map_expressions(spread))?.data)
     }
 }
 

@@ -1,6 +1,7 @@
 //! How many bytes a call of a function gives, before it is made.
 
 use crate::functions::regexes::compiled;
+use crate::types::is_text;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int32Type, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
@@ -10,6 +11,8 @@ use std::cell::RefCell;
 
 /// The bytes of an element of a list beside its value: its view or offset.
 const ELEMENT: u64 = 16;
+/// Digits of a document's number at the most.
+const MOST_DIGITS: u64 = 131_072;
 
 /// The functions whose results may be far larger than what they are made of, and how large.
 pub(super) static SIZES: &[(&str, Size)] = &[
@@ -42,6 +45,9 @@ pub(super) static SIZES: &[(&str, Size)] = &[
     ("array_append", Size::Factor(1)),
     ("array_prepend", Size::Factor(1)),
     ("make_array", Size::Factor(1)),
+    (super::ARRAY, Size::Cast),
+    (super::TEXT, Size::Cast),
+    (super::DOCUMENT, Size::Rows(document)),
     ("generate_series", Size::Rows(series)),
     ("range", Size::Rows(series)),
 ];
@@ -55,6 +61,8 @@ pub(super) enum Size {
     Rows(fn(&Row) -> u64),
     /// The same by a count that reads the texts, for rows of which a bound that costs nothing, the second, is large.
     Checked(fn(&Row) -> u64, fn(&Row) -> u64),
+    /// Those of the only argument as values of the result's type.
+    Cast,
 }
 
 /// An argument: what a constant is, or an array of values.
@@ -104,8 +112,18 @@ impl<'a> Arguments<'a> {
         };
         self.0.iter().map(one).fold(0, u64::saturating_add)
     }
-    /// The bytes of the results of `rows` rows. A bound that is at most `enough` is not made exact.
-    pub(super) fn results(&self, size: Size, rows: usize, enough: u64) -> Bytes {
+    /// A bound of the bytes of the only argument in `rows` rows as values of type `to`.
+    fn bytes_as(&self, to: &DataType, rows: usize) -> u64 {
+        match self.0.first() {
+            None => 0,
+            Some(Argument::Text(text)) => (text.len() as u64 + ELEMENT).saturating_mul(rows as u64),
+            Some(Argument::One(array)) => bytes_as(array, to).saturating_mul(rows as u64),
+            Some(Argument::Rows(array)) => bytes_as(array, to),
+        }
+    }
+    /// The bytes of the results of `rows` rows, which are of type `to`. A bound that is at most
+    /// `enough` is not made exact.
+    pub(super) fn results(&self, size: Size, to: &DataType, rows: usize, enough: u64) -> Bytes {
         let each = |of_row: fn(&Row) -> u64| {
             let mut bytes = Bytes::default();
             for row in 0..rows {
@@ -131,6 +149,17 @@ impl<'a> Arguments<'a> {
             Size::Checked(exact, bound) => {
                 let bytes = each(bound);
                 if bytes.all <= enough { bytes } else { each(exact) }
+            }
+            Size::Cast => {
+                let all = self.bytes_as(to, rows);
+                let largest = match self.0.first() {
+                    Some(Argument::Rows(array)) if all > enough => {
+                        (0..rows).map(|row| bytes_as(&array.slice(row, 1), to)).max().unwrap_or(0)
+                    }
+                    _ if all > enough => self.bytes_as(to, 1),
+                    _ => all,
+                };
+                Bytes { all, largest }
             }
         }
     }
@@ -286,6 +315,100 @@ fn series(row: &Row) -> u64 {
         }
         _ => 0,
     }
+}
+
+/// A document's normal form: a blank behind each comma and colon, and no exponents.
+fn document(row: &Row) -> u64 {
+    let Some(text) = row.text(0) else { return row.bytes(0) };
+    let bytes = text.as_bytes();
+    let mut all = bytes.len() as u64;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b',' | b':' => all += 1,
+            b'e' | b'E' if at > 0 && matches!(bytes[at - 1], b'0'..=b'9' | b'.') => {
+                let exponent = text[at + 1..].trim_start_matches(['+', '-']);
+                let digits = exponent.bytes().take_while(u8::is_ascii_digit).count();
+                // More digits than a number may have are an error of the call.
+                let zeros = exponent[..digits].parse::<u64>().unwrap_or(0);
+                all += if zeros <= MOST_DIGITS { zeros } else { 0 };
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The elements of lists, one list behind the other; none of other values.
+fn elements(array: &dyn Array) -> Option<ArrayRef> {
+    let of = |values: &ArrayRef, from: usize, to: usize| values.slice(from, to - from);
+    match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let (from, to) = (lists.value_offsets()[0], lists.value_offsets()[lists.len()]);
+            Some(of(lists.values(), from as usize, to as usize))
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let (from, to) = (lists.value_offsets()[0], lists.value_offsets()[lists.len()]);
+            Some(of(lists.values(), from as usize, to as usize))
+        }
+        DataType::FixedSizeList(..) => {
+            let lists = array.as_fixed_size_list();
+            let (from, to) = (lists.value_offset(0), lists.value_offset(lists.len()));
+            Some(of(lists.values(), from as usize, to as usize))
+        }
+        _ => None,
+    }
+}
+
+/// The bytes of values that a copy has for itself: texts in views are shared.
+pub(super) fn copied(array: &dyn Array) -> u64 {
+    let len = array.len() as u64;
+    match (elements(array), array.data_type()) {
+        (Some(elements), _) => copied(&elements).saturating_add(ELEMENT * len),
+        (None, DataType::Utf8View | DataType::BinaryView) => ELEMENT * len,
+        (None, _) => bytes_of_all(array),
+    }
+}
+
+/// A bound of the bytes of values as others of type `to`.
+fn bytes_as(array: &dyn Array, to: &DataType) -> u64 {
+    let len = array.len() as u64;
+    match (elements(array), to) {
+        (
+            Some(elements),
+            DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _),
+        ) => bytes_as(&elements, element.data_type()).saturating_add(ELEMENT * len),
+        (None, to) if is_text(array.data_type()) && is_text(to) => bytes_of_all(array).saturating_add(ELEMENT * len),
+        (_, to) if is_text(to) => written(array).saturating_add(ELEMENT * len),
+        (_, to) => match to.primitive_width() {
+            Some(width) => width as u64 * len,
+            None => bytes_of_all(array).saturating_add(ELEMENT * len),
+        },
+    }
+}
+
+/// A bound of the bytes of values as texts between the braces of an array.
+fn written(array: &dyn Array) -> u64 {
+    /// Quotes and a comma.
+    const AROUND: u64 = 3;
+    let len = array.len() as u64;
+    if let Some(elements) = elements(array) {
+        return written(&elements).saturating_add(AROUND * len);
+    }
+    let width = match array.data_type() {
+        DataType::Null | DataType::Boolean => 5,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 | DataType::UInt16 => 6,
+        DataType::Int32 | DataType::UInt32 => 11,
+        DataType::Int64 | DataType::UInt64 => 20,
+        DataType::Date32 | DataType::Time64(_) => 16,
+        DataType::Float32 | DataType::Float64 => 25,
+        DataType::Timestamp(..) => 35,
+        DataType::Decimal128(..) => 41,
+        // Each byte may have a backslash before it, and each of BYTEA is two digits.
+        _ => return bytes_of_all(array).saturating_mul(2).saturating_add((ELEMENT + AROUND) * len),
+    };
+    (width + AROUND) * len
 }
 
 /// The bytes of a value.
