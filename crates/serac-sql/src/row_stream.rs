@@ -125,7 +125,7 @@ impl<'s> RowStream<'s> {
 impl Drop for RowStream<'_> {
     fn drop(&mut self) {
         if let Rest::Query { .. } = std::mem::replace(&mut self.rest, Rest::Nothing) {
-            self.session.abandon_statement();
+            self.session.abandon_query();
         }
     }
 }

@@ -213,6 +213,10 @@ pub struct Session {
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) work_memory: Arc<WorkMemory>,
+    /// Bytes of it that were in use when the statement began.
+    memory_before: usize,
+    /// Whether the tasks of a query whose rows were not wanted may still hold some of it.
+    has_abandoned: bool,
     pub(crate) defaults: SessionDefaults,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
@@ -485,6 +489,8 @@ impl Session {
             idle_in_transaction_timeout: db.defaults.idle_in_transaction_session_timeout,
             idle_timeout: db.defaults.idle_session_timeout,
             work_memory,
+            memory_before: 0,
+            has_abandoned: false,
             defaults: db.defaults,
             postgresql_names: false,
             next_decimals: DecimalForm::default(),
@@ -598,6 +604,7 @@ impl Session {
     }
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
+        self.abandoned_has_ended().await;
         self.start_statement()?;
         let mut open = OpenStatement::new(self);
         let mut limits = open.limits();
@@ -651,6 +658,7 @@ impl Session {
     }
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
+        self.abandoned_has_ended().await;
         self.start_statement()?;
         let mut open = OpenStatement::new(self);
         let mut limits = open.limits();
@@ -697,6 +705,7 @@ impl Session {
     /// Begins a statement, in a transaction of its own if none is open, and lets queries see what it sees.
     pub(crate) fn start_statement(&mut self) -> Result<()> {
         self.open_statement()?;
+        self.memory_before = self.work_memory.used();
         self.shared.statement_time();
         self.refresh_view();
         Ok(())
@@ -709,6 +718,7 @@ impl Session {
             Ok(result) => result,
             Err(error) => {
                 let error = self.close_failed_statement(error);
+                self.work_memory.given_back(self.memory_before).await;
                 return Err(self.shown(error).await);
             }
         };
@@ -720,7 +730,18 @@ impl Session {
             None => Ok(result),
         }
     }
+    /// Waits for the memory of the last query, if its rows were not wanted to their end.
+    async fn abandoned_has_ended(&mut self) {
+        if std::mem::take(&mut self.has_abandoned) {
+            self.work_memory.given_back(self.memory_before).await;
+        }
+    }
     /// Ends a query whose rows are not wanted any more.
+    pub(crate) fn abandon_query(&mut self) {
+        self.has_abandoned = true;
+        self.abandon_statement();
+    }
+    /// Ends a statement that has not done anything.
     pub(crate) fn abandon_statement(&mut self) {
         self.shared.lent.write().clear();
         if self.transaction_status() == TransactionStatus::Idle {

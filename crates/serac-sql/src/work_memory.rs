@@ -8,8 +8,18 @@ use datafusion::execution::memory_pool::{
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long the end of a statement waits at the most for what its tasks hold.
+const LONGEST_END: Duration = Duration::from_secs(2);
+/// Between two looks at what they hold.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A session's part of the memory for queries. Operators that can spill do so at the limit, others fail (SQLSTATE 53200).
+///
+/// A statement that fails, or is cancelled, aborts its tasks. One that computes then ends, and gives its memory back, when it next gives its thread back. So the
+/// end of such a statement waits for that ([`WorkMemory::given_back`]): the next statement, of this session or another, is not refused for memory that nobody uses.
 #[derive(Debug)]
 pub(crate) struct WorkMemory {
     /// `usize::MAX` for none. Relaxed, as `used`: each is exact by itself, and nothing else hangs on them.
@@ -25,6 +35,17 @@ impl WorkMemory {
     }
     pub(crate) fn set_limit(&self, limit: Option<usize>) {
         self.limit.store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+    /// Bytes in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+    /// Waits until no more than `kept` bytes are in use, for [`LONGEST_END`] at the most.
+    pub(crate) async fn given_back(&self, kept: usize) {
+        let began = Instant::now();
+        while self.used() > kept && began.elapsed() < LONGEST_END {
+            sleep(BETWEEN_LOOKS).await;
+        }
     }
     pub(crate) fn limit(&self) -> Option<usize> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
@@ -74,7 +95,7 @@ impl MemoryPool for WorkMemory {
         })
     }
     fn reserved(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used()
     }
     fn memory_limit(&self) -> MemoryLimit {
         match self.limit() {

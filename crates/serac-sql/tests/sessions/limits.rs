@@ -45,6 +45,34 @@ async fn cancel_after_a_moment(session: &mut Session, sql: &str) -> &'static str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_is_refused_has_given_its_memory_back() {
+    let db = database(Some(100 << 20));
+    let mut session = Session::new(&db);
+    let made = "CREATE TABLE t (a INTEGER, s TEXT); \
+                INSERT INTO t SELECT x, repeat('some text ', 20) FROM generate_series(1, 100000) AS g (x)";
+    session.execute(made).await.unwrap();
+    let mut refused = 0;
+    for _ in 0..10 {
+        // One thread computes within the limit, the other is refused meanwhile.
+        if let Err(error) = session.execute("SELECT max(length(lpad(s, 10000, 'ab'))) FROM t").await {
+            assert_eq!(error.sqlstate, "53200");
+            assert_eq!(db.query_memory(), 0);
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+    // The same of a query whose rows are not taken to their end, when the next statement runs.
+    let db = database(Some(1 << 30));
+    let mut session = Session::new(&db);
+    session.execute(made).await.unwrap();
+    for statement in parse("SELECT lpad(s, 10000, 'ab') FROM t; SELECT 1").unwrap() {
+        let StatementStream::Rows(mut rows) = session.stream_statement(statement).await.unwrap() else { panic!() };
+        assert!(rows.next().await.is_ok_and(|rows| rows.is_some()));
+    }
+    assert_eq!(db.query_memory(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     let db = database(None);
     let mut session = Session::new(&db);
