@@ -15,8 +15,9 @@
 //! works on threads of its own, on copies of what it needs, and the session waits, as it waits for
 //! rows: cancellation, timeouts and the end of the connection find it waiting. The planner that
 //! nobody waits for any more is *abandoned*: it notices at the next rule, table or expression
-//! ([`check`]), ends, and drops what it has. Up to then it counts among the [`PLANNERS`] that may
-//! run at a time, so that abandoned ones cannot pile up.
+//! ([`check`]), ends, and drops what it has. Up to then it gives its place among the [`PLANNERS`]
+//! that may run at a time to the next statement, and takes one of [`ABANDONED`]. Threads are
+//! bounded by both together: an abandoned planner that finds no such place keeps the one it has.
 
 use crate::error::{Result, SqlError};
 use crate::limits::of_panic;
@@ -33,7 +34,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Bytes of a stack on which trees are handled. Without optimization a level takes up to nine times
 /// as much.
@@ -43,12 +44,17 @@ const KEPT: usize = 512 << 10;
 /// How long a thread that plans waits for the next statement.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The statements that are planned at a time: enough to keep all cores busy beside some abandoned
-/// ones.
-static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Arc::new(Semaphore::new(2 * cores + 8))
-});
+/// The statements that are planned at a time: enough to keep all cores busy.
+static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_planners())));
+/// Planners that nobody waits for and that have not noticed yet, beside [`PLANNERS`].
+static ABANDONED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_abandoned())));
+
+fn most_planners() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from) + 8
+}
+fn most_abandoned() -> usize {
+    8 * most_planners()
+}
 
 /// Runs `work` on a stack of at least half of [`STACK`].
 pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
@@ -152,13 +158,25 @@ pub(crate) fn check() -> datafusion::error::Result<()> {
     }
 }
 
+/// A planner's place among those that may run; none once it has ended.
+type Place = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+
 /// Held by who waits for a plan.
-struct Waiting(Planning);
+struct Waiting {
+    planning: Planning,
+    place: Place,
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         // Relaxed: see `is_abandoned`.
-        self.0.0.store(true, Ordering::Relaxed);
+        self.planning.0.store(true, Ordering::Relaxed);
+        let mut place = self.place.lock();
+        if place.is_some()
+            && let Ok(abandoned) = ABANDONED.clone().try_acquire_owned()
+        {
+            *place = Some(abandoned);
+        }
     }
 }
 
@@ -226,7 +244,8 @@ pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T
     }
     let permit = PLANNERS.clone().acquire_owned().await.expect("it is never closed");
     let planning = Planning(Arc::new(AtomicBool::new(false)));
-    let _waiting = Waiting(planning.clone());
+    let place: Place = Arc::new(Mutex::new(Some(permit)));
+    let _waiting = Waiting { planning: planning.clone(), place: place.clone() };
     let (done, result) = oneshot::channel();
     start(Box::new(move || {
         PLANNING.set(Some(planning));
@@ -235,7 +254,7 @@ pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T
         let unwanted = done.send(result);
         drop(unwanted);
         PLANNING.set(None);
-        drop(permit);
+        *place.lock() = None;
     }))?;
     result.await.unwrap_or_else(|_| Err(SqlError::new("XX000", "a statement was not planned to its end")))
 }
@@ -273,6 +292,32 @@ mod tests {
         assert!(seen.recv_timeout(Duration::from_secs(60)).unwrap());
         assert_eq!(elsewhere(|| Ok(7)).await.unwrap(), 7);
         assert_eq!(elsewhere::<()>(|| panic!("so it is")).await.unwrap_err().sqlstate, "XX000");
+    }
+
+    #[tokio::test]
+    async fn abandoned_planners_do_not_keep_others_waiting() {
+        let end = Arc::new(AtomicBool::new(false));
+        let all = PLANNERS.available_permits();
+        // Twice as many as may run at a time, none of which notices.
+        for _ in 0..2 * all {
+            let end = end.clone();
+            let endless = elsewhere(move || {
+                while !end.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(())
+            });
+            tokio::time::timeout(Duration::from_millis(1), endless).await.unwrap_err();
+        }
+        let next = tokio::time::timeout(Duration::from_secs(60), elsewhere(|| Ok(7))).await;
+        let abandoned = most_abandoned() - ABANDONED.available_permits();
+        // Relaxed: they look again. Pairs with their load.
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(next.unwrap().unwrap(), 7);
+        assert!(abandoned >= all, "{abandoned} of {all}");
+        while ABANDONED.available_permits() < most_abandoned() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     #[tokio::test]
