@@ -37,9 +37,6 @@ const MAX_BRACKETS: usize = 64;
 pub(crate) const PARSER_CALLS: usize = 5_000;
 /// Operands from which on a chain is balanced.
 const LONG: usize = 16;
-/// Branches from which on a chain of UNION is balanced. The optimizer loses the names of unions in
-/// unions whose branches have several types, so that short ones stay as they are written.
-const LONG_SETS: usize = 150;
 
 /// What is said of a statement that is nested too deeply.
 pub(crate) fn too_deep() -> SqlError {
@@ -268,7 +265,7 @@ fn balance_sets(body: &mut SetExpr) {
         count += 1;
         rest = left;
     }
-    if count < LONG_SETS {
+    if count < LONG {
         return;
     }
     let mut operands = Vec::with_capacity(count);

@@ -426,6 +426,8 @@ impl Session {
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let mut rules = Optimizer::new().rules;
+        // It looks columns up by name in branches that have them by position. `CommonTypes` does it.
+        rules.retain(|rule| rule.name() != "optimize_unions");
         // Joins are ordered once filters have reached the tables, and before projections come between them.
         let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
         rules.splice(projections..projections, [Arc::new(TextPredicates) as _, Arc::new(JoinOrder) as _]);

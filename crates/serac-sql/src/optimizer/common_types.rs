@@ -9,6 +9,10 @@
 //! | a timestamp and a text or a date | nanoseconds, of the years 1677 to 2262 | microseconds |
 //! | `'2'` and a number in CASE, COALESCE, UNION, VALUES | text | the number's type |
 //!
+//! A union in a union is one of all branches: their columns are of one type together, and `2` in the
+//! second of them is a literal of the first. DataFusion makes one of them later, when it has brought
+//! in casts, which it then looks up in branches whose columns have other names.
+//!
 //! The rule casts the operands before DataFusion's own coercion sees them, which then finds them of
 //! one type. It goes up the plan and makes each operator's columns anew: the type of a column
 //! changes what is above.
@@ -16,14 +20,14 @@
 use crate::types::is_text;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, Cast, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema};
 use datafusion::logical_expr::type_coercion::binary::{comparison_coercion, type_union_coercion};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, Values, binary_expr, cast,
+    Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, Values, binary_expr, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
@@ -318,6 +322,61 @@ fn with_types(schema: &DFSchema, types: &[Option<DataType>]) -> Result<DFSchema>
     DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())
 }
 
+/// The union that a plan is.
+fn union(plan: &LogicalPlan) -> Option<&Union> {
+    match plan {
+        LogicalPlan::Union(union) => Some(union),
+        _ => None,
+    }
+}
+/// The same of a branch whose rows are made distinct with those of others.
+fn distinct_union(plan: &LogicalPlan) -> Option<&Union> {
+    match plan {
+        LogicalPlan::Distinct(Distinct::All(input)) => union(input),
+        other => union(other),
+    }
+}
+
+/// The union of the branches of all unions in it.
+fn flat(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    fn flat_union(Union { inputs, schema }: Union, inner: fn(&LogicalPlan) -> Option<&Union>) -> Transformed<Union> {
+        if inputs.iter().all(|input| inner(input).is_none()) {
+            return Transformed::no(Union { inputs, schema });
+        }
+        let mut all = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            match inner(&input) {
+                Some(union) => all.extend(union.inputs.iter().cloned()),
+                None => all.push(input),
+            }
+        }
+        Transformed::yes(Union { inputs: all, schema })
+    }
+    match plan {
+        LogicalPlan::Union(all) => flat_union(all, union).map_data(|union| Ok(LogicalPlan::Union(union))),
+        LogicalPlan::Distinct(Distinct::All(input)) if union(&input).is_some() => {
+            let distinct = |input| LogicalPlan::Distinct(Distinct::All(Arc::new(input)));
+            match Arc::unwrap_or_clone(input) {
+                LogicalPlan::Union(all) => {
+                    flat_union(all, distinct_union).map_data(|union| Ok(distinct(LogicalPlan::Union(union))))
+                }
+                other => Ok(Transformed::no(distinct(other))),
+            }
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether there are unions in unions.
+fn has_nested_unions(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found |= union(plan).is_some_and(|all| all.inputs.iter().any(|input| distinct_union(input).is_some()));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let Union { inputs, schema } = union;
     let width = schema.fields().len();
@@ -437,6 +496,10 @@ impl AnalyzerRule for CommonTypes {
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut is_changed = false;
+        let plan = match has_nested_unions(&plan)? {
+            true => plan.transform_up_with_subqueries(flat)?.data,
+            false => plan,
+        };
         let plan = plan.transform_up_with_subqueries(|plan| {
             let plan = match plan {
                 LogicalPlan::Union(union) => of_union(union)?,

@@ -290,9 +290,18 @@ async fn what_is_long_means_what_it_means_in_short() {
     );
     assert_eq!(ask(&recursive).await, "85");
     // Branches of several types, whose columns have no common name.
-    let mixed =
-        format!("SELECT sum(x) FROM (SELECT 1 AS x{} UNION ALL SELECT 2.5) q", " UNION ALL SELECT 2".repeat(100));
-    assert_eq!(ask(&mixed).await, "203.5");
+    for count in [10, 100, 200, 2_000] {
+        for (branch, sum) in [("2", 2 * count), ("'2'", 2 * count), ("NULL", 0)] {
+            let branches = format!(" UNION ALL SELECT {branch}").repeat(count);
+            let mixed = format!("SELECT sum(x) FROM (SELECT 1 AS x{branches} UNION ALL SELECT 2.5) q");
+            assert_eq!(ask(&mixed).await, format!("{}.5", sum + 3), "{count} times {branch}");
+        }
+        let distinct = format!(
+            "SELECT sum(x) FROM (SELECT 1 AS x{} UNION SELECT 2.0 UNION SELECT 2.5) q",
+            " UNION SELECT 2".repeat(count)
+        );
+        assert_eq!(ask(&distinct).await, "5.5", "{count}");
+    }
     // Texts of what Arrow writes in another way than PostgreSQL are refused.
     for operand in ["2::float8", "'2020-01-01'::timestamp", "interval '1 day'", "'\\x41'::bytea"] {
         assert_eq!(ask(&format!("SELECT 'x'{}", format!(" || {operand}").repeat(120))).await, "54001", "{operand}");
