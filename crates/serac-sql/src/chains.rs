@@ -7,7 +7,7 @@
 //! added, and texts are put together; a long chain of other values is refused (54001).
 
 use crate::error::SqlError;
-use crate::nesting::{Chain, too_deep};
+use crate::nesting::{Chain, operands, too_deep};
 use crate::pg_catalog::call;
 use crate::wire::wire_type;
 use datafusion::arrow::array::{ArrayRef, AsArray, Datum, StringBuilder};
@@ -44,41 +44,15 @@ pub(crate) fn gather(parsed: &mut impl VisitMut) {
 
 fn gather_one(expr: &mut Expr) {
     let Some(chain) = Chain::of(expr) else { return };
-    let (mut count, mut rest) = (1, &*expr);
-    while let Expr::BinaryOp { left, .. } = rest
-        && Chain::of(rest) == Some(chain)
-    {
-        count += 1;
-        rest = left;
-    }
-    if count < LONG {
-        return;
-    }
-    let mut operators = String::with_capacity(count);
-    let mut operands = Vec::with_capacity(count + 1);
-    let mut rest = std::mem::replace(expr, Expr::value(Value::Null));
-    loop {
-        let goes_on = Chain::of(&rest) == Some(chain);
-        match rest {
-            Expr::BinaryOp { left, op, right } if goes_on => {
-                operators.push(match op {
-                    BinaryOperator::Plus => '+',
-                    BinaryOperator::Minus => '-',
-                    _ => '|',
-                });
-                operands.push(*right);
-                rest = *left;
-            }
-            first => {
-                operands.push(first);
-                break;
-            }
-        }
-    }
-    let operators: String = operators.chars().rev().collect();
-    operands.push(Expr::value(Value::SingleQuotedString(operators)));
-    operands.reverse();
-    *expr = call(NAME, operands);
+    let goes_on = |expr: &Expr| Chain::of(expr) == Some(chain);
+    let Some((operands, operators)) = operands(expr, LONG, goes_on) else { return };
+    let sign = |operator: &BinaryOperator| match operator {
+        BinaryOperator::Plus => '+',
+        BinaryOperator::Minus => '-',
+        _ => '|',
+    };
+    let operators = Expr::value(Value::SingleQuotedString(operators.iter().map(sign).collect()));
+    *expr = call(NAME, std::iter::once(operators).chain(operands).collect());
 }
 
 const NAME: &str = "serac_chain";

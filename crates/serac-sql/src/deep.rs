@@ -21,9 +21,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::limits::of_panic;
-use crate::nesting;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,10 +59,10 @@ pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
 
-/// As [`with_room`] for a statement that is deep, and where it is for others: a new stack is mapped
-/// each time.
-pub(crate) fn with_room_for<T>(statement: &Statement, work: impl FnOnce() -> T) -> T {
-    if nesting::is_flat(statement) { work() } else { with_room(work) }
+/// As [`with_room`] for what `is_deep`, and where it is for the rest: a new stack is mapped each
+/// time.
+pub(crate) fn with_room_if<T>(is_deep: bool, work: impl FnOnce() -> T) -> T {
+    if is_deep { with_room(work) } else { work() }
 }
 
 /// A future that is polled, and dropped, with [room](with_room) if it is deep.
@@ -86,14 +84,14 @@ impl<F: Future> Future for Roomy<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let is_deep = self.is_deep;
         let future = &mut self.future;
-        let mut poll = || {
+        let poll = || {
             let result = future.as_mut().expect("it is not polled after its end").as_mut().poll(context);
             if result.is_ready() {
                 *future = None;
             }
             result
         };
-        if is_deep { with_room(poll) } else { poll() }
+        with_room_if(is_deep, poll)
     }
 }
 

@@ -234,7 +234,7 @@ impl Session {
         let planned = began.elapsed();
         let plan = ready.plan.clone();
         if options.analyze {
-            let (_, mut rows) = self.run_observed(ready)?;
+            let mut rows = self.run_ready(ready)?;
             while let Some(batch) = rows.next().await {
                 batch?;
             }

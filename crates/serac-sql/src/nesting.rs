@@ -3,14 +3,16 @@
 //! Before a text is parsed, its tokens say how deep the tree can become at the most ([`estimate`]):
 //! beyond [`MAX_ESTIMATE`] it is not parsed. Then chains of AND, of OR and of UNION, which the
 //! parser puts one into the other, become balanced trees ([`balance`]): the same operands in the
-//! same order, so that they are written, and evaluated, as before. What is still deeper than
-//! [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
+//! same order, so that they are written as before, and give the same rows. In what order conditions
+//! are evaluated, and for which rows, SQL leaves open: DataFusion evaluates the right side of AND
+//! and OR only for rows that the left one leaves, if these are few, and in a balanced tree the left
+//! side is another one. What is still deeper than [`MAX_DEPTH`] is refused ([`check`]). Chains of `+` and `-`, and of `||`, may be long
 //! ([`MAX_LENGTH`]), because the planner takes each for one call ([`crate::chains`]).
 
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Value, Visit, VisitMut,
-    Visitor, VisitorMut,
+    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, Value, Values, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -210,36 +212,101 @@ fn tree<T>(operands: Vec<T>, join: &impl Fn(T, T) -> T) -> T {
     part(&mut operands.into_iter(), count, join)
 }
 
-fn balance_conditions(expr: &mut Expr) {
-    let Expr::BinaryOp { op: chained @ (BinaryOperator::And | BinaryOperator::Or), .. } = expr else { return };
-    let chained = chained.clone();
+/// What may be a link of a chain, whose left side may be the next.
+pub(crate) trait Linked: Sized {
+    /// What joins two operands.
+    type Operator;
+    /// What stands where something has been taken from.
+    fn nothing() -> Self;
+    fn left(&self) -> Option<&Self>;
+    /// Left side, operator and right side; itself if it has none.
+    fn parts(self) -> std::result::Result<(Self, Self::Operator, Self), Self>;
+}
+
+impl Linked for Expr {
+    type Operator = BinaryOperator;
+
+    fn nothing() -> Self {
+        Self::value(Value::Null)
+    }
+    fn left(&self) -> Option<&Self> {
+        match self {
+            Self::BinaryOp { left, .. } => Some(left),
+            _ => None,
+        }
+    }
+    fn parts(self) -> std::result::Result<(Self, BinaryOperator, Self), Self> {
+        match self {
+            Self::BinaryOp { left, op, right } => Ok((*left, op, *right)),
+            other => Err(other),
+        }
+    }
+}
+
+impl Linked for SetExpr {
+    type Operator = ();
+
+    fn nothing() -> Self {
+        Self::Values(Values { explicit_row: false, value_keyword: false, rows: Vec::new() })
+    }
+    fn left(&self) -> Option<&Self> {
+        match self {
+            Self::SetOperation { left, .. } => Some(left),
+            _ => None,
+        }
+    }
+    fn parts(self) -> std::result::Result<(Self, (), Self), Self> {
+        match self {
+            Self::SetOperation { left, right, .. } => Ok((*left, (), *right)),
+            other => Err(other),
+        }
+    }
+}
+
+/// Takes the operands of a chain, and the operators between them, if there are at least `least`
+/// operands. A part of it that `goes_on` is a link.
+pub(crate) fn operands<T: Linked>(
+    chain: &mut T,
+    least: usize,
+    goes_on: impl Fn(&T) -> bool,
+) -> Option<(Vec<T>, Vec<T::Operator>)> {
     let mut count = 1;
-    let mut rest = &*expr;
-    while let Expr::BinaryOp { left, op, .. } = rest
-        && *op == chained
+    let mut rest = &*chain;
+    while goes_on(rest)
+        && let Some(left) = rest.left()
     {
         count += 1;
         rest = left;
     }
-    if count < LONG {
-        return;
+    if count < least {
+        return None;
     }
-    let null = || Expr::value(Value::Null);
-    let mut operands = Vec::with_capacity(count);
-    let mut rest = std::mem::replace(expr, null());
-    loop {
-        match rest {
-            Expr::BinaryOp { left, op, right } if op == chained => {
-                operands.push(*right);
-                rest = *left;
-            }
-            first => {
-                operands.push(first);
-                break;
-            }
+    let (mut operands, mut operators) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut rest = std::mem::replace(chain, T::nothing());
+    let first = loop {
+        if !goes_on(&rest) {
+            break rest;
         }
-    }
+        match rest.parts() {
+            Ok((left, operator, right)) => {
+                operands.push(right);
+                operators.push(operator);
+                rest = left;
+            }
+            Err(first) => break first,
+        }
+    };
+    operands.push(first);
     operands.reverse();
+    operators.reverse();
+    Some((operands, operators))
+}
+
+fn balance_conditions(expr: &mut Expr) {
+    let Expr::BinaryOp { op: chained @ (BinaryOperator::And | BinaryOperator::Or), .. } = expr else { return };
+    let chained = chained.clone();
+    let goes_on = |expr: &Expr| matches!(expr, Expr::BinaryOp { op, .. } if *op == chained);
+    let Some((operands, _)) = operands(expr, LONG, goes_on) else { return };
     *expr = tree(operands, &|left, right| Expr::BinaryOp {
         left: Box::new(left),
         op: chained.clone(),
@@ -248,7 +315,7 @@ fn balance_conditions(expr: &mut Expr) {
 }
 
 fn balance_sets(body: &mut SetExpr) {
-    let is_union = |body: &SetExpr| match body {
+    let union = |body: &SetExpr| match body {
         SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, .. } => match set_quantifier {
             SetQuantifier::All => Some(SetQuantifier::All),
             SetQuantifier::None | SetQuantifier::Distinct => Some(SetQuantifier::None),
@@ -256,41 +323,8 @@ fn balance_sets(body: &mut SetExpr) {
         },
         _ => None,
     };
-    let Some(quantifier) = is_union(body) else { return };
-    let mut count = 1;
-    let mut rest = &*body;
-    while let SetExpr::SetOperation { left, .. } = rest
-        && is_union(rest) == Some(quantifier)
-    {
-        count += 1;
-        rest = left;
-    }
-    if count < LONG {
-        return;
-    }
-    let mut operands = Vec::with_capacity(count);
-    let nothing = || {
-        SetExpr::Values(datafusion::sql::sqlparser::ast::Values {
-            explicit_row: false,
-            value_keyword: false,
-            rows: Vec::new(),
-        })
-    };
-    let mut rest = std::mem::replace(body, nothing());
-    loop {
-        let is_link = is_union(&rest) == Some(quantifier);
-        match rest {
-            SetExpr::SetOperation { left, right, .. } if is_link => {
-                operands.push(*right);
-                rest = *left;
-            }
-            first => {
-                operands.push(first);
-                break;
-            }
-        }
-    }
-    operands.reverse();
+    let Some(quantifier) = union(body) else { return };
+    let Some((operands, _)) = operands(body, LONG, |body| union(body) == Some(quantifier)) else { return };
     *body = tree(operands, &|left, right| SetExpr::SetOperation {
         op: SetOperator::Union,
         set_quantifier: quantifier,
@@ -316,21 +350,41 @@ impl Chain {
     }
 }
 
+/// Bounds of a statement, which it may reach.
+pub(crate) struct Bounds {
+    /// Of expressions, queries and tables in each other.
+    pub(crate) levels: usize,
+    /// Of expressions, queries and tables.
+    pub(crate) parts: usize,
+    pub(crate) queries: usize,
+}
+
 /// Whether a statement is known to need no more of a stack than any thread has. One that runs
 /// others, or keeps them, is not.
 pub(crate) fn is_flat(statement: &Statement) -> bool {
-    struct Levels(usize);
-    impl Levels {
+    let is_simple =
+        matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
+    is_simple && is_within(statement, Bounds { levels: SHALLOW, parts: usize::MAX, queries: usize::MAX })
+}
+
+/// Whether a statement keeps to bounds.
+pub(crate) fn is_within(statement: &Statement, bounds: Bounds) -> bool {
+    /// What is left of the bounds, below what has been entered.
+    struct Left(Bounds);
+    impl Left {
         fn enter(&mut self) -> ControlFlow<()> {
-            self.0 += 1;
-            if self.0 > SHALLOW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let (Some(levels), Some(parts)) = (self.0.levels.checked_sub(1), self.0.parts.checked_sub(1)) else {
+                return ControlFlow::Break(());
+            };
+            (self.0.levels, self.0.parts) = (levels, parts);
+            ControlFlow::Continue(())
         }
         fn leave(&mut self) -> ControlFlow<()> {
-            self.0 -= 1;
+            self.0.levels += 1;
             ControlFlow::Continue(())
         }
     }
-    impl Visitor for Levels {
+    impl Visitor for Left {
         type Break = ();
 
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
@@ -339,7 +393,11 @@ pub(crate) fn is_flat(statement: &Statement) -> bool {
                 sets += 1;
                 body = left;
             }
-            if sets > SHALLOW { ControlFlow::Break(()) } else { self.enter() }
+            match self.0.queries.checked_sub(1).filter(|_| sets <= self.0.levels) {
+                Some(queries) => self.0.queries = queries,
+                None => return ControlFlow::Break(()),
+            }
+            self.enter()
         }
         fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.leave()
@@ -357,9 +415,7 @@ pub(crate) fn is_flat(statement: &Statement) -> bool {
             self.leave()
         }
     }
-    let is_simple =
-        matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_));
-    is_simple && statement.visit(&mut Levels(0)).is_continue()
+    statement.visit(&mut Left(bounds)).is_continue()
 }
 
 /// Refuses a statement that is nested too deeply.

@@ -14,7 +14,7 @@ use crate::session::{Session, parse};
 use crate::wanted::{Wanted, while_wanted};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
@@ -104,47 +104,21 @@ const DEEP_PLAN: usize = 100;
 
 /// Whether a plan has so many levels that it needs a large stack.
 fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    struct Levels {
-        level: usize,
-        is_deep: bool,
+    fn expr_has_more(expr: &Arc<dyn PhysicalExpr>, levels: usize) -> bool {
+        levels == 0 || expr.children().into_iter().any(|child| expr_has_more(child, levels - 1))
     }
-    impl<'n> TreeNodeVisitor<'n> for Levels {
-        type Node = Arc<dyn ExecutionPlan>;
-        fn f_down(&mut self, node: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
-            self.level += 1;
-            let _ = node.apply_expressions(&mut |expr| {
-                let mut levels = ExprLevels { level: self.level, is_deep: false };
-                expr.visit(&mut levels)?;
-                self.is_deep |= levels.is_deep;
-                Ok(TreeNodeRecursion::Continue)
-            });
-            self.is_deep |= self.level > DEEP_PLAN;
-            Ok(if self.is_deep { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    fn has_more(plan: &Arc<dyn ExecutionPlan>, levels: usize) -> bool {
+        if levels == 0 {
+            return true;
         }
-        fn f_up(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
-            self.level -= 1;
-            Ok(TreeNodeRecursion::Continue)
-        }
+        let mut is_deep = false;
+        let _ = plan.apply_expressions(&mut |expr| {
+            is_deep = expr_has_more(expr, levels - 1);
+            Ok(if is_deep { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        });
+        is_deep || plan.children().into_iter().any(|child| has_more(child, levels - 1))
     }
-    struct ExprLevels {
-        level: usize,
-        is_deep: bool,
-    }
-    impl<'n> TreeNodeVisitor<'n> for ExprLevels {
-        type Node = Arc<dyn PhysicalExpr>;
-        fn f_down(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
-            self.level += 1;
-            self.is_deep |= self.level > DEEP_PLAN;
-            Ok(if self.is_deep { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        }
-        fn f_up(&mut self, _: &'n Self::Node) -> datafusion::error::Result<TreeNodeRecursion> {
-            self.level -= 1;
-            Ok(TreeNodeRecursion::Continue)
-        }
-    }
-    let mut levels = Levels { level: 0, is_deep: false };
-    let _ = plan.visit(&mut levels);
-    levels.is_deep
+    has_more(plan, DEEP_PLAN)
 }
 
 /// A plan, and what of it is known before it runs.
@@ -443,7 +417,8 @@ impl Session {
         };
         self.run_ready(self.planning(ready).await?)
     }
-    fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
+    /// The rows of a plan, as they come.
+    pub(crate) fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
         let Ready { plan, context, wanted, is_short } = ready;
         if is_short {
             return Ok(execute_stream(plan, context)?);
@@ -466,11 +441,6 @@ impl Session {
             Some(wanted) => wanted.until_dropped(rows),
             None => rows,
         })
-    }
-    /// The rows of a plan, and the plan that gives them, in which figures of its run are found.
-    pub(crate) fn run_observed(&self, ready: Ready) -> Result<(Arc<dyn ExecutionPlan>, SendableRecordBatchStream)> {
-        let observed = ready.plan.clone();
-        Ok((observed, self.run_ready(ready)?))
     }
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
     pub(crate) async fn planned_to_explain(

@@ -595,6 +595,11 @@ impl Session {
     /// # Errors
     /// What is wrong with it; it has then done nothing.
     pub async fn execute_statement(&mut self, statement: Statement) -> Result<StatementResult> {
+        let is_deep = !nesting::is_flat(&statement);
+        self.execute_of_depth(statement, is_deep).await
+    }
+    /// The same where it is known whether the statement `is_deep`.
+    pub(crate) async fn execute_of_depth(&mut self, statement: Statement, is_deep: bool) -> Result<StatementResult> {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
@@ -602,7 +607,7 @@ impl Session {
             return self.acknowledged(outcome).await;
         }
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
-        Roomy::new(!nesting::is_flat(&statement), self.execute_other(statement)).await
+        Roomy::new(is_deep, self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
         let tag = row_tag(&statement);
@@ -644,19 +649,24 @@ impl Session {
     /// # Errors
     /// What is wrong with it; errors of a query may also come later, from the stream.
     pub async fn stream_statement(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
+        let is_deep = !nesting::is_flat(&statement);
+        self.stream_of_depth(statement, is_deep).await
+    }
+    /// The same where it is known whether the statement `is_deep`.
+    pub(crate) async fn stream_of_depth(&mut self, statement: Statement, is_deep: bool) -> Result<StatementStream<'_>> {
         if let Some(result) = self.control(&statement).await {
             return result.map(|result| StatementStream::done(self, result));
         }
         if !self.only_shows(&statement) {
             // As a whole, so that it can be begun again at a conflict.
-            let result = self.execute_statement(statement).await?;
+            let result = self.execute_of_depth(statement, is_deep).await?;
             return Ok(StatementStream::done(self, result));
         }
         if let Some(outcome) = self.execute_named(&statement).await? {
             let result = self.acknowledged(outcome).await?;
             return Ok(StatementStream::done(self, result));
         }
-        Roomy::new(!nesting::is_flat(&statement), self.stream_other(statement)).await
+        Roomy::new(is_deep, self.stream_other(statement)).await
     }
     async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);

@@ -1,11 +1,11 @@
 //! `coalesce`, `greatest` and `least`: DataFusion's, which also take a literal in quotes beside
 //! values of another type, whose type it then has. `CommonTypes` casts it.
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use super::accounted::coerced;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::error::Result;
 use datafusion::functions::core;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -42,11 +42,9 @@ impl ScalarUDFImpl for Chosen {
         &self.signature
     }
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let fields: Vec<FieldRef> =
-            given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
-        match (fields_with_udf(&fields, self.inner.as_ref()), of_others(given)) {
+        match (coerced(&self.inner, given), of_others(given)) {
             (Err(_), Some(one)) => Ok(vec![one.clone(); given.len()]),
-            (coerced, _) => Ok(coerced?.iter().map(|field| field.data_type().clone()).collect()),
+            (coerced, _) => coerced,
         }
     }
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {

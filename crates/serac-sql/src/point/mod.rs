@@ -36,7 +36,7 @@ use crate::deep;
 use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
-use crate::nesting;
+use crate::nesting::{self, Bounds};
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
@@ -46,7 +46,7 @@ use bumpalo::Bump;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Query, Statement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{DataType as AstType, Expr as AstExpr, Statement};
 use expression::Constants;
 use literal::{constant, is_of, of_scalar};
 use plan::{Action, Plan};
@@ -126,6 +126,7 @@ pub struct Prepared {
     statement: Arc<Statement>,
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
+    is_deep: bool,
     declared: Arc<[AstType]>,
     /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
     arguments: usize,
@@ -163,8 +164,9 @@ impl Prepared {
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         );
         let is_candidate = is_candidate && is_small(&statement);
+        let is_deep = !nesting::is_flat(&statement);
         let (statement, declared) = (Arc::new(statement), declared.into());
-        Self { statement, is_candidate, declared, arguments: 0, known: Known::Nothing, told: None }
+        Self { statement, is_candidate, is_deep, declared, arguments: 0, known: Known::Nothing, told: None }
     }
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
@@ -464,7 +466,7 @@ impl Session {
         self.revalidate(prepared).await?;
         let statement = bound(prepared, parameters);
         let statement = self.failing(statement)?;
-        Box::pin(self.stream_statement(statement)).await.map_err(SqlError::unplaced)
+        Box::pin(self.stream_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
     /// Runs any prepared statement.
@@ -486,7 +488,7 @@ impl Session {
         self.revalidate(prepared).await?;
         let statement = bound(prepared, parameters);
         let statement = self.failing(statement)?;
-        Box::pin(self.execute_statement(statement)).await.map_err(SqlError::unplaced)
+        Box::pin(self.execute_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
     /// What a statement depends on now, in the running transaction or outside of any.
@@ -541,7 +543,7 @@ impl Session {
     }
     /// What the statement takes and gives now, and under what.
     async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, Under)> {
-        let is_deep = !nesting::is_flat(prepared.statement());
+        let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
             let under = session.under();
             if let Known::Point(plan, known) = &prepared.known
@@ -551,7 +553,7 @@ impl Session {
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
                 return Ok((description, under));
             }
-            let statement = deep::with_room_for(prepared.statement(), || prepared.statement().clone());
+            let statement = deep::with_room_if(prepared.is_deep, || prepared.statement().clone());
             let description = session.description_of(statement, named).await?;
             Ok((description, under))
         };
@@ -794,47 +796,13 @@ const FLAT: usize = 30;
 /// Whether planning a statement takes next to no time, and no more of the stack than any thread
 /// has. A subquery is not for the point path anyway.
 fn is_small(statement: &Statement) -> bool {
-    struct Size {
-        most_parts: usize,
-        parts: usize,
-        level: usize,
-        queries: usize,
-    }
-    impl Size {
-        fn enter(&mut self) -> ControlFlow<()> {
-            self.parts += 1;
-            self.level += 1;
-            match self.parts > self.most_parts || self.level > FLAT || self.queries > 1 {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        }
-    }
-    impl Visitor for Size {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.queries += 1;
-            self.enter()
-        }
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.level -= 1;
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_expr(&mut self, _: &AstExpr) -> ControlFlow<()> {
-            self.enter()
-        }
-        fn post_visit_expr(&mut self, _: &AstExpr) -> ControlFlow<()> {
-            self.level -= 1;
-            ControlFlow::Continue(())
-        }
-    }
     // The rows of VALUES are constants, if they are for the point path, and are not planned.
-    let most_parts = if matches!(statement, Statement::Insert(_)) { usize::MAX } else { SMALL };
-    statement.visit(&mut Size { most_parts, parts: 0, level: 0, queries: 0 }).is_continue()
+    let parts = if matches!(statement, Statement::Insert(_)) { usize::MAX } else { SMALL };
+    nesting::is_within(statement, Bounds { levels: FLAT, parts, queries: 1 })
 }
 
 /// The statement with values in the place of its parameters.
 fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Statement> {
     let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-    deep::with_room_for(prepared.statement(), || crate::session::with_parameters(prepared.statement(), &literals))
+    deep::with_room_if(prepared.is_deep, || crate::session::with_parameters(prepared.statement(), &literals))
 }

@@ -130,7 +130,7 @@ impl Hash for Accounted {
 }
 
 /// What a function wants in place of arguments of given types.
-fn coerced(function: &ScalarUDF, given: &[DataType]) -> Result<Vec<DataType>> {
+pub(super) fn coerced(function: &ScalarUDF, given: &[DataType]) -> Result<Vec<DataType>> {
     let fields: Vec<FieldRef> = given.iter().map(|t| Arc::new(Field::new("", t.clone(), true))).collect();
     Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
 }
