@@ -16,7 +16,9 @@ use crate::deep::{self, Roomy};
 use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{Accounts, Casts, IntervalArithmetic, JsonOperators, LongTexts, Quotients, SmallConstants};
+use crate::functions::{
+    Accounts, Arrays, Casts, IntervalArithmetic, JsonOperators, LongTexts, Quotients, SmallConstants,
+};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
@@ -453,8 +455,13 @@ impl Session {
         analyzer.push(Arc::new(CheckedArithmetic));
         analyzer.push(Arc::new(Accounts(work_memory.clone())));
         // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
-        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> =
-            vec![Arc::new(Quotients), Arc::new(IntervalArithmetic), Arc::new(UuidComparisons), Arc::new(JsonOperators)];
+        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![
+            Arc::new(Quotients),
+            Arc::new(IntervalArithmetic),
+            Arc::new(UuidComparisons),
+            Arc::new(JsonOperators),
+            Arc::new(Arrays),
+        ];
         expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let state = SessionStateBuilder::new()
             .with_config(config)

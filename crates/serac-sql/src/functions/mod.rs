@@ -35,6 +35,7 @@ mod zeros;
 pub(crate) use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub(crate) use aggregates::functions as aggregates;
 pub(crate) use casts::{Casts, with_own_casts};
+pub(crate) use chosen::Arrays;
 pub(crate) use date_parts::function_of as date_part_function;
 pub(crate) use integer_results::windows;
 pub(crate) use interval_operators::{IntervalArithmetic, as_cast as cast_interval, of_durations};

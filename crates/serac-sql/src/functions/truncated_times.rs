@@ -67,7 +67,9 @@ fn types(given: &[DataType]) -> Option<Types> {
     let [part, time] = given else { return None };
     let time = match time {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
-        DataType::Date32 | DataType::Null => TIMESTAMP,
+        // As in PostgreSQL, which takes the preferred of the types that a date becomes.
+        DataType::Date32 => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        DataType::Null => TIMESTAMP,
         text if is_text(text) => TIMESTAMP,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
         _ => return None,

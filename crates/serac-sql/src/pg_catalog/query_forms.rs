@@ -1,14 +1,19 @@
 //! Other words for clauses and operators: `FETCH FIRST`, `TABLE t`, VALUES with subqueries, `LIKE ANY`, `~ x`, `@ x`, `|/ x`, `||/ x`, `localtime`.
 
-use super::rewrite::{arguments_of, array_elements, call, cast_to, elements, literal, text};
+use super::rewrite::{arguments_of, array_elements, call, cast_to, elements, function_name, literal, text};
+use crate::planner::is_scalar_function;
 use crate::query::query_of;
+use crate::result_names::is_wildcard;
 use crate::same_names::has_subquery;
+use crate::session::fold;
+use crate::visits::visit_expressions;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, GroupByExpr, LimitClause,
-    Query, Select, SetExpr, UnaryOperator, Value,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArguments, GroupByExpr, Ident,
+    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, UnaryOperator, Value, ValueWithSpan,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use std::ops::ControlFlow;
 
 /// `FETCH FIRST n ROWS ONLY` as `LIMIT n`. WITH TIES stays, and is refused by the planner (0A000).
 pub(super) fn fetch(query: &mut Query) {
@@ -22,6 +27,49 @@ pub(super) fn fetch(query: &mut Query) {
     };
     query.limit_clause = Some(LimitClause::LimitOffset { limit, offset, limit_by: Vec::new() });
     query.fetch = None;
+}
+
+/// `ORDER BY 1` of a query with groups, where the first item is computed of them, as ORDER BY of
+/// that item: the planner looks for a group of the item's name.
+pub(super) fn numbers_in_order(query: &mut Query) {
+    let (SetExpr::Select(select), Some(order)) = (&*query.body, &mut query.order_by) else { return };
+    let (GroupByExpr::Expressions(groups, _), OrderByKind::Expressions(keys)) = (&select.group_by, &mut order.kind)
+    else {
+        return;
+    };
+    let named = |ident: &Ident| {
+        let alias =
+            |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { alias, .. } if fold(alias) == fold(ident));
+        select.projection.iter().any(alias)
+    };
+    let is_aggregate = |function: &Function| function.over.is_none() && !is_scalar_function(&function_name(function));
+    for key in keys {
+        let Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) = &key.expr else { continue };
+        let Some(at) = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1)) else { continue };
+        let Some(SelectItem::UnnamedExpr(item)) = select.projection.get(at) else { continue };
+        let mut has_aggregate = false;
+        // Names of the result go before those of the input, and windows may have names, too.
+        let is_same_there = visit_expressions(item, |expr| match expr {
+            Expr::Identifier(ident) if named(ident) => ControlFlow::Break(()),
+            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            Expr::Function(function) => {
+                has_aggregate |= is_aggregate(function);
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Continue(()),
+        })
+        .is_continue();
+        let is_found = match item {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => true,
+            Expr::Function(function) => is_aggregate(function),
+            other => groups.contains(other),
+        };
+        let is_grouped = has_aggregate || !groups.is_empty();
+        let has_wildcard = select.projection[..at].iter().any(is_wildcard);
+        if is_grouped && is_same_there && !is_found && !has_wildcard && !has_subquery(item) {
+            key.expr = item.clone();
+        }
+    }
 }
 
 /// VALUES with subqueries as SELECTs: the planner computes VALUES before any subquery has run.

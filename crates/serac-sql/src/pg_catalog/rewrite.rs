@@ -176,6 +176,7 @@ impl VisitorMut for Rewriter {
     }
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_forms::fetch(query);
+        query_forms::numbers_in_order(query);
         windows::write_out(query);
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             result_names::write_out(&mut table.query);
@@ -267,7 +268,7 @@ fn set_functions(body: &mut SetExpr) {
 }
 
 /// A function's name without its schema.
-fn function_name(function: &Function) -> String {
+pub(super) fn function_name(function: &Function) -> String {
     match &function.name.0[..] {
         [name] => name.as_ident().map(fold).unwrap_or_default(),
         [schema, name] if schema.as_ident().map(fold).is_some_and(|schema| super::is_system_schema(&schema)) => {
