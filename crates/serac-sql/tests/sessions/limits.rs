@@ -45,6 +45,21 @@ async fn cancel_after_a_moment(session: &mut Session, sql: &str) -> &'static str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_constant_that_each_row_gets_is_counted_for_each_row() {
+    let mut session = Session::new(&database(Some(100 << 20)));
+    // A copy has 16,000 bytes of views for itself: 125 MB in a batch.
+    for array in ["array_repeat(repeat('x', 2000), 1000)::varchar[]", "array_repeat(repeat('x', 2000), 1000)"] {
+        let many = format!("SELECT count({array}) FROM generate_series(1, 100000)");
+        assert_eq!(session.execute(&many).await.unwrap_err().sqlstate, "53200", "{array}");
+        let few = format!("SELECT count({array}) FROM generate_series(1, 1000)");
+        assert_eq!(number(&mut session, &few).await, 1_000, "{array}");
+        // A function takes it as it is.
+        let length = format!("SELECT sum(array_length({array}, 1)) FROM generate_series(1, 100000)");
+        assert_eq!(number(&mut session, &length).await, 100_000_000, "{array}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_is_refused_has_given_its_memory_back() {
     let db = database(Some(100 << 20));
     let mut session = Session::new(&db);

@@ -105,7 +105,8 @@ fn spread(expr: Expr) -> Result<Transformed<Expr>> {
             let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), call.args);
             Ok(Transformed::new(Expr::ScalarFunction(call), true, TreeNodeRecursion::Jump))
         }
-        Expr::Alias(_) | Expr::Case(_) | Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+        // Casts to the same type do nothing.
+        Expr::Alias(_) | Expr::Cast(_) | Expr::Case(_) | Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
             Ok(Transformed::no(expr))
         }
         other => Ok(Transformed::new(other, false, TreeNodeRecursion::Jump)),
