@@ -110,6 +110,8 @@ pub struct DataTable {
     /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
+    /// See [`moves`](Self::moves).
+    moves: AtomicU64,
     /// The number of the next round of cooling.
     cooling_rounds: AtomicU64,
     rows: RowCount,
@@ -151,6 +153,7 @@ impl DataTable {
             heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
             free_numbers: Mutex::default(),
             compaction_latch: Mutex::new(()),
+            moves: AtomicU64::new(0),
             cooling_rounds: AtomicU64::new(0),
             rows: RowCount::default(),
             freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
@@ -208,6 +211,18 @@ impl DataTable {
     /// Held while rows of the table are moved: one at a time.
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
+    }
+    /// Counts how often rows have begun to leave their places. Who finds a place empty, and afterwards
+    /// finds that a row has gone there from another place, finds another count afterwards than before.
+    pub fn moves(&self) -> u64 {
+        // Acquire: pairs with `note_moves`; and comes before what is looked at next.
+        self.moves.load(Ordering::Acquire)
+    }
+    /// Copies of rows are in their new places, and the rows are about to leave the old ones.
+    pub(crate) fn note_moves(&self) {
+        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either; who
+        // sees that a row is gone, sees this through the record of its deletion.
+        self.moves.fetch_add(1, Ordering::Release);
     }
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
