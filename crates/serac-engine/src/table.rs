@@ -15,7 +15,7 @@ use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
 };
-use serac_sync::atomic::{AtomicBool, Ordering};
+use serac_sync::atomic::{AtomicBool, Ordering, fence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -127,6 +127,9 @@ impl TableIndex {
         let mut seen: Vec<RowId> = except.into_iter().collect();
         let (mut open, mut had, mut without) = (None, false, Vec::new());
         let mut moves = data.moves();
+        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two leaves,
+        // and now look for others, one at least finds the other's.
+        fence(Ordering::SeqCst);
         let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
             rows.retain(|row| seen.binary_search(row).is_err());
