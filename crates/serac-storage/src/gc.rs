@@ -41,8 +41,8 @@
 //! first and transactions afterwards. It puts back the actions that are not older than what another
 //! run has in hand, or than what another run has put down unfinished because its watermark was
 //! lower. An action looks at rows without being a transaction. So the present is
-//! [held](TransactionManager::hold) while it runs: what others change and take back meanwhile stays
-//! on its chain, where the action finds what was there before.
+//! [held](TransactionManager::hold) while it runs: the newest record of what others change and take
+//! back meanwhile stays on its chain, by which who reads the row notices.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
 //! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so
