@@ -400,12 +400,11 @@ impl DatabaseInner {
 /// Takes the versions out that no snapshot that is alive may look for, and none that begins: with the latch of the
 /// versions held, at most the last one is newer than the clock.
 fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -> CatalogVersions {
-    let (mut starts, now) = manager.active_starts();
-    starts.push(now);
-    let until: Vec<u64> = catalogs.iter().skip(1).map(|(from, _)| *from).collect();
-    let before = |timestamp: u64| starts.partition_point(|start| *start < timestamp);
-    let mut until = until.into_iter();
-    catalogs.extract_if(.., |(from, _)| until.next().is_some_and(|until| before(*from) == before(until))).collect()
+    let readers = manager.readers_of_published();
+    let replaced: Vec<u64> = catalogs.iter().skip(1).map(|(made, _)| *made).collect();
+    let mut replaced = replaced.into_iter().map(Timestamp);
+    let mut is_unseen = |made: u64| replaced.next().is_some_and(|replaced| !readers.may_see(Timestamp(made), replaced));
+    catalogs.extract_if(.., |(made, _)| is_unseen(*made)).collect()
 }
 
 /// What a commit of DDL does once no snapshot is older: the versions before it go, and with them the memory of

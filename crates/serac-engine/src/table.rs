@@ -15,7 +15,7 @@ use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
 };
-use serac_sync::atomic::{AtomicBool, Ordering};
+use serac_sync::atomic::{AtomicBool, Ordering, fence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -108,6 +108,8 @@ impl TableIndex {
     /// The row other than `except` whose newest state has this encoded key.
     ///
     /// Rows are looked at until the index names no other: a row that is found gone may have been moved, and the entry of its new place was there before it went.
+    /// The new place may be one at which this has found nothing before, and of which the index has an old
+    /// entry. So all are looked at again if rows of the table have left their places meanwhile.
     /// Under a long snapshot, entries of deleted rows stay. So many of them are looked at again here, and
     /// those go that nobody can need: a key that comes and goes has few.
     ///
@@ -124,10 +126,21 @@ impl TableIndex {
         // Ascending, as the index names them.
         let mut seen: Vec<RowId> = except.into_iter().collect();
         let (mut open, mut had, mut without) = (None, false, Vec::new());
+        let mut moves = data.moves();
+        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two leaves,
+        // and now look for others, one at least finds the other's.
+        fence(Ordering::SeqCst);
         let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
             rows.retain(|row| seen.binary_search(row).is_err());
             if rows.is_empty() {
+                let before = std::mem::replace(&mut moves, data.moves());
+                if open.is_none() && moves != before {
+                    without.clear();
+                    seen.clear();
+                    seen.extend(except);
+                    continue;
+                }
                 break open.map_or(NewestHolder::Nobody { had }, NewestHolder::Open);
             }
             had = true;
@@ -139,6 +152,9 @@ impl TableIndex {
                     LatestState::Absent | LatestState::Present => without.push(row),
                     LatestState::WrittenByOther(holder) => open = Some(data.blocker(snapshot, row, holder)),
                 }
+                #[cfg(test)]
+                tests::after_a_look();
+                serac_sync::linger();
             }
             seen.append(&mut rows);
             seen.sort();
@@ -407,5 +423,63 @@ impl Table {
                 assert_eq!(found.rows(), rows, "{key:?} of bitmap index {}", index.definition.name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Database;
+    use crate::definition::ColumnDefinition;
+    use serac_storage::StorageOptions;
+    use serac_sync::time::Duration;
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// What happens after the thread's next look at a row.
+        static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn after_a_look() {
+        if let Some(meanwhile) = MEANWHILE.take() {
+            meanwhile();
+        }
+    }
+
+    #[test]
+    fn the_holder_of_a_key_is_found_that_moves_to_a_place_that_was_empty_before() {
+        let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
+        let db = Database::open_with(options).unwrap();
+        let column = ColumnDefinition {
+            name: "id".into(),
+            sql_type: ColumnType::Int64.into(),
+            nullable: true,
+            default: None,
+            always_generated: false,
+            generation: None,
+            hidden: false,
+        };
+        let mut definition = TableDefinition::new("public", "t", vec![column]);
+        definition.keys = vec![KeyDefinition { name: "t_id".into(), columns: vec![0], ..Default::default() }];
+        let mut txn = db.begin();
+        txn.create_table(definition).unwrap();
+        let table = txn.catalog().table("public", "t").unwrap().clone();
+        let rows: Vec<RowId> = (0..10).map(|id| txn.insert_row(&table, &[Value::Int64(id)]).unwrap()).collect();
+        txn.commit().unwrap();
+        let mut txn = db.begin();
+        txn.delete_batch(&table, &rows[..5]).unwrap();
+        txn.commit().unwrap();
+        while db.storage().manager().gc().backlog() > 0 {
+            db.storage().run_gc();
+        }
+
+        // The last row goes to the last empty place before the others. An entry from earlier on is still there.
+        let (index, key) = (&table.indexes[0], table.indexes[0].key_of(&[Value::Int64(9)]).0);
+        index.entries.insert(&key, rows[4]);
+        let txn = db.begin();
+        let (storage, data) = (db.storage().clone(), table.data.clone());
+        MEANWHILE.set(Some(Box::new(move || _ = storage.freeze_table(&data, Duration::ZERO))));
+        let holder = index.newest_holder(&table.data, txn.snapshot(), &key, None).unwrap();
+        assert!(matches!(holder, NewestHolder::Row(row) if row == rows[4]), "it has moved from {:?}", rows[9]);
     }
 }

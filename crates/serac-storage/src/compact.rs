@@ -229,6 +229,7 @@ fn move_rows(
             copies.push((row, copy));
         }
     }
+    table.note_moves();
     let mut moved = Vec::with_capacity(copies.len());
     for &(row, copy) in &copies {
         let before = txn.savepoint();

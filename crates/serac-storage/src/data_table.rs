@@ -56,6 +56,7 @@ use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use serac_sync::epoch::{self, Guard};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::ptr;
@@ -109,6 +110,8 @@ pub struct DataTable {
     /// Numbers below the block table's length that have no block. Whoever adds or recycles a block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
+    /// See [`moves`](Self::moves).
+    moves: AtomicU64,
     /// The number of the next round of cooling.
     cooling_rounds: AtomicU64,
     rows: RowCount,
@@ -150,6 +153,7 @@ impl DataTable {
             heads: [const { AtomicU32::new(NO_BLOCK) }; INSERTION_HEADS],
             free_numbers: Mutex::default(),
             compaction_latch: Mutex::new(()),
+            moves: AtomicU64::new(0),
             cooling_rounds: AtomicU64::new(0),
             rows: RowCount::default(),
             freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
@@ -207,6 +211,18 @@ impl DataTable {
     /// Held while rows of the table are moved: one at a time.
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
+    }
+    /// Counts how often rows have begun to leave their places. Who finds a place empty, and afterwards
+    /// finds that a row has gone there from another place, finds another count afterwards than before.
+    pub fn moves(&self) -> u64 {
+        // Acquire: pairs with `note_moves`; and comes before what is looked at next.
+        self.moves.load(Ordering::Acquire)
+    }
+    /// Copies of rows are in their new places, and the rows are about to leave the old ones.
+    pub(crate) fn note_moves(&self) {
+        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either; who
+        // sees that a row is gone, sees this through the record of its deletion.
+        self.moves.fetch_add(1, Ordering::Release);
     }
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
@@ -724,21 +740,37 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.locate(row, &guard) else { return Ok(false) };
         block.check(columns)?;
-        let mut out = RowBuffer::default();
-        // The newest state is taken as it is, without a version that would mend it: nobody changes views while we hold the latch.
-        let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
-        block.read_cells(columns, row.slot(), &mut out.cells);
-        drop(latch);
-        let mut present = block.is_present(row.slot());
-        fence(Ordering::Acquire);
-        let mut current = block.newest_version(row.slot());
+        let (head, mut out) = (|| block.newest_version(row.slot()), RowBuffer::default());
+        // From the newest record on, each with its timestamp.
+        let mut chain = SmallVec::<[(&UndoRecord, Timestamp); 4]>::new();
+        let mut present = loop {
+            // The whole chain is noted before the values are copied. Later on, what the copy has of a
+            // running transaction may be taken back, and a collector take that record off the chain:
+            // then nothing would be left that says what the row is again.
+            let newest = head();
+            chain.clear();
+            let mut current = newest;
+            // SAFETY: pinned.
+            while let Some(record) = unsafe { current.as_ref() } {
+                chain.push((record, record.timestamp()));
+                current = record.next();
+            }
+            // The newest state is taken as it is, without a version that would mend it: nobody changes views while we hold the latch.
+            let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
+            block.read_cells(columns, row.slot(), &mut out.cells);
+            drop(latch);
+            let present = block.is_present(row.slot());
+            // Acquire: pairs with the writers' Release fence, as in `read`.
+            fence(Ordering::Acquire);
+            if head() == newest {
+                break present; // the copy has no change whose record was not noted
+            }
+        };
         // When the state was replaced.
         let mut replaced = None;
-        loop {
-            // SAFETY: pinned.
-            let record = unsafe { current.as_ref() };
+        for older in chain.iter().map(Some).chain([None]) {
             // What made the oldest state may have been taken off the chain: it counts as old.
-            let made = record.map_or(Timestamp::ZERO, UndoRecord::timestamp);
+            let made = older.map_or(Timestamp::ZERO, |(_, timestamp)| *timestamp);
             let counts = match (readers, replaced) {
                 (Some(readers), Some(replaced)) => readers.may_see(made, replaced),
                 _ => true,
@@ -750,7 +782,7 @@ impl DataTable {
                     return Ok(true);
                 }
             }
-            let Some(record) = record else { return Ok(false) };
+            let Some((record, _)) = older else { break };
             replaced = Some(made);
             for before in record.before() {
                 for (cell, _) in out.cells.iter_mut().zip(columns).filter(|(_, column)| **column == before.column) {
@@ -762,8 +794,8 @@ impl DataTable {
                 UndoKind::Insert | UndoKind::Append => present = false,
                 UndoKind::Update => {}
             }
-            current = record.next();
         }
+        Ok(false)
     }
 
     /// Appends all rows of `batch`, filling blocks column by column; they become visible together at the commit. Returns the row ids as

@@ -41,8 +41,8 @@
 //! first and transactions afterwards. It puts back the actions that are not older than what another
 //! run has in hand, or than what another run has put down unfinished because its watermark was
 //! lower. An action looks at rows without being a transaction. So the present is
-//! [held](TransactionManager::hold) while it runs: what others change and take back meanwhile stays
-//! on its chain, where the action finds what was there before.
+//! [held](TransactionManager::hold) while it runs: the newest record of what others change and take
+//! back meanwhile stays on its chain, by which who reads the row notices.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
 //! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so
@@ -823,5 +823,40 @@ mod tests {
         manager.gc().run_once(&manager);
         assert_eq!((versions(&table), manager.gc().backlog()), (vec![Some(1)], 0));
         assert_eq!(manager.active_count(), 0);
+    }
+
+    /// The newer change of the transaction has nothing of the column, the older one is covered by
+    /// what was committed before: of both, the chain keeps the newer.
+    #[test]
+    fn what_is_taken_back_while_versions_are_visited_is_among_them() {
+        let column = |name: &str| ColumnSchema { name: name.into(), column_type: ColumnType::Int64, nullable: true };
+        let schema = TableSchema { columns: vec![column("a"), column("b")] };
+        let table = DataTable::new(TableId(1), "t", schema).unwrap();
+        let manager = TransactionManager::new(Timestamp(0), None);
+        let (mut txn, one) = (manager.begin(), Value::Int64(1));
+        let row = table.insert(&mut txn, &[one, one]).unwrap();
+        txn.commit().unwrap();
+        manager.gc().run_once(&manager);
+
+        let visitor = manager.begin();
+        let mut txn = manager.begin();
+        table.update(&mut txn, row, &[ColumnId(0)], &[Value::Int64(2)]).unwrap();
+        txn.commit().unwrap();
+        let mut taken_back = manager.begin();
+        table.update(&mut taken_back, row, &[ColumnId(0)], &[Value::Int64(3)]).unwrap();
+        table.update(&mut taken_back, row, &[ColumnId(1)], &[Value::Int64(3)]).unwrap();
+
+        let (mut found, mut taken_back) = (Vec::new(), Some(taken_back));
+        let mut note = |version: &RowBuffer| {
+            found.push(version.integer(0));
+            if let Some(txn) = taken_back.take() {
+                txn.abort();
+                assert_eq!(manager.gc().run_once(&manager).unlinked, 1);
+            }
+            false
+        };
+        assert!(!table.any_version_matches(row, &[ColumnId(0)], None, &mut note).unwrap());
+        assert!(found.contains(&Some(2)), "the row is 2 again, but only {found:?} were found");
+        drop(visitor);
     }
 }

@@ -148,18 +148,20 @@ impl TransactionManager {
         Timestamp(ts)
     }
 
-    /// The start timestamps of all running transactions, ascending, and the clock as it was then.
-    pub fn active_starts(&self) -> (Vec<u64>, u64) {
-        let active = self.active.lock();
-        (active.starts.iter().map(|entry| entry.0).collect(), self.clock.load(Ordering::Acquire))
-    }
-
-    /// Who is running now.
+    /// Who is running now, and must find the timestamps of what may not be acknowledged yet.
     pub fn readers(&self) -> Readers {
         // This comes first: everything up to it was published before, so the clock is not older.
-        let acknowledged = self.acknowledged().0;
-        let (starts, clock) = self.active_starts();
-        Readers::new(starts, clock.min(acknowledged))
+        let acknowledged = self.acknowledged();
+        let Readers { starts, settled } = self.readers_of_published();
+        Readers { starts, settled: settled.min(acknowledged.0) }
+    }
+    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for: up
+    /// to the clock, nobody needs more than they see.
+    pub fn readers_of_published(&self) -> Readers {
+        let active = self.active.lock();
+        let starts = active.starts.iter().map(|entry| entry.0).collect();
+        // Acquire: as in `begin`. Under the latch: who begins later does not start earlier.
+        Readers { starts, settled: self.clock.load(Ordering::Acquire) }
     }
 
     /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who looks at rows without one.
@@ -236,22 +238,26 @@ impl Readers {
     pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
         Self { starts, settled }
     }
+    /// The start timestamps, ascending.
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
+    }
     /// The oldest start; none if nobody was running.
-    pub(crate) fn oldest(&self) -> Option<u64> {
+    pub fn oldest(&self) -> Option<u64> {
         self.starts.first().copied()
     }
     /// The newest timestamp that was published and that nobody had to wait for.
-    pub(crate) fn settled(&self) -> u64 {
+    pub fn settled(&self) -> u64 {
         self.settled
     }
     /// How many started before `timestamp`: equal for two records iff the same readers undo both.
-    pub(crate) fn before(&self, timestamp: u64) -> usize {
+    pub fn before(&self, timestamp: u64) -> usize {
         self.starts.partition_point(|&start| start < timestamp)
     }
     /// Whether somebody may read a version that was made at the one timestamp and replaced at the
     /// other. Who has begun since sees what is settled. Who reads what replaced the version may have
     /// to wait for that until then.
-    pub(crate) fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
+    pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
         // A part of a running transaction that is rolled back brings back what it has replaced.
         !replaced.is_committed()
             || made < replaced && (replaced.0 > self.settled || self.before(made.0) < self.before(replaced.0))

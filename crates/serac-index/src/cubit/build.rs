@@ -10,7 +10,8 @@ use super::directory::Directory;
 use super::key::Key;
 use super::leaf::{Entry, Leaf, leaves};
 use super::log::DeltaLog;
-use super::{Cubit, Options, Timeline, Variant};
+use super::{Cubit, Options, Variant};
+use serac_storage::transaction::TransactionManager;
 use serac_storage::{RowId, Timestamp};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -77,8 +78,8 @@ impl Builder {
     }
 
     /// An index over these rows, as of `ts`, that nobody has published to yet.
-    pub fn finish(self, ts: Timestamp, timeline: Arc<dyn Timeline>, options: Options) -> Cubit {
-        let index = Cubit::building(timeline, options);
+    pub fn finish(self, ts: Timestamp, manager: Arc<TransactionManager>, options: Options) -> Cubit {
+        let index = Cubit::building(manager, options);
         index.load(self, ts);
         index
     }
@@ -122,7 +123,7 @@ impl Builder {
 
 impl Cubit {
     /// An index that takes what transactions publish and answers no query until it is loaded.
-    pub fn building(timeline: Arc<dyn Timeline>, options: Options) -> Self {
+    pub fn building(manager: Arc<TransactionManager>, options: Options) -> Self {
         Self {
             log: DeltaLog::new(0, options.variant == Variant::Latched),
             directory: Directory::new(),
@@ -130,7 +131,7 @@ impl Cubit {
             listed: Default::default(),
             oldest: Default::default(),
             valid_from: AtomicU64::new(u64::MAX),
-            timeline,
+            manager,
             options,
             counters: Default::default(),
             background: Default::default(),

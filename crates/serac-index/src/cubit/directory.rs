@@ -10,6 +10,8 @@ use super::key::Key;
 use super::leaf::Leaf;
 use super::version::{Change, Version};
 use crossbeam_skiplist::base::SkipList;
+use serac_storage::Timestamp;
+use serac_storage::transaction::Readers;
 use serac_sync::atomic::{AtomicBool, Ordering};
 use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;
@@ -24,11 +26,11 @@ pub(crate) struct Chain {
     pub(crate) right: Option<Arc<Bin>>,
 }
 
-/// Drops the versions that no snapshot needs. `starts` has all running snapshots that are older than `ts`; of later ones nothing is known.
-fn drop_unneeded(versions: &mut Vec<Version>, ts: u64, starts: &[u64]) {
+/// Drops the versions that no snapshot needs.
+fn drop_unneeded(versions: &mut Vec<Version>, readers: &Readers) {
     let mut newer = u64::MAX;
     versions.retain(|version| {
-        let needed = newer > ts || starts.partition_point(|s| *s < version.ts) < starts.partition_point(|s| *s < newer);
+        let needed = readers.may_see(Timestamp(version.ts), Timestamp(newer));
         newer = version.ts;
         needed
     });
@@ -58,19 +60,18 @@ impl Chain {
     }
 
     /// The chain after a merge of `changes` (by value and row, in log order for each) and of what the `bulks` (by commit timestamp) have between `low` and
-    /// the chain's end, up to `ts`; and the bins that it is split into on the right. `starts` are the snapshots, ascending, that may be older than `ts`.
+    /// the chain's end, up to what is settled for the readers; and the bins that it is split into on the right.
     pub(crate) fn merged(
         &self,
         changes: &[Change],
         bulks: &[(u64, Arc<Bulk>)],
         low: &Key,
-        ts: u64,
-        starts: &[u64],
+        readers: &Readers,
     ) -> (Self, Vec<Arc<Bin>>) {
-        let newest = self.newest();
+        let (newest, ts) = (self.newest(), readers.settled());
         let mut versions = vec![newest.clone()];
         // A version for each snapshot between the newest version and `ts`, then the one at `ts`.
-        let snapshots = &starts[starts.partition_point(|s| *s < newest.ts)..starts.partition_point(|s| *s < ts)];
+        let snapshots = &readers.starts()[readers.before(newest.ts)..readers.before(ts)];
         let mut before = newest.ts;
         for &until in snapshots.iter().chain([&ts]) {
             let part = |from: u64, until: u64| -> Vec<&Change> {
@@ -94,14 +95,14 @@ impl Chain {
         }
         versions.reverse();
         versions.extend_from_slice(&self.versions[1..]);
-        drop_unneeded(&mut versions, ts, starts);
+        drop_unneeded(&mut versions, readers);
         self.split(versions)
     }
 
-    /// The chain without the versions that no snapshot needs, if there are any; `ts` and `starts` as in [`merged`](Self::merged).
-    pub(crate) fn pruned(&self, ts: u64, starts: &[u64]) -> Option<Self> {
+    /// The chain without the versions that no snapshot needs, if there are any.
+    pub(crate) fn pruned(&self, readers: &Readers) -> Option<Self> {
         let mut versions = self.versions.to_vec();
-        drop_unneeded(&mut versions, ts, starts);
+        drop_unneeded(&mut versions, readers);
         let fewer = versions.len() < self.versions.len();
         fewer.then(|| Self { versions: versions.into(), high: self.high.clone(), right: self.right.clone() })
     }

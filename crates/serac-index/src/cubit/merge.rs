@@ -5,15 +5,16 @@
 //! all tasks done moves the anchor ([`Progress`]).
 //!
 //! Why no latch is needed:
-//! - A plan is a pure function of the log and the horizon, and a task may be done by several threads or by none for a while: who loses the swing
+//! - A plan is a pure function of the log and of who is reading, and a task may be done by several threads or by none for a while: who loses the swing
 //!   looks again and finds the bin done. A thread that stops inside a task is overtaken by whoever comes when the plan is late.
 //! - Readers replay the log from the anchor over whatever version of a bin they find. Bits are absolute, so what is merged already and
 //!   replayed changes nothing: the merge of one bin is correct by itself, and the anchor may follow later.
-//! - A snapshot that is running when the plan is made is in its horizon, and the merged chain has a version exactly for it, so it needs no
+//! - The plan knows the snapshots that are running when it is made, and the merged chain has a version exactly for each, so they need no
 //!   log once the anchor has passed it. A snapshot that begins later is not older than the plan's timestamp.
 //! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins that are newer, and its anchor's serial
 //!   number does not fit.
 
+use super::Cubit;
 use super::bulk::Bulk;
 use super::delta::{Fate, Ule};
 use super::directory::{Bin, Chain};
@@ -21,7 +22,7 @@ use super::key::Key;
 use super::log::{Anchor, Node};
 use super::progress::Progress;
 use super::version::{Bit, Change};
-use super::{Cubit, Horizon};
+use serac_storage::transaction::Readers;
 use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{Guard, Owned, Shared};
 use serac_sync::thread::ThreadId;
@@ -38,9 +39,8 @@ enum Task {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    ts: u64,
-    /// Snapshots that were running, ascending.
-    starts: Vec<u64>,
+    /// Who was running. What had been published then is merged.
+    readers: Readers,
     /// The anchor's, when the plan was made.
     serial: u64,
     end: *const Node,
@@ -60,6 +60,13 @@ pub(crate) struct Plan {
 unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
+
+impl Plan {
+    /// Commits up to here are merged.
+    fn ts(&self) -> u64 {
+        self.readers.settled()
+    }
+}
 
 impl Cubit {
     /// Merges everything that is committed by now. False if there was nothing to do. For the background, and after large transactions.
@@ -136,17 +143,17 @@ impl Cubit {
     }
 
     fn make_plan(&self, guard: &Guard) -> Option<Plan> {
-        // The anchor first: the horizon is then not older than it.
+        // The anchor first: the clock is then not older than it.
         // SAFETY: never null; alive while the guard is held.
         let anchor = unsafe { self.log.anchor(guard).deref() };
-        // The horizon before the walk: every commit up to `now` was linked and stamped before the clock showed it.
-        let horizon = self.timeline.horizon();
+        // The clock before the walk: every commit up to it was linked and stamped before the clock showed it.
+        let readers = self.manager.readers_of_published();
         let (mut changes, mut bulks, mut carried, mut entries) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut bulks_passed = 0;
         let end = self.log.walk(anchor, guard, |ule| {
             entries += 1;
             match ule.fate() {
-                Fate::Committed(ts) if ts <= horizon.now => {
+                Fate::Committed(ts) if ts <= readers.settled() => {
                     bulks.extend(ule.bulk().map(|bulk| (ts, bulk.clone())));
                     ule.for_each(|key, row, bit| changes.push(Change { bit: Bit::new(key.clone(), row, bit), ts }));
                 }
@@ -158,7 +165,7 @@ impl Cubit {
             }
             bulks_passed += u64::from(ule.bulk().is_some());
         });
-        let chained = self.take_listed(&horizon);
+        let chained = self.take_listed(&readers);
         if entries == carried.len() && chained.is_empty() {
             return None;
         }
@@ -181,8 +188,7 @@ impl Cubit {
         }
         tasks.extend(chained.into_iter().map(Task::Prune));
         Some(Plan {
-            ts: horizon.now,
-            starts: horizon.starts,
+            readers,
             serial: anchor.serial,
             end,
             carried: carried.into(),
@@ -203,8 +209,8 @@ impl Cubit {
         }
     }
     /// The bins whose old versions may go, if the oldest snapshot is another one than when they were looked at last.
-    fn take_listed(&self, horizon: &Horizon) -> Vec<Arc<Bin>> {
-        let oldest = horizon.starts.first().copied().unwrap_or(horizon.now);
+    fn take_listed(&self, readers: &Readers) -> Vec<Arc<Bin>> {
+        let oldest = readers.oldest().unwrap_or(readers.settled());
         if self.oldest.swap(oldest, Ordering::Relaxed) == oldest {
             return Vec::new();
         }
@@ -244,7 +250,7 @@ impl Cubit {
         if chain.versions.len() == 1 {
             return;
         }
-        if let Some(pruned) = chain.pruned(plan.ts, &plan.starts) {
+        if let Some(pruned) = chain.pruned(&plan.readers) {
             let left = pruned.versions.len();
             let _latch = self.log.latch.as_ref().map(serac_sync::Mutex::lock);
             // Whoever is first has pruned, too, or lists the bin again.
@@ -270,10 +276,10 @@ impl Cubit {
             let ends = (rest, chain.high.clone());
             let touched = !covered.is_empty()
                 || plan.bulks.iter().any(|(_, bulk)| bulk.range(low, chain.high.as_ref()).next().is_some());
-            if chain.newest().ts >= plan.ts || !touched {
+            if chain.newest().ts >= plan.ts() || !touched {
                 return ends;
             }
-            let (merged, bins) = chain.merged(covered, &plan.bulks, low, plan.ts, &plan.starts);
+            let (merged, bins) = chain.merged(covered, &plan.bulks, low, &plan.readers);
             let has_old_versions = merged.versions.len() > 1;
             let values = |chain: &Chain| chain.newest().leaf.len() as u64;
             let more = values(&merged) + bins.iter().map(|bin| values(bin.load(guard).1)).sum::<u64>();
@@ -294,7 +300,7 @@ impl Cubit {
     }
 
     fn finish(&self, shared: Shared<'_, Plan>, plan: &Plan, guard: &Guard) {
-        let to = Anchor { ts: plan.ts, serial: plan.serial + 1, after: plan.end, carried: plan.carried.clone() };
+        let to = Anchor { ts: plan.ts(), serial: plan.serial + 1, after: plan.end, carried: plan.carried.clone() };
         if self.log.advance(to, guard) {
             self.log.forget_bulks(plan.bulks_passed);
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);

@@ -84,28 +84,6 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::epoch::Atomic;
 use std::sync::Arc;
 
-/// What is settled, and who is still reading.
-#[derive(Clone, Debug)]
-pub struct Horizon {
-    /// The clock: every commit up to it is stamped, and no snapshot that begins from now on is older.
-    pub now: u64,
-    /// The starts of all running snapshots, ascending.
-    pub starts: Vec<u64>,
-}
-
-/// The clock of the database, for merges.
-pub trait Timeline: Send + Sync {
-    /// The horizon, taken at one instant.
-    fn horizon(&self) -> Horizon;
-}
-
-impl Timeline for TransactionManager {
-    fn horizon(&self) -> Horizon {
-        let (starts, now) = self.active_starts();
-        Horizon { now, starts }
-    }
-}
-
 /// How UDIs and merges keep out of each other's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Variant {
@@ -158,7 +136,8 @@ pub struct Cubit {
     oldest: AtomicU64,
     /// Snapshots from here on can be answered; `u64::MAX` while the index is being built.
     valid_from: AtomicU64,
-    timeline: Arc<dyn Timeline>,
+    /// For merges: the clock, and who is running.
+    manager: Arc<TransactionManager>,
     options: Options,
     counters: Counters,
     background: OnceLock<Arc<Background>>,
@@ -172,8 +151,8 @@ impl std::fmt::Debug for Cubit {
 
 impl Cubit {
     /// An index over no rows.
-    pub fn new(timeline: Arc<dyn Timeline>, options: Options) -> Self {
-        Builder::default().finish(Timestamp::ZERO, timeline, options)
+    pub fn new(manager: Arc<TransactionManager>, options: Options) -> Self {
+        Builder::default().finish(Timestamp::ZERO, manager, options)
     }
 
     /// Puts what a transaction did to the index into the log, open until `cell` is stamped. Every transaction that shall see it must begin after

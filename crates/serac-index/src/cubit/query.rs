@@ -20,7 +20,7 @@ use serac_sync::epoch::Guard;
 use std::cell::Cell;
 use std::ops::{Bound, Range};
 
-/// A snapshot that the [`Timeline`](super::Timeline) knows as running.
+/// A snapshot that the transaction manager knows as running.
 pub trait ReadView {
     /// Commits up to here are seen.
     fn start(&self) -> Timestamp;
