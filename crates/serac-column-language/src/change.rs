@@ -7,9 +7,9 @@ use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::Positions;
 use serac_engine::definition::{
-    ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, TableDefinition,
+    ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, ReferentialAction, TableDefinition,
 };
-use serac_engine::{ColumnUpdate, Database, EngineError, Table, Transaction};
+use serac_engine::{Catalog, ColumnUpdate, Database, EngineError, Table, Transaction};
 use serac_operators::selection::Selection;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
@@ -148,6 +148,21 @@ pub(crate) fn check_writable(table: &Table, name: &TableName) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a change of a table's rows, or of one of its columns, changes no rows of other tables by foreign keys: these
+/// may have rules that are SQL's to keep.
+fn check_alone(catalog: &Catalog, table: &Table, name: &TableName, changed: Option<usize>) -> Result<()> {
+    let acts = |action| !matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
+    let follows = catalog.children_of(&table.definition).any(|(child, key)| {
+        let key = &child.definition.foreign_keys[key];
+        match changed {
+            None => acts(key.on_delete),
+            Some(column) => key.parent_columns.contains(&column) && acts(key.on_update),
+        }
+    });
+    let why = "rows of other tables would change with it";
+    if follows { Err(OperatorError::Refused(name.to_string(), why)) } else { Ok(()) }
+}
+
 /// A number as a value of a column.
 pub(crate) fn value_for(column: &ColumnDefinition, number: i64) -> Result<Value<'static>> {
     let out_of_range = || {
@@ -234,6 +249,7 @@ pub(crate) fn delete(snapshot: &Snapshot, mut txn: Transaction, name: &TableName
     if table.definition.materialized.is_some() {
         return Err(OperatorError::Refused(name.to_string(), "it is a materialized view"));
     }
+    check_alone(snapshot.catalog(), &table, name, None)?;
     let rows = distinct_rows(snapshot, name, positions)?;
     for_each_row(snapshot, &table, &rows, |row| Ok(txn.delete_batch(&table, &[row])?))?;
     commit(txn)
@@ -252,6 +268,7 @@ pub(crate) fn update(
     let Some(at) = table.definition.column(&name.column) else {
         return Err(OperatorError::UnknownColumn(name.to_string()));
     };
+    check_alone(snapshot.catalog(), &table, &name.table, Some(at))?;
     let value = value_for(&table.definition.columns[at], number)?;
     let rows = distinct_rows(snapshot, &name.table, positions)?;
     let plan = ColumnUpdate::new(txn.catalog(), &table, &[at]);

@@ -145,5 +145,5 @@ fn a_load_sorts_the_rows_of_a_clustered_table() {
     client.all("set(access,index)\np=select(d.t.a,1000,30000)");
     let Some(serac_column_language::Variable::Positions(positions)) = client.context.variable("p") else { panic!() };
     assert_eq!(positions.selection.representation(), "range");
-    assert_eq!(operators.memory().used() > 0, true);
+    assert!(operators.memory().used() > 0);
 }

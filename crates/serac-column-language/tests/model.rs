@@ -150,3 +150,108 @@ proptest! {
         txn.catalog().table("d", "t").unwrap().verify(txn.snapshot());
     }
 }
+
+/// As above, for what a clustered table promises: a bag of rows, and positions of rows. With restarts.
+#[derive(Clone, Debug)]
+enum ClusteredStep {
+    Insert(i32, i32),
+    Load(Vec<(i32, i32)>),
+    Update(usize, i32, usize, i32),
+    Delete(usize, i32),
+    Index(usize),
+    Reopen,
+    Freeze,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn a_clustered_table_is_the_bag_of_its_rows(steps in prop::collection::vec(prop_oneof![
+        4 => (value(), value()).prop_map(|(a, b)| ClusteredStep::Insert(a, b)),
+        3 => prop::collection::vec((value(), value()), 0..40).prop_map(ClusteredStep::Load),
+        4 => (0usize..2, value(), 0usize..2, value()).prop_map(|(c, v, d, w)| ClusteredStep::Update(c, v, d, w)),
+        2 => (0usize..2, value()).prop_map(|(c, v)| ClusteredStep::Delete(c, v)),
+        1 => (0usize..2).prop_map(ClusteredStep::Index),
+        1 => Just(ClusteredStep::Reopen),
+        1 => Just(ClusteredStep::Freeze),
+    ], 1..40), access in 0usize..3) {
+        const ACCESS: [&str; 3] = ["set(access,scan)", "set(access,index)", "set(access,auto)"];
+        const COLUMNS: [&str; 2] = ["d.t.a", "d.t.b"];
+        let folder = tempfile::tempdir().unwrap();
+        let mut operators = common::open(folder.path());
+        let mut client = Client::new(&operators);
+        client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)");
+        client.ok(ACCESS[access]);
+        let mut rows: Vec<[i32; 2]> = Vec::new();
+        let mut indexes = Vec::new();
+        let select = |column: usize, value: i32| {
+            format!("p=select({},{value},{})", COLUMNS[column], i64::from(value) + 1)
+        };
+        for step in steps {
+            match step {
+                ClusteredStep::Insert(a, b) => {
+                    client.ok(&format!("relational_insert(d.t,{a},{b})"));
+                    rows.push([a, b]);
+                }
+                ClusteredStep::Load(added) => {
+                    let mut file = String::from("d.t.a,d.t.b\n");
+                    added.iter().for_each(|(a, b)| file.push_str(&format!("{a},{b}\n")));
+                    client.load(file.as_bytes(), 13).unwrap();
+                    rows.extend(added.into_iter().map(|(a, b)| [a, b]));
+                }
+                ClusteredStep::Update(column, wanted, changed, value) => {
+                    client.ok(&select(column, wanted));
+                    client.ok(&format!("relational_update({},p,{value})", COLUMNS[changed]));
+                    rows.iter_mut().filter(|row| row[column] == wanted).for_each(|row| row[changed] = value);
+                }
+                ClusteredStep::Delete(column, wanted) => {
+                    client.ok(&select(column, wanted));
+                    client.ok("relational_delete(d.t,p)");
+                    rows.retain(|row| row[column] != wanted);
+                }
+                ClusteredStep::Index(column) => {
+                    let create = format!("create(idx,{},sorted,clustered)", COLUMNS[column]);
+                    if indexes.contains(&column) {
+                        client.fails(&create);
+                    } else {
+                        client.ok(&create);
+                        indexes.push(column);
+                    }
+                }
+                ClusteredStep::Reopen => {
+                    drop(client);
+                    operators.database().close().unwrap();
+                    drop(operators);
+                    operators = common::open(folder.path());
+                    client = Client::new(&operators);
+                    client.ok(ACCESS[access]);
+                }
+                ClusteredStep::Freeze => {
+                    let table = operators.database().catalog().table("d", "t").unwrap().clone();
+                    operators.database().storage().freeze_table(&table.data, Duration::from_millis(50));
+                }
+            }
+            let bag = |printed: &str| {
+                let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            let expected = |wanted: &dyn Fn(&[i32; 2]) -> bool| {
+                let mut lines: Vec<String> =
+                    rows.iter().filter(|row| wanted(row)).map(|[a, b]| format!("{a},{b}")).collect();
+                lines.sort();
+                lines
+            };
+            prop_assert_eq!(bag(&client.all("print(d.t.a,d.t.b)")), expected(&|_| true));
+            for (column, name) in COLUMNS.iter().enumerate() {
+                for (lower, upper) in [(-2, 3), (i32::MIN, 0), (5, i32::MAX)] {
+                    client.all(&format!("p=select({name},{lower},{upper})\nx=fetch(d.t.a,p)\ny=fetch(d.t.b,p)"));
+                    let found = bag(&client.all("print(x,y)"));
+                    prop_assert_eq!(found, expected(&|row| lower <= row[column] && row[column] < upper));
+                }
+            }
+        }
+        let txn = operators.database().begin();
+        txn.catalog().table("d", "t").unwrap().verify(txn.snapshot());
+    }
+}

@@ -4,7 +4,9 @@ mod common;
 
 use common::{Client, in_memory};
 use serac_column_language::OperatorError;
-use serac_engine::definition::{CheckDefinition, ColumnDefinition, TableDefinition};
+use serac_engine::definition::{
+    CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, TableDefinition,
+};
 use serac_storage::{ColumnType, Value};
 
 #[test]
@@ -65,4 +67,63 @@ fn numbers_of_all_types_are_selected_fetched_and_aggregated() {
     assert!(matches!(client.fails("select(public.n.t,1,2)"), OperatorError::WrongKind { .. }));
     assert!(matches!(client.fails("relational_insert(public.c,1)"), OperatorError::Refused(..)));
     client.fails("relational_insert(public.n,1,2,3,4,5,6,7)");
+}
+
+#[test]
+fn rules_of_sql_are_kept() {
+    let operators = in_memory();
+    let column = |name: &str| ColumnDefinition {
+        name: name.into(),
+        sql_type: ColumnType::Int32.into(),
+        nullable: false,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    };
+    let mut txn = operators.database().begin();
+    for name in ["parent", "other"] {
+        let mut parent = TableDefinition::new("public", name, vec![column("id"), column("n")]);
+        parent.keys.push(KeyDefinition {
+            name: format!("{name}_key"),
+            columns: vec![0],
+            unique: true,
+            primary: true,
+            constraint: true,
+            ..Default::default()
+        });
+        txn.create_table(parent).unwrap();
+    }
+    let mut child = TableDefinition::new("public", "child", vec![column("p"), column("o")]);
+    for (at, parent, action) in [(0, "parent", ReferentialAction::NoAction), (1, "other", ReferentialAction::Cascade)] {
+        child.foreign_keys.push(ForeignKeyDefinition {
+            name: format!("child_{parent}"),
+            columns: vec![at],
+            parent_schema: "public".into(),
+            parent_table: parent.into(),
+            parent_columns: vec![0],
+            on_delete: action,
+            on_update: action,
+        });
+    }
+    txn.create_table(child).unwrap();
+    txn.commit().unwrap();
+    let mut client = Client::new(&operators);
+    client.all("relational_insert(public.parent,1,1)\nrelational_insert(public.other,1,1)");
+    client.all("relational_insert(public.child,1,1)\np=select(public.parent.id,1,2)\no=select(public.other.id,1,2)");
+    for line in [
+        "relational_insert(public.parent,1,5)",
+        "relational_insert(public.child,2,1)",
+        "relational_delete(public.parent,p)",
+        "relational_update(public.parent.id,p,7)",
+    ] {
+        assert!(matches!(client.fails(line), OperatorError::Engine(_)), "{line}");
+    }
+    for line in ["relational_delete(public.other,o)", "relational_update(public.other.id,o,7)"] {
+        assert!(matches!(client.fails(line), OperatorError::Refused(..)), "{line}");
+    }
+    client
+        .all("relational_update(public.other.n,o,7)\nc=select(public.child.p,1,2)\nrelational_delete(public.child,c)");
+    client.ok("relational_delete(public.parent,p)");
+    assert_eq!(client.all("print(public.other.id,public.other.n)\nprint(public.parent.id)"), "1,7\n");
 }

@@ -416,3 +416,22 @@ impl SequenceDefinition {
         Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_language_adds_is_absent_elsewhere() {
+        let mut definition = TableDefinition::new("s", "t", Vec::new());
+        definition.keys.push(KeyDefinition { name: "k".into(), ..Default::default() });
+        let plain = serde_json::to_string(&definition).unwrap();
+        assert!(["unnamed_columns", "ordered", "structure"].iter().all(|field| !plain.contains(field)), "{plain}");
+        assert_eq!(serde_json::from_str::<TableDefinition>(&plain).unwrap(), definition);
+        definition.unnamed_columns = 3;
+        definition.ordered = true;
+        definition.keys[0].structure = Some(IndexStructure { form: IndexForm::Sorted, clustered: true });
+        let of_the_language = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<TableDefinition>(&of_the_language).unwrap(), definition);
+    }
+}
