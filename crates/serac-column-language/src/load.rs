@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering;
 const MOST_LINE_BYTES: usize = 1 << 20;
 /// Rows that go into the table together.
 const BATCH_ROWS: usize = 65_536;
+/// Rows that become columns together: their numbers stay in the nearest cache.
+const TRANSPOSED_ROWS: usize = 512;
 /// With fewer rows in all, they go to where single inserts go.
 const FEW_ROWS: usize = 1_024;
 
@@ -56,6 +58,8 @@ struct Target {
     fields: Vec<usize>,
     columns: Vec<ColumnBuffer>,
     rows: usize,
+    /// Rows of plain lines, before they are columns.
+    numbers: Vec<i32>,
     /// Whether rows were appended already.
     has_appended: bool,
     /// Of a clustered table.
@@ -124,6 +128,17 @@ impl Reading {
     /// Takes the lines of `bytes`, of which the last one is complete, too.
     fn lines(&mut self, mut bytes: &[u8], operators: &Operators) -> Result<()> {
         while !bytes.is_empty() {
+            if let Some(target) = &mut self.target {
+                let (rows, end) = target.plain_rows(bytes);
+                self.line += rows as u64;
+                if target.rows == BATCH_ROWS {
+                    target.flush(operators)?;
+                }
+                if rows > 0 {
+                    bytes = &bytes[end..];
+                    continue;
+                }
+            }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let (line, rest) = end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
             self.take_line(line, operators)?;
@@ -196,7 +211,7 @@ impl Reading {
             })
         };
         let columns = (0..all.len()).map(buffer).collect::<Result<_>>()?;
-        Ok(Target { txn, table, fields, columns, rows: 0, has_appended: false, kept: Vec::new() })
+        Ok(Target { txn, table, fields, columns, rows: 0, numbers: Vec::new(), has_appended: false, kept: Vec::new() })
     }
 
     /// A row of integers.
@@ -251,7 +266,70 @@ impl Reading {
     }
 }
 
+/// Rows of the lines at the beginning of `bytes` that have nothing but `fields` numbers of at most ten digits, and fit 32 bits;
+/// these numbers, one after the other; how many rows, at most `most`; and where the last of the lines ends. The first line of
+/// another kind is left to [`Reading::take_line`], which takes all that a file may have, and knows what is wrong.
+fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32>) -> (usize, usize) {
+    let (mut rows, mut end) = (0, 0);
+    while rows < most && end < bytes.len() {
+        let (mut at, before) = (end, numbers.len());
+        for field in 0..fields {
+            let is_negative = bytes.get(at) == Some(&b'-');
+            at += usize::from(is_negative);
+            let (from, mut number) = (at, 0_u64);
+            while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0'))
+                && digit < 10
+            {
+                number = number.wrapping_mul(10).wrapping_add(digit.into());
+                at += 1;
+            }
+            // Of ten digits, none was lost.
+            let is_number = (1..=10).contains(&(at - from));
+            let number = if is_negative { (number as i64).wrapping_neg() } else { number as i64 };
+            let is_last = field + 1 == fields;
+            at += usize::from(is_last && bytes.get(at) == Some(&b'\r'));
+            let ends = bytes.get(at) == Some(if is_last { &b'\n' } else { &b',' });
+            match i32::try_from(number) {
+                Ok(number) if is_number && ends => numbers.push(number),
+                _ => {
+                    numbers.truncate(before);
+                    return (rows, end);
+                }
+            }
+            at += 1;
+        }
+        rows += 1;
+        end = at;
+    }
+    (rows, end)
+}
+
 impl Target {
+    /// Takes the rows of plain lines at the beginning of `bytes`; how many, and where they end.
+    fn plain_rows(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let is_plain = |column: &ColumnBuffer| matches!(column, ColumnBuffer::Int32(_));
+        if !self.columns.iter().all(is_plain) {
+            return (0, 0);
+        }
+        let (fields, mut end, mut rows) = (self.fields.len(), 0, 0);
+        while self.rows < BATCH_ROWS && end < bytes.len() {
+            self.numbers.clear();
+            let most = TRANSPOSED_ROWS.min(BATCH_ROWS - self.rows);
+            let (some, some_end) = plain_numbers(&bytes[end..], fields, most, &mut self.numbers);
+            for (field, &column) in self.fields.iter().enumerate() {
+                if let ColumnBuffer::Int32(all) = &mut self.columns[column] {
+                    all.extend(self.numbers.iter().skip(field).step_by(fields));
+                }
+            }
+            self.rows += some;
+            rows += some;
+            end += some_end;
+            if some < most {
+                break;
+            }
+        }
+        (rows, end)
+    }
     fn batch(&mut self) -> Result<RecordBatch> {
         let columns = self.columns.iter_mut().map(ColumnBuffer::take).collect();
         self.rows = 0;
