@@ -107,7 +107,7 @@ pub fn represent(base: &Arc<Runs>, bits: BooleanBuffer, settings: &Settings) -> 
 }
 
 /// Ascending rows, as ranges where they lie together.
-fn ascending(rows: Vec<u64>) -> Selection {
+pub(crate) fn ascending(rows: Vec<u64>) -> Selection {
     let runs = rows.chunk_by(|a, b| a + 1 == *b).take(rows.len() / 4 + 1).count();
     if rows.is_empty() || runs > rows.len() / 4 {
         return Selection::List(rows);

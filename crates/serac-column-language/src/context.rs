@@ -203,7 +203,7 @@ impl Context {
 
     /// Begins the load that an [`Outcome::WantsFile`] in this line has asked for.
     pub fn begin_load(&self, line: u64, path: &str) -> Load {
-        Load::new(&self.operators, &self.cancel, line, path)
+        Load::new(&self.operators, &self.cancel, self.settings().threads as usize, line, path)
     }
 
     fn carry_out(&mut self, line: u64, statement: Statement, output: &mut dyn Output) -> Result<Outcome> {

@@ -1,6 +1,6 @@
 //! The operators: what a statement that only reads makes of its inputs.
 
-use crate::column::{self, gather, numbers, represent, rows_of, whole};
+use crate::column::{self, ascending, gather, numbers, represent, rows_of, whole};
 use crate::error::{OperatorError, Result};
 use crate::snapshot::{Column, Snapshot};
 use crate::statement::{JoinAlgorithm, Operand, Statement};
@@ -204,6 +204,7 @@ fn narrowed(snapshot: &Snapshot, positions: &Positions, bits: &BooleanBuffer) ->
             Ok(())
         });
         let Ok(()) = walked;
+        return Ok(Positions::new(positions.origin.clone(), ascending(kept)));
     }
     Ok(Positions::new(positions.origin.clone(), Selection::List(kept)))
 }

@@ -24,8 +24,12 @@ const MOST_LINE_BYTES: usize = 1 << 20;
 const BATCH_ROWS: usize = 65_536;
 /// Rows that become columns together: their numbers stay in the nearest cache.
 const TRANSPOSED_ROWS: usize = 512;
-/// With fewer rows in all, they go to where single inserts go.
-const FEW_ROWS: usize = 1_024;
+/// So many rows at a time are inserted one by one.
+const SINGLE_ROWS: usize = 1_000;
+/// A thread gets no fewer bytes than this,
+const PART_BYTES: usize = 128 << 10;
+/// and no more than so many threads get any.
+const MOST_THREADS: usize = 16;
 
 /// A file that is being loaded.
 #[derive(Debug)]
@@ -45,8 +49,12 @@ struct Reading {
     file: String,
     /// The line of the file that comes next.
     line: u64,
+    /// How many threads may look for numbers.
+    threads: usize,
     /// From the header on.
     target: Option<Target>,
+    /// Rows of plain lines, before they are columns.
+    numbers: Vec<i32>,
 }
 
 /// Where rows go.
@@ -58,8 +66,6 @@ struct Target {
     fields: Vec<usize>,
     columns: Vec<ColumnBuffer>,
     rows: usize,
-    /// Rows of plain lines, before they are columns.
-    numbers: Vec<i32>,
     /// Whether rows were appended already.
     has_appended: bool,
     /// Of a clustered table.
@@ -127,15 +133,30 @@ impl Reading {
 
     /// Takes the lines of `bytes`, of which the last one is complete, too.
     fn lines(&mut self, mut bytes: &[u8], operators: &Operators) -> Result<()> {
-        while !bytes.is_empty() {
-            if let Some(target) = &mut self.target {
-                let (rows, end) = target.plain_rows(bytes);
+        // Once for the bytes: behind a line of another kind, one thread goes on.
+        if let Some(target) = self.target.as_mut().filter(|target| target.is_plain())
+            && self.threads > 1
+        {
+            let fields = target.fields.len();
+            for (part, (numbers, rows, end)) in parsed_parts(bytes, fields, self.threads) {
+                target.take_numbers(&numbers, operators)?;
                 self.line += rows as u64;
-                if target.rows == BATCH_ROWS {
-                    target.flush(operators)?;
+                bytes = &bytes[end..];
+                if end < part {
+                    break;
                 }
+            }
+        }
+        while !bytes.is_empty() {
+            if let Some(target) = self.target.as_mut().filter(|target| target.is_plain()) {
+                let mut numbers = std::mem::take(&mut self.numbers);
+                numbers.clear();
+                let (rows, end) = plain_numbers(bytes, target.fields.len(), TRANSPOSED_ROWS, &mut numbers);
+                target.take_numbers(&numbers, operators)?;
+                self.numbers = numbers;
+                self.line += rows as u64;
+                bytes = &bytes[end..];
                 if rows > 0 {
-                    bytes = &bytes[end..];
                     continue;
                 }
             }
@@ -211,7 +232,7 @@ impl Reading {
             })
         };
         let columns = (0..all.len()).map(buffer).collect::<Result<_>>()?;
-        Ok(Target { txn, table, fields, columns, rows: 0, numbers: Vec::new(), has_appended: false, kept: Vec::new() })
+        Ok(Target { txn, table, fields, columns, rows: 0, has_appended: false, kept: Vec::new() })
     }
 
     /// A row of integers.
@@ -304,31 +325,82 @@ fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32
     (rows, end)
 }
 
-impl Target {
-    /// Takes the rows of plain lines at the beginning of `bytes`; how many, and where they end.
-    fn plain_rows(&mut self, bytes: &[u8]) -> (usize, usize) {
-        let is_plain = |column: &ColumnBuffer| matches!(column, ColumnBuffer::Int32(_));
-        if !self.columns.iter().all(is_plain) {
-            return (0, 0);
+/// What a thread has found in its part of the bytes: numbers, rows, where the last of these ends.
+type Parsed = (Vec<i32>, usize, usize);
+
+/// The plain rows at the beginning of each part of `bytes`, found by several threads; with the parts' lengths. None where
+/// there is too little to share.
+fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Parsed)> {
+    let threads = threads.min(bytes.len() / PART_BYTES).min(MOST_THREADS);
+    if threads < 2 {
+        return Vec::new();
+    }
+    let (mut parts, mut rest) = (Vec::with_capacity(threads), bytes);
+    for left in (1..=threads).rev() {
+        let half = rest.len() / left;
+        let end = rest[half..].iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| half + end + 1);
+        let (part, others) = rest.split_at(if left == 1 { rest.len() } else { end });
+        parts.push(part);
+        rest = others;
+    }
+    let parse = |part: &[u8]| {
+        let mut numbers = Vec::new();
+        let (rows, end) = plain_numbers(part, fields, usize::MAX, &mut numbers);
+        (numbers, rows, end)
+    };
+    std::thread::scope(|scope| {
+        let mut helpers = Vec::with_capacity(parts.len());
+        for &part in &parts[1..] {
+            // Where no thread can be started, this one does its part.
+            helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(part)).ok());
         }
-        let (fields, mut end, mut rows) = (self.fields.len(), 0, 0);
-        while self.rows < BATCH_ROWS && end < bytes.len() {
-            self.numbers.clear();
-            let most = TRANSPOSED_ROWS.min(BATCH_ROWS - self.rows);
-            let (some, some_end) = plain_numbers(&bytes[end..], fields, most, &mut self.numbers);
+        let first = (parts[0].len(), parse(parts[0]));
+        let others = parts[1..].iter().zip(helpers).map(|(part, helper)| {
+            // A thread that has died has said nothing about its part.
+            let parsed = helper.and_then(|helper| helper.join().ok());
+            (part.len(), parsed.unwrap_or_else(|| parse(part)))
+        });
+        std::iter::once(first).chain(others).collect()
+    })
+}
+
+impl Target {
+    /// Whether all columns are INTEGER, as those are that the language makes.
+    fn is_plain(&self) -> bool {
+        self.columns.iter().all(|column| matches!(column, ColumnBuffer::Int32(_)))
+    }
+    /// Takes rows of plain lines, whose numbers stand one after the other.
+    fn take_numbers(&mut self, numbers: &[i32], operators: &Operators) -> Result<()> {
+        let (fields, mut rest) = (self.fields.len(), numbers);
+        while !rest.is_empty() {
+            let rows = (rest.len() / fields).min(BATCH_ROWS - self.rows).min(TRANSPOSED_ROWS);
+            let (some, others) = rest.split_at(rows * fields);
             for (field, &column) in self.fields.iter().enumerate() {
                 if let ColumnBuffer::Int32(all) = &mut self.columns[column] {
-                    all.extend(self.numbers.iter().skip(field).step_by(fields));
+                    all.extend(some.iter().skip(field).step_by(fields));
                 }
             }
-            self.rows += some;
-            rows += some;
-            end += some_end;
-            if some < most {
-                break;
+            self.rows += rows;
+            rest = others;
+            if self.rows == BATCH_ROWS {
+                self.flush(operators)?;
             }
         }
-        (rows, end)
+        Ok(())
+    }
+    /// With fewer rows than this in all, they go to where single inserts go: blocks of their own would be all but empty.
+    fn few_rows(&self) -> usize {
+        self.table.data.layout().slot_count() as usize / 4
+    }
+    /// Puts few rows to the others.
+    fn insert(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let rows = SINGLE_ROWS.min(batch.num_rows() - from);
+            self.txn.insert_batch(&self.table, &batch.slice(from, rows))?;
+            from += rows;
+        }
+        Ok(())
     }
     fn batch(&mut self) -> Result<RecordBatch> {
         let columns = self.columns.iter_mut().map(ColumnBuffer::take).collect();
@@ -354,33 +426,33 @@ impl Target {
             let (mut batches, taken): (Vec<RecordBatch>, Vec<Taken>) =
                 std::mem::take(&mut self.kept).into_iter().unzip();
             batches.push(last);
-            let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            let is_few = batches.iter().map(RecordBatch::num_rows).sum::<usize>() < self.few_rows();
             let sorted = serac_engine::sorted(&batches, &self.table.definition.cluster)?;
             drop(batches);
             for batch in sorted {
-                if rows < FEW_ROWS {
-                    self.txn.insert_batch(&self.table, &batch)?;
+                if is_few {
+                    self.insert(&batch)?;
                 } else {
                     self.txn.append_batch(&self.table, &batch)?;
                 }
             }
             drop(taken);
-        } else if self.has_appended || last.num_rows() >= FEW_ROWS {
+        } else if self.has_appended || last.num_rows() >= self.few_rows() {
             self.txn.append_batch(&self.table, &last)?;
-        } else if last.num_rows() > 0 {
-            self.txn.insert_batch(&self.table, &last)?;
+        } else {
+            self.insert(&last)?;
         }
         commit(self.txn)
     }
 }
 
 impl Load {
-    pub(crate) fn new(operators: &Operators, cancel: &Cancel, line: u64, path: &str) -> Self {
+    pub(crate) fn new(operators: &Operators, cancel: &Cancel, threads: usize, line: u64, path: &str) -> Self {
         Self {
             operators: operators.clone(),
             cancel: cancel.clone(),
             line,
-            reading: Reading { file: path.into(), line: 1, target: None },
+            reading: Reading { file: path.into(), line: 1, threads, target: None, numbers: Vec::new() },
             rest: Vec::new(),
             failed: false,
         }

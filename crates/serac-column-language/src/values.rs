@@ -416,18 +416,19 @@ impl Aggregation {
             }
             return;
         }
-        // The sum of so many 32-bit integers fits 64 bits; others go one by one.
         const RUN: usize = 1 << 16;
         for run in values.chunks(RUN) {
-            let sum = if size_of::<T>() < 8 {
+            let (Some(&min), Some(&max)) = (run.iter().min(), run.iter().max()) else { continue };
+            let (min, max): (i64, i64) = (min.into(), max.into());
+            // The sum of so many numbers between these fits 64 bits.
+            const MOST: i64 = i64::MAX / RUN as i64;
+            let sum = if (-MOST..=MOST).contains(&min) && (-MOST..=MOST).contains(&max) {
                 run.iter().map(|v| (*v).into()).sum::<i64>().into()
             } else {
                 run.iter().map(|v| i128::from((*v).into())).sum()
             };
             self.add(sum);
-            if let (Some(min), Some(max)) = (run.iter().min(), run.iter().max()) {
-                self.widen(i128::from((*min).into()), i128::from((*max).into()));
-            }
+            self.widen(min.into(), max.into());
         }
     }
     fn add(&mut self, value: i128) {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, in_memory, open};
+use proptest::prelude::*;
 use serac_column_language::OperatorError;
 
 const TABLE: &str = "create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)";
@@ -146,4 +147,81 @@ fn a_load_sorts_the_rows_of_a_clustered_table() {
     let Some(serac_column_language::Variable::Positions(positions)) = client.context.variable("p") else { panic!() };
     assert_eq!(positions.selection.representation(), "range");
     assert!(operators.memory().used() > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    /// Blanks before each line send it the careful way, which must find what the short way finds: the same rows, or the
+    /// same place of the first mistake.
+    #[test]
+    fn the_short_way_and_the_careful_way_agree(
+        rows in prop::collection::vec((any::<i32>(), -20i64..20, 0usize..12), 0..60),
+        wrong in prop::option::weighted(0.5, (0usize..600, prop::sample::select(b"x,- 9\n\r\"".to_vec()))),
+        chunk in 1usize..80,
+        unix in any::<bool>(),
+    ) {
+        let mut lines = Vec::new();
+        for (a, b, zeros) in rows {
+            lines.push(format!("{a},{}{}{}", if b < 0 { "-" } else { "" }, "0".repeat(zeros), b.abs()).into_bytes());
+        }
+        let end: &[u8] = if unix { b"\n" } else { b"\r\n" };
+        let mut body = lines.join(end);
+        if let Some((at, byte)) = wrong
+            && at < body.len()
+        {
+            body[at] = byte;
+        }
+        let short = [b"d.t.a,d.t.b\n".to_vec(), body.clone()].concat();
+        let mut careful = b" d.t.a,d.t.b\n".to_vec();
+        for line in body.split(|byte| *byte == b'\n') {
+            careful.extend_from_slice(b" ");
+            careful.extend_from_slice(line);
+            careful.push(b'\n');
+        }
+        let load = |file: &[u8]| {
+            let operators = in_memory();
+            let mut client = Client::new(&operators);
+            client.all(TABLE);
+            match client.load(file, chunk) {
+                Ok(()) => client.all("print(d.t.a,d.t.b)"),
+                Err(error) => error.to_string(),
+            }
+        };
+        prop_assert_eq!(load(&short), load(&careful));
+    }
+}
+
+#[test]
+fn threads_share_a_chunk_and_stop_at_the_first_mistake() {
+    let operators = in_memory();
+    let rows = 120_000;
+    let file = |wrong: Option<usize>, blank: usize| {
+        let mut file = String::from("d.t.b,d.t.a\n");
+        for row in 0..rows {
+            let blank = if row % blank == 1 { " " } else { "" };
+            let wrong = if wrong == Some(row) { "x" } else { "" };
+            file.push_str(&format!("{blank}{},{row}{wrong}\n", row * 3));
+        }
+        file
+    };
+    let mut client = Client::new(&operators);
+    client.all(TABLE);
+    for threads in [1, 2, 5] {
+        client.ok(&format!("set(threads,{threads})"));
+        for wrong in [5, 60_000, rows - 1] {
+            for blank in [usize::MAX, 40_000] {
+                let error = client.load(file(Some(wrong), blank).as_bytes(), 1 << 20).unwrap_err();
+                match &error.reports()[0].error {
+                    OperatorError::BadRow { line, field: 2, .. } => assert_eq!(*line, wrong as u64 + 2),
+                    other => panic!("{other}"),
+                }
+            }
+        }
+    }
+    for (threads, blank) in [(2, usize::MAX), (3, 1_000)] {
+        client.ok(&format!("set(threads,{threads})"));
+        client.load(file(None, blank).as_bytes(), 1 << 20).unwrap();
+    }
+    let printed = client.all("print(d.t.a,d.t.b)");
+    assert!(printed.lines().eq((0..2 * rows).map(|row| format!("{},{}", row % rows, row % rows * 3))));
 }
