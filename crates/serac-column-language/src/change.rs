@@ -1,4 +1,5 @@
-//! Statements that change the database, each one transaction: its commit is durable when they return.
+//! Statements that change the database, each one transaction: its commit is durable when they
+//! return.
 
 use crate::column::rows_of;
 use crate::error::{OperatorError, Result};
@@ -88,8 +89,8 @@ pub(crate) fn create_index(database: &Database, column: &ColumnName, form: Index
     commit(txn)
 }
 
-/// Adds an index. The first clustered one puts the rows in its order. A further one is an ordered index like others: the
-/// engine keeps one copy of the rows.
+/// Adds an index. The first clustered one puts the rows in its order. A further one is an ordered
+/// index like others: the engine keeps one copy of the rows.
 fn put_index(txn: &mut Transaction, name: &ColumnName, structure: IndexStructure) -> Result<()> {
     let TableName { database, table } = &name.table;
     let found = find_table(txn.catalog(), &name.table)?.clone();
@@ -129,7 +130,8 @@ fn put_index(txn: &mut Transaction, name: &ColumnName, structure: IndexStructure
     Ok(txn.create_index(database, table, key)?)
 }
 
-/// Checks that rows of a table may be written here: that it has all its columns, and no rules that are SQL's to keep.
+/// Checks that rows of a table may be written here: that it has all its columns, and no rules that
+/// are SQL's to keep.
 pub(crate) fn check_writable(table: &Table, name: &TableName) -> Result<()> {
     let definition = &table.definition;
     if definition.unnamed_columns > 0 {
@@ -148,8 +150,8 @@ pub(crate) fn check_writable(table: &Table, name: &TableName) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a change of a table's rows, or of one of its columns, changes no rows of other tables by foreign keys: these
-/// may have rules that are SQL's to keep.
+/// Checks that a change of a table's rows, or of one of its columns, changes no rows of other
+/// tables by foreign keys: these may have rules that are SQL's to keep.
 fn check_alone(catalog: &Catalog, table: &Table, name: &TableName, changed: Option<usize>) -> Result<()> {
     let acts = |action| !matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
     let follows = catalog.children_of(&table.definition).any(|(child, key)| {
@@ -213,7 +215,7 @@ pub(crate) fn insert(database: &Database, name: &TableName, values: &[i64]) -> R
 fn distinct_rows(snapshot: &Snapshot, name: &TableName, positions: &Positions) -> Result<Vec<u64>> {
     let (_, rows) = snapshot.table(name)?;
     let selection = rows_of(snapshot, rows, positions)?;
-    snapshot.memory().check(selection.len().saturating_mul(8))?;
+    let _taken = snapshot.memory().take(selection.len().saturating_mul(8))?;
     let mut list = selection.to_list();
     if matches!(*selection, Selection::List(_)) {
         list.sort_unstable();

@@ -1,7 +1,8 @@
 //! Columns, block by block: selections on them, and their values at positions.
 //!
-//! A block that no snapshot disagrees about is read as a whole, a frozen one without a copy; one whose smallest and largest
-//! value decide is not read at all. Few rows of a block are read one by one.
+//! A block that no snapshot disagrees about is read as a whole, a frozen one without a copy; one
+//! whose smallest and largest value decide is not read at all. Few rows of a block are read one by
+//! one.
 
 use crate::error::{OperatorError, Result};
 use crate::settings::{Access, Settings, Switch};
@@ -38,13 +39,14 @@ pub fn select(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Resul
     Ok(represent(&base, bits, snapshot.settings()))
 }
 
-/// The visible rows of a column's table, and a bit for each: whether its value lies within the bounds.
+/// The visible rows of a column's table, and a bit for each: whether its value lies within the
+/// bounds.
 ///
 /// # Errors
 /// As [`select`].
 pub fn scan(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<(Arc<Runs>, BooleanBuffer)> {
     let rows = column.rows.data().approximate_rows();
-    snapshot.memory().check(rows / 8)?;
+    let _taken = snapshot.memory().take(rows / 8)?;
     let (mut base, mut bits) = (Runs::default(), BooleanBufferBuilder::new(rows as usize));
     snapshot.for_each_block(column.rows, |mut reader| {
         push_visible(&mut base, &reader);
@@ -182,7 +184,7 @@ fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> 
 /// As [`select`].
 pub fn whole(snapshot: &Snapshot, column: &Column<'_>) -> Result<Values> {
     let rows = column.rows.data().approximate_rows();
-    snapshot.memory().check(rows * 8)?;
+    let _taken = snapshot.memory().take(rows * 8)?;
     let mut values = ValuesBuilder::new(column.kind, rows as usize);
     snapshot.for_each_block(column.rows, |mut reader| {
         let visible = reader.visible().clone();
@@ -212,7 +214,7 @@ pub fn aggregate(snapshot: &Snapshot, column: &Column<'_>, aggregate: Aggregate)
 /// As [`select`], and [`OperatorError::RowDeleted`].
 pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Result<Values> {
     let len = rows.len();
-    snapshot.memory().check(len.saturating_mul(8))?;
+    let _taken = snapshot.memory().take(len.saturating_mul(8))?;
     if rows.ascends() {
         let mut gathering = Gathering::new(snapshot, column, len);
         rows.for_each_range(|range| gathering.add(range))?;
@@ -220,7 +222,7 @@ pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Res
     }
     // In the order of the rows, each once, and then to where they are wanted.
     let list = rows.to_list();
-    snapshot.memory().check(len.saturating_mul(32))?;
+    let _sorting = snapshot.memory().take(len.saturating_mul(32))?;
     let mut order: Vec<(u64, u64)> = list.iter().copied().zip(0..).collect();
     order.sort_unstable();
     let (mut places, mut distinct) = (vec![0; list.len()], 0);
@@ -338,12 +340,13 @@ fn has_all(visible: &serac_storage::Selection, ranges: &[Range<u32>]) -> bool {
     }
 }
 
-/// Positions as numbers: places in a vector as they are, rows as their ranks among the visible rows of their table.
+/// Positions as numbers: places in a vector as they are, rows as their ranks among the visible rows
+/// of their table.
 ///
 /// # Errors
 /// [`OperatorError::RowsGone`], [`OperatorError::RowDeleted`].
 pub fn numbers(snapshot: &Snapshot, positions: &Positions) -> Result<Vec<u64>> {
-    snapshot.memory().check(positions.len().saturating_mul(8))?;
+    let _taken = snapshot.memory().take(positions.len().saturating_mul(8))?;
     let Origin::Table(rows) = &positions.origin else { return Ok(positions.selection.to_list()) };
     snapshot.check_there(rows)?;
     let visible = snapshot.visible(rows)?;

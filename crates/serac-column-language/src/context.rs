@@ -5,8 +5,8 @@
 //!                             +-- changes: one transaction, durable when it returns
 //!                             +-- in a batch: kept until batch_execute
 //! ```
-//! A context belongs to one client and one thread at a time. A statement that fails leaves variables, batch and switches
-//! as they were.
+//! A context belongs to one client and one thread at a time. A statement that fails leaves
+//! variables, batch and switches as they were.
 
 use crate::change;
 use crate::error::{OperatorError, Report, Result, StatementError};
@@ -58,7 +58,8 @@ pub enum Outcome {
     Done,
     /// The caller sends the client's file with this path: [`Context::begin_load`].
     WantsFile(String),
-    /// The caller ends the server, when the statements that run have ended. No others begin any more.
+    /// The caller ends the server, when the statements that run have ended. No others begin any
+    /// more.
     Shutdown,
 }
 
@@ -79,7 +80,8 @@ impl Operators {
     pub fn new(database: Arc<Database>) -> Self {
         Self::with(database, DEFAULT_MEMORY, Settings::default())
     }
-    /// With a limit for the bytes that the variables of all clients hold, and with what clients find set.
+    /// With a limit for the bytes that the variables of all clients hold, and with what clients
+    /// find set.
     pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
         let memory = Memory::new(memory_limit);
         Self(Arc::new(Shared { database, memory, settings, shutting_down: AtomicBool::new(false) }))
@@ -173,7 +175,8 @@ impl Context {
         self.variables.get(name).map(|held| &held.variable)
     }
 
-    /// Carries out the statement in line `line` of the client's input, if that is one. What it prints goes to `output`.
+    /// Carries out the statement in line `line` of the client's input, if that is one. What it
+    /// prints goes to `output`.
     ///
     /// # Errors
     /// What is wrong with it, and, of `batch_execute`, with each statement of the batch.

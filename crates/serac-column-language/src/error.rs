@@ -200,8 +200,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a statement failed: one report, or, of `batch_execute`, one for each statement of the batch that failed. It is
-/// shown as a line of text for each.
+/// Why a statement failed: one report, or, of `batch_execute`, one for each statement of the batch
+/// that failed. It is shown as a line of text for each.
 #[derive(Debug)]
 pub struct StatementError {
     reports: Vec<Report>,

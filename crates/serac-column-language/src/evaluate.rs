@@ -75,10 +75,12 @@ fn places(len: u64) -> Arc<Runs> {
     Arc::new(all)
 }
 
-/// What a statement that may stand in a batch gives, in the order of [`Statement::outputs`]: also where these have no names.
+/// What a statement that may stand in a batch gives, in the order of [`Statement::outputs`]: also
+/// where these have no names.
 ///
-/// `inputs` are the variables of [`Statement::inputs`], in that order. Nothing but the snapshot and the inputs is looked at, and
-/// nothing is changed, so statements that do not depend on each other may be evaluated by several threads.
+/// `inputs` are the variables of [`Statement::inputs`], in that order. Nothing but the snapshot and
+/// the inputs is looked at, and nothing is changed, so statements that do not depend on each other
+/// may be evaluated by several threads.
 ///
 /// # Errors
 /// What is wrong with the inputs, or with what is read.
@@ -115,7 +117,7 @@ pub fn evaluate(snapshot: &Snapshot, statement: &Statement, inputs: &[Variable])
                     if let Some(&place) = places.iter().find(|place| **place >= len) {
                         return Err(OperatorError::PositionOutOfRange(place, len));
                     }
-                    snapshot.memory().check(places.len() as u64 * 16)?;
+                    let _taken = snapshot.memory().take(places.len() as u64 * 16)?;
                     values.take(&UInt64Array::from(places))?
                 }
             })]
@@ -152,7 +154,7 @@ pub fn evaluate(snapshot: &Snapshot, statement: &Statement, inputs: &[Variable])
         Statement::Combine { operation, left, right, .. } => {
             let (left, right) = (inputs.source(snapshot, left)?, inputs.source(snapshot, right)?);
             let (left, right) = (left.all(snapshot)?, right.all(snapshot)?);
-            snapshot.memory().check(left.bytes() as u64)?;
+            let _taken = snapshot.memory().take(left.bytes() as u64)?;
             vec![Variable::Values(left.combined(*operation, &right)?)]
         }
         Statement::Join { left, right, algorithm, .. } => {
@@ -191,7 +193,7 @@ fn narrowed(snapshot: &Snapshot, positions: &Positions, bits: &BooleanBuffer) ->
     if count == bits.len() {
         return Ok(positions.clone());
     }
-    snapshot.memory().check(count as u64 * 8)?;
+    let _taken = snapshot.memory().take(count as u64 * 8)?;
     let mut kept = Vec::with_capacity(count);
     if let Selection::List(rows) = &*positions.selection {
         kept.extend(bits.set_indices().map(|place| rows[place]));

@@ -1,7 +1,9 @@
-//! The operator language: statements of one line each, physical operators on whole columns, glued by variables.
+//! The operator language: statements of one line each, physical operators on whole columns, glued
+//! by variables.
 //!
-//! It stands on the engine as SQL does. A database of the language is a schema, a table is a table of the same catalog,
-//! with the same transactions, blocks and indexes. It knows no SQL and no sockets.
+//! It stands on the engine as SQL does. A database of the language is a schema, a table is a table
+//! of the same catalog, with the same transactions, blocks and indexes. It knows no SQL and no
+//! sockets.
 //!
 //! | module | concept |
 //! |---|---|

@@ -1,10 +1,11 @@
 //! `load`: a client's CSV file, chunk by chunk.
 //!
-//! The first line names the columns in full, in any order; each line behind it is a row of integers. Complete lines are parsed
-//! where they lie in the chunk; what a chunk ends with in the middle of a line is kept until the rest of the line comes. Rows
-//! go into blocks of one transaction, batch by batch, so memory is bounded. Those of a clustered table are kept, within
-//! the memory of variables, and sorted at the end. Nobody sees a row before [`Load::finish`] has returned, or ever,
-//! if anything is wrong with the file.
+//! The first line names the columns in full, in any order; each line behind it is a row of
+//! integers. Complete lines are parsed where they lie in the chunk; what a chunk ends with in the
+//! middle of a line is kept until the rest of the line comes. Rows go into blocks of one
+//! transaction, batch by batch, so memory is bounded. Those of a clustered table are kept, within
+//! the memory of variables, and sorted at the end. Nobody sees a row before [`Load::finish`] has
+//! returned, or ever, if anything is wrong with the file.
 
 use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};
@@ -287,9 +288,10 @@ impl Reading {
     }
 }
 
-/// Rows of the lines at the beginning of `bytes` that have nothing but `fields` numbers of at most ten digits, and fit 32 bits;
-/// these numbers, one after the other; how many rows, at most `most`; and where the last of the lines ends. The first line of
-/// another kind is left to [`Reading::take_line`], which takes all that a file may have, and knows what is wrong.
+/// Rows of the lines at the beginning of `bytes` that have nothing but `fields` numbers of at most
+/// ten digits, and fit 32 bits; these numbers, one after the other; how many rows, at most `most`;
+/// and where the last of the lines ends. The first line of another kind is left to
+/// [`Reading::take_line`], which takes all that a file may have, and knows what is wrong.
 fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32>) -> (usize, usize) {
     let (mut rows, mut end) = (0, 0);
     while rows < most && end < bytes.len() {
@@ -328,8 +330,8 @@ fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32
 /// What a thread has found in its part of the bytes: numbers, rows, where the last of these ends.
 type Parsed = (Vec<i32>, usize, usize);
 
-/// The plain rows at the beginning of each part of `bytes`, found by several threads; with the parts' lengths. None where
-/// there is too little to share.
+/// The plain rows at the beginning of each part of `bytes`, found by several threads; with the
+/// parts' lengths. None where there is too little to share.
 fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Parsed)> {
     let threads = threads.min(bytes.len() / PART_BYTES).min(MOST_THREADS);
     if threads < 2 {
@@ -388,7 +390,8 @@ impl Target {
         }
         Ok(())
     }
-    /// With fewer rows than this in all, they go to where single inserts go: blocks of their own would be all but empty.
+    /// With fewer rows than this in all, they go to where single inserts go: blocks of their own
+    /// would be all but empty.
     fn few_rows(&self) -> usize {
         self.table.data.layout().slot_count() as usize / 4
     }
@@ -461,7 +464,8 @@ impl Load {
     /// Takes the next bytes of the file, of which there may be any number.
     ///
     /// # Errors
-    /// What is wrong with a line. Nothing of the file is loaded then, and all that follows is an error, too.
+    /// What is wrong with a line. Nothing of the file is loaded then, and all that follows is an
+    /// error, too.
     pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), StatementError> {
         let taken = self.take(bytes);
         if taken.is_err() {
@@ -500,7 +504,8 @@ impl Load {
     /// Takes the end of the file. When it returns, the rows are there, in all indexes, and durable.
     ///
     /// # Errors
-    /// What is wrong with the last line, or keeps the rows from going in. No row of the file is there then.
+    /// What is wrong with the last line, or keeps the rows from going in. No row of the file is
+    /// there then.
     pub fn finish(mut self) -> std::result::Result<(), StatementError> {
         let line = self.line;
         self.end().map_err(|error| StatementError::new(line, error))

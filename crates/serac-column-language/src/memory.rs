@@ -21,7 +21,7 @@ impl Memory {
         // Relaxed, here and below: a figure, which orders nothing.
         self.used.load(Ordering::Relaxed)
     }
-    /// Says whether so many bytes more may be held; for results that are being made and are not held yet.
+    /// Says whether so many bytes more may be held: for what grows, and is not held yet.
     ///
     /// # Errors
     /// [`OperatorError::OutOfMemory`].

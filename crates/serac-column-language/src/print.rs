@@ -64,14 +64,23 @@ pub(crate) fn print(
     output: &mut dyn Output,
 ) -> Result<()> {
     let (mut inputs, mut columns) = (inputs.iter(), Vec::with_capacity(arguments.len()));
+    // The same column, or the same positions, may be asked for many times.
+    let mut taken = Vec::new();
     for argument in arguments {
-        columns.push(match argument {
+        let column = match argument {
             Operand::Column(name) => Printed::Values(whole(snapshot, &snapshot.column(name)?)?),
             Operand::Variable(name) => {
                 let variable = inputs.next().ok_or_else(|| OperatorError::UnknownVariable(name.clone()))?;
                 Printed::new(snapshot, variable)?
             }
-        });
+        };
+        let made = match (&column, argument) {
+            (Printed::Numbers(numbers), _) => numbers.len() * 8,
+            (Printed::Values(values), Operand::Column(_)) => values.bytes(),
+            _ => 0,
+        };
+        taken.push(snapshot.memory().take(made as u64 + size_of::<Printed>() as u64)?);
+        columns.push(column);
     }
     let rows = columns.first().map_or(0, Printed::len);
     if let Some(other) = columns.iter().find(|column| column.len() != rows) {

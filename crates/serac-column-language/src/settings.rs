@@ -58,7 +58,8 @@ pub enum LoadChecks {
     /// Every byte of the file.
     #[default]
     Checked,
-    /// Every byte, too: unchecked input would be answered wrongly. The word is taken so that scripts of both kinds run.
+    /// Every byte, too: unchecked input would be answered wrongly. The word is taken so that
+    /// scripts of both kinds run.
     Unchecked,
 }
 
@@ -110,8 +111,9 @@ impl Settings {
     /// Sets one of them.
     ///
     /// # Errors
-    /// [`OperatorError::UnknownSetting`] for a name or a word that is not known; [`OperatorError::BadNumber`] and
-    /// [`OperatorError::OutOfRange`] for a number that does not fit.
+    /// [`OperatorError::UnknownSetting`] for a name or a word that is not known;
+    /// [`OperatorError::BadNumber`] and [`OperatorError::OutOfRange`] for a number that does not
+    /// fit.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let unknown = || Err(OperatorError::UnknownSetting(format!("{name} cannot be {value}")));
         match name {

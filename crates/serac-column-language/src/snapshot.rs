@@ -1,8 +1,8 @@
 //! What a statement, or a batch, sees.
 //!
-//! The rows of every table that it names are pinned **before** the storage snapshot is taken (see `serac_storage`'s row
-//! pins), so that positions found in it can be kept. A table may be dropped or rewritten between the two: then it begins
-//! again.
+//! The rows of every table that it names are pinned **before** the storage snapshot is taken (see
+//! `serac_storage`'s row pins), so that positions found in it can be kept. A table may be dropped
+//! or rewritten between the two: then it begins again.
 
 use crate::context::Cancel;
 use crate::error::{OperatorError, Result};
@@ -79,7 +79,8 @@ pub(crate) fn find_table<'c>(catalog: &'c Catalog, name: &TableName) -> Result<&
 }
 
 impl Snapshot {
-    /// A snapshot for statements that name these tables, and the transaction whose it is; who only reads drops that.
+    /// A snapshot for statements that name these tables, and the transaction whose it is; who only
+    /// reads drops that.
     ///
     /// # Errors
     /// [`OperatorError::Conflict`] when the tables are rewritten all the time.

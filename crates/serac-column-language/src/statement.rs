@@ -312,8 +312,8 @@ impl Statement {
         }
     }
 
-    /// The names of the variables that it reads: first those that stand for values, then those that stand for
-    /// positions, each group in the order in which they are written, repeats included.
+    /// The names of the variables that it reads: first those that stand for values, then those that
+    /// stand for positions, each group in the order in which they are written, repeats included.
     pub fn inputs(&self) -> Vec<&str> {
         let (operands, positions) = self.parts();
         let named = operands.into_iter().filter_map(|operand| match operand {
@@ -323,7 +323,8 @@ impl Statement {
         named.chain(positions.into_iter().map(String::as_str)).collect()
     }
 
-    /// The columns that it reads as a whole, or at positions, in the order in which they are written.
+    /// The columns that it reads as a whole, or at positions, in the order in which they are
+    /// written.
     pub fn columns(&self) -> Vec<&ColumnName> {
         let columns = self.parts().0.into_iter().filter_map(|operand| match operand {
             Operand::Column(column) => Some(column),

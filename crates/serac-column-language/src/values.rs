@@ -1,7 +1,8 @@
 //! Vectors of numbers.
 //!
-//! Columns that the language makes hold integers, and so do all vectors made of them: 64 bits, without NULLs. Columns that
-//! SQL has made may hold NULLs, decimals and floats: a vector of theirs has the same kind of numbers.
+//! Columns that the language makes hold integers, and so do all vectors made of them: 64 bits,
+//! without NULLs. Columns that SQL has made may hold NULLs, decimals and floats: a vector of theirs
+//! has the same kind of numbers.
 
 use crate::error::{OperatorError, Result};
 use crate::statement::{Aggregate, Bounds, Combination};
@@ -171,7 +172,8 @@ impl Values {
             Self::Floats(array) => array.values().to_vec(),
         }
     }
-    /// Integers and decimals in a scale that is not below theirs; none where one does not fit. NULLs count 0.
+    /// Integers and decimals in a scale that is not below theirs; none where one does not fit.
+    /// NULLs count 0.
     fn scaled(&self, scale: i8) -> Option<Vec<i128>> {
         let factor = 10_i128.checked_pow((scale - self.scale()).try_into().ok()?)?;
         match self {
@@ -183,7 +185,8 @@ impl Values {
         }
     }
 
-    /// The place of the smallest, or the largest, number: the first that has it. None where there is none but NULLs.
+    /// The place of the smallest, or the largest, number: the first that has it. None where there
+    /// is none but NULLs.
     pub fn extreme(&self, largest: bool) -> Option<(usize, Variable)> {
         fn first<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, better: impl Fn(T, T) -> bool) -> Option<usize> {
             let mut best: Option<(usize, T)> = None;
@@ -263,7 +266,8 @@ fn floats_within<T: Copy + Into<f64>>(values: &[T], nulls: Option<&NullBuffer>, 
     }
 }
 
-/// A bit for each value of a column's array ([`serac_storage::ColumnForm::Arrow`]): whether it lies within the bounds.
+/// A bit for each value of a column's array ([`serac_storage::ColumnForm::Arrow`]): whether it lies
+/// within the bounds.
 ///
 /// # Panics
 /// When the array is not one of numbers.

@@ -8,7 +8,8 @@ use serac_storage::{DataTable, RowPin, TableId};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The data of a table that positions were taken from: pinned, so that a row id names one row for as long as this lives.
+/// The data of a table that positions were taken from: pinned, so that a row id names one row for
+/// as long as this lives.
 #[derive(Debug)]
 pub struct TableRows {
     pin: RowPin,

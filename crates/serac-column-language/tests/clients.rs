@@ -20,8 +20,9 @@ fn what_threads_share_may_be_shared() {
     sent::<Load>();
 }
 
-/// Each client has rows of its own in one table: it inserts, updates and deletes them through positions, while blocks are
-/// compacted, frozen and thawed. What it does not change must stay what it was.
+/// Each client has rows of its own in one table: it inserts, updates and deletes them through
+/// positions, while blocks are compacted, frozen and thawed. What it does not change must stay what
+/// it was.
 #[test]
 fn clients_do_not_disturb_each_other() {
     let options = StorageOptions { freeze_after: Some(Duration::from_millis(2)), ..Default::default() };

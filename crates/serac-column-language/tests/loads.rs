@@ -151,8 +151,8 @@ fn a_load_sorts_the_rows_of_a_clustered_table() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-    /// Blanks before each line send it the careful way, which must find what the short way finds: the same rows, or the
-    /// same place of the first mistake.
+    /// Blanks before each line send it the careful way, which must find what the short way finds:
+    /// the same rows, or the same place of the first mistake.
     #[test]
     fn the_short_way_and_the_careful_way_agree(
         rows in prop::collection::vec((any::<i32>(), -20i64..20, 0usize..12), 0..60),

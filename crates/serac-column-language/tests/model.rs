@@ -126,7 +126,8 @@ proptest! {
                     operators.database().storage().freeze_table(&table.data, Duration::from_millis(50));
                 }
             }
-            // While there are positions no row moves, so the order stays that of insertion, also where rows went.
+            // While there are positions no row moves, so the order stays that of insertion, also
+            // where rows went.
             for (at, column) in COLUMNS.iter().enumerate() {
                 let printed = client.all(&format!("print({column})"));
                 prop_assert_eq!(printed, lines(rows.iter().flatten().map(|row| row[at])));
@@ -151,7 +152,8 @@ proptest! {
     }
 }
 
-/// As above, for what a clustered table promises: a bag of rows, and positions of rows. With restarts.
+/// As above, for what a clustered table promises: a bag of rows, and positions of rows. With
+/// restarts.
 #[derive(Clone, Debug)]
 enum ClusteredStep {
     Insert(i32, i32),

@@ -1,6 +1,6 @@
-//! Scripts with what they must print: `tests/scripts/NAME.dsl` and `NAME.out`. `NAME.2.dsl` goes on with the same database,
-//! after a restart if `NAME.dsl` ends in `shutdown`. A line with `-- error` must be refused, and no other. A file of a
-//! load is `NAME.FILE`.
+//! Scripts with what they must print: `tests/scripts/NAME.dsl` and `NAME.out`. `NAME.2.dsl` goes on
+//! with the same database, after a restart if `NAME.dsl` ends in `shutdown`. A line with `-- error`
+//! must be refused, and no other. A file of a load is `NAME.FILE`.
 
 mod common;
 

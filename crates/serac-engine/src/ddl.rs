@@ -437,11 +437,12 @@ impl Transaction {
         })
     }
 
-    /// Defines the next of the columns that a table was declared with ([`TableDefinition::unnamed_columns`]).
+    /// Defines the next of the columns that a table was declared with
+    /// ([`TableDefinition::unnamed_columns`]).
     ///
     /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::InvalidDefinition`] for a table that has all its columns;
-    /// [`EngineError::NotNull`] where SQL has put rows into it.
+    /// [`EngineError::Exists`]; [`EngineError::InvalidDefinition`] for a table that has all its
+    /// columns; [`EngineError::NotNull`] where SQL has put rows into it.
     pub fn define_column(&mut self, schema: &str, name: &str, column: ColumnDefinition) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;

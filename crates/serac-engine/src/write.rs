@@ -137,8 +137,8 @@ impl Transaction {
         self.insert_rows(table, batch, bulk)
     }
 
-    /// As [`insert_batch`](Self::insert_batch), into blocks of the transaction's own however few rows there are: the
-    /// rows of all its appends lie behind each other.
+    /// As [`insert_batch`](Self::insert_batch), into blocks of the transaction's own however few
+    /// rows there are: the rows of all its appends lie behind each other.
     ///
     /// # Errors
     /// As there.

@@ -195,8 +195,9 @@ impl DataTable {
         // Relaxed, here and below: a setting, which orders nothing.
         self.ordered.load(Ordering::Relaxed)
     }
-    /// Makes row ids ascend in the order in which rows are inserted one after the other, from now on: all inserts go to
-    /// one block, new blocks get numbers above all others, and no row moves before one was deleted.
+    /// Makes row ids ascend in the order in which rows are inserted one after the other, from now
+    /// on: all inserts go to one block, new blocks get numbers above all others, and no row moves
+    /// before one was deleted.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Ordering::Relaxed);
     }

@@ -1,19 +1,22 @@
-//! Row pins: who keeps row ids beyond the snapshot in which it found them pins the rows of their table.
+//! Row pins: who keeps row ids beyond the snapshot in which it found them pins the rows of their
+//! table.
 //!
-//! While a table is pinned, compaction moves none of its rows and none of its blocks is recycled, so a row id names the
-//! row that it named, or, once that is deleted, none. Blocks freeze and thaw in place as ever: that changes no row id.
+//! While a table is pinned, compaction moves none of its rows and none of its blocks is recycled,
+//! so a row id names the row that it named, or, once that is deleted, none. Blocks freeze and thaw
+//! in place as ever: that changes no row id.
 //!
 //! ```text
-//! who keeps row ids                     compaction, per group              the freezer, per empty block
-//! 1. write lock, add 1, unlock          1. read lock; pinned: do nothing   1. read lock; pinned: do nothing
-//! 2. take the snapshot, read rows       2. begin, move rows, commit        2. recycle
-//! 3. keep row ids, drop the snapshot    3. unlock                          3. unlock
+//! who keeps row ids                   compaction, per group          the freezer, per empty block
+//! 1. write lock, add 1, unlock        1. read lock; if pinned, end   1. read lock; if pinned, end
+//! 2. take the snapshot, read rows     2. begin, move rows, commit    2. recycle
+//! 3. keep row ids, drop the snapshot  3. unlock                      3. unlock
 //! 4. write lock, subtract 1, unlock
 //! ```
-//! The pin is taken **before** the snapshot. A move whose group looked first has committed when the pin is there, so the
-//! snapshot, which is newer, sees its rows in their new places. A group that looks later does nothing. In the other order
-//! a move could commit between a snapshot and its pin, and the row ids found in the snapshot would be those of the old
-//! places. A recycled block had no row that any snapshot sees, so nobody who pins later finds a row id in it.
+//! The pin is taken **before** the snapshot. A move whose group looked first has committed when the
+//! pin is there, so the snapshot, which is newer, sees its rows in their new places. A group that
+//! looks later does nothing. In the other order a move could commit between a snapshot and its pin,
+//! and the row ids found in the snapshot would be those of the old places. A recycled block had no
+//! row that any snapshot sees, so nobody who pins later finds a row id in it.
 //!
 //! A pin waits no longer than one group's transaction takes in memory.
 
@@ -45,7 +48,8 @@ impl RowPins {
 pub struct RowPin(Arc<DataTable>);
 
 impl DataTable {
-    /// Pins the rows. To be called before the snapshot is taken in which row ids are found that are to be kept.
+    /// Pins the rows. To be called before the snapshot is taken in which row ids are found that are
+    /// to be kept.
     pub fn pin_rows(self: &Arc<Self>) -> RowPin {
         *self.row_pins().0.write() += 1;
         RowPin(self.clone())

@@ -122,8 +122,8 @@ fn pinned_rows_stay_and_their_blocks_are_not_recycled() {
     assert!(table.block(BlockNo(0)).is_none(), "nobody needs it any more");
 }
 
-/// Whoever pins before the snapshot finds the rows where the snapshot has them for as long as the pin lives, whatever
-/// compaction does meanwhile.
+/// Whoever pins before the snapshot finds the rows where the snapshot has them for as long as the
+/// pin lives, whatever compaction does meanwhile.
 #[test]
 fn rows_found_under_a_pin_are_there_until_it_goes() {
     let (storage, table) = open(options());
@@ -190,7 +190,8 @@ fn an_ordered_table_keeps_the_order_of_insertion() {
             });
             next += 1;
         }
-        // A load, beside which a row is inserted: any place but among the load's rows will do, so that comes first here.
+        // A load, beside which a row is inserted: any place but among the load's rows will do, so
+        // that comes first here.
         let count = i64::from(table.layout().slot_count()) * 2 + 5;
         let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(next..next + count));
         let arrow = table.schema().arrow();
