@@ -3,6 +3,7 @@
 
 pub mod aggregate;
 pub mod arithmetic;
+pub mod integers;
 pub mod join;
 pub mod key_set;
 pub mod select;
