@@ -82,13 +82,16 @@ impl Listener {
             Self::Unix(listener, _) => listener.poll_accept(context).map_ok(|(socket, _)| Socket::Unix(socket)),
         }
     }
-    /// The next connection on any of them. One task may wait at a time.
+    /// The next connection on any of them, of which any may be asked first: one to which connections come all the time keeps
+    /// nobody from the others. One task may wait at a time.
     ///
     /// # Errors
     /// When a connection cannot be taken (no file descriptors left, for example).
     pub async fn accept(listeners: &[Self]) -> io::Result<Socket> {
+        let (before, rest) = listeners.split_at(rand::random::<u32>() as usize % listeners.len().max(1));
         poll_fn(|context| {
-            let ready = listeners.iter().map(|listener| listener.poll_accept(context)).find(Poll::is_ready);
+            let all = rest.iter().chain(before);
+            let ready = all.map(|listener| listener.poll_accept(context)).find(Poll::is_ready);
             ready.unwrap_or(Poll::Pending)
         })
         .await
@@ -244,6 +247,24 @@ impl AsyncWrite for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_flood_at_one_place_keeps_nobody_from_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, local) = (folder.path().join("socket"), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listeners = [Listener::tcp(local).await.unwrap(), Listener::unix(&path).unwrap()];
+        let address = Listener::address_of(&listeners).unwrap();
+        let mut flood = Vec::new();
+        for _ in 0..50 {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        let _client = UnixStream::connect(&path).await.unwrap();
+        let mut before = 0;
+        while !Listener::accept(&listeners).await.unwrap().is_unix() {
+            before += 1;
+        }
+        assert!(before < 40, "{before} of the flood came first");
+    }
 
     #[tokio::test]
     async fn clients_that_have_vanished_are_found_out() {

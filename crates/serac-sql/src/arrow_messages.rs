@@ -10,7 +10,8 @@
 //!        nodes, buffers ──bounds, sizes, decompression within limits──▶ ArrayData::build (values) ──▶ RecordBatch
 //! ```
 //! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to ([`MAX_BODY`]), and the bytes
-//! that its views and codes name ([`MAX_NAMED`]).
+//! that its views and codes name ([`MAX_NAMED`]). Dictionaries stay for the messages that follow: all of a stream take
+//! no more than one message may ([`MAX_BODY`]).
 //!
 //! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE 0A000.
 
@@ -66,7 +67,15 @@ pub enum ArrowMessage {
 pub struct ArrowMessages {
     schema: Option<SchemaRef>,
     /// By their numbers in the schema.
-    dictionaries: HashMap<i64, ArrayRef>,
+    dictionaries: HashMap<i64, Dictionary>,
+}
+
+/// The words of a dictionary.
+#[derive(Debug)]
+struct Dictionary {
+    words: ArrayRef,
+    /// Bytes that it keeps: the message's, or what that unpacked to.
+    bytes: usize,
 }
 
 fn malformed(what: impl std::fmt::Display) -> SqlError {
@@ -170,7 +179,7 @@ struct Reading<'a> {
     variadic: Box<dyn Iterator<Item = i64> + 'a>,
     body: &'a Buffer,
     compression: Option<CompressionType>,
-    dictionaries: &'a HashMap<i64, ArrayRef>,
+    dictionaries: &'a HashMap<i64, Dictionary>,
     /// Bytes that buffers may still have.
     room: usize,
 }
@@ -183,7 +192,7 @@ struct Node {
 }
 
 impl<'a> Reading<'a> {
-    fn new(batch: ipc::RecordBatch<'a>, body: &'a Buffer, dictionaries: &'a HashMap<i64, ArrayRef>) -> Result<Self> {
+    fn new(batch: ipc::RecordBatch<'a>, body: &'a Buffer, dictionaries: &'a HashMap<i64, Dictionary>) -> Result<Self> {
         let nodes = batch.nodes().ok_or_else(|| malformed("a batch without nodes"))?;
         let buffers = batch.buffers().ok_or_else(|| malformed("a batch without buffers"))?;
         let compression = batch.compression().map(|compression| compression.codec());
@@ -315,7 +324,8 @@ impl<'a> Reading<'a> {
                 #[allow(deprecated)]
                 let id = field.dict_id().ok_or_else(|| malformed("a dictionary without a number"))?;
                 // One whose rows are all NULL need not come.
-                let words = self.dictionaries.get(&id).cloned().unwrap_or_else(|| new_empty_array(words));
+                let known = self.dictionaries.get(&id).map(|dictionary| dictionary.words.clone());
+                let words = known.unwrap_or_else(|| new_empty_array(words));
                 let width = codes.primitive_width().ok_or_else(|| malformed("the codes of a dictionary"))?;
                 let builder = builder(self.validity(node)?);
                 builder.add_buffer(self.fixed(node.rows * width)?).add_child_data(words.to_data())
@@ -437,8 +447,20 @@ impl ArrowMessages {
                 };
                 let data = batch.data().ok_or_else(|| malformed("a dictionary without words"))?;
                 let words = Field::new("", *words, true);
-                let words = Reading::new(data, body, &self.dictionaries)?.array(&words, MAX_ROWS)?;
-                self.dictionaries.insert(batch.id(), words);
+                // The one that it takes the place of goes first.
+                self.dictionaries.remove(&batch.id());
+                let kept: usize = self.dictionaries.values().map(|dictionary| dictionary.bytes).sum();
+                let room = MAX_BODY.saturating_sub(kept);
+                let (words, bytes) = {
+                    let mut reading = Reading { room, ..Reading::new(data, body, &self.dictionaries)? };
+                    let words = reading.array(&words, MAX_ROWS)?;
+                    // What is not packed lies in the message, of which all is kept.
+                    (words, body.len().max(room - reading.room))
+                };
+                if bytes > room {
+                    return Err(too_large("its dictionaries"));
+                }
+                self.dictionaries.insert(batch.id(), Dictionary { words, bytes });
                 Ok(ArrowMessage::Nothing)
             }
             other => {
@@ -678,6 +700,18 @@ mod tests {
             bytes[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
             assert_eq!(read(&bytes).unwrap_err().sqlstate, "54000", "{codec:?}");
         }
+        // Dictionaries, each of which may be as large as all together.
+        let word: ArrayRef = Arc::new(StringArray::from(vec![" ".repeat(MAX_BODY / 2)]));
+        let words = DictionaryArray::<Int32Type>::try_new(vec![0; 40].into(), word).unwrap();
+        let words: ArrayRef = Arc::new(words);
+        let columns = [("a", words.clone()), ("b", words.clone()), ("c", words)];
+        let bytes = stream(&RecordBatch::try_from_iter(columns).unwrap(), Some(CompressionType::ZSTD));
+        assert!(bytes.len() < MAX_BODY / 100);
+        let error = read(&bytes).unwrap_err();
+        assert_eq!(
+            (error.sqlstate, error.message.as_str()),
+            ("54000", "an Arrow message is too large: what it unpacks to")
+        );
         // A length that nothing follows is no reason to make room.
         let mut bytes = stream(&batch(), None);
         bytes.truncate(8);

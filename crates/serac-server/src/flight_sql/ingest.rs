@@ -15,6 +15,9 @@ use tonic::{Status, Streaming};
 
 /// Bytes of parameters at a time.
 const MAX_PARAMETERS: usize = 256 << 20;
+/// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and takes this when it is
+/// one of its parameter's type. So does a row without values, which is executed like others.
+const LEAST_VALUE: usize = 16;
 
 /// The messages of a put that carry Arrow: a client may send its descriptor alone before.
 fn decoded(
@@ -45,7 +48,8 @@ pub(super) async fn batches(first: FlightData, rest: Streaming<FlightData>) -> R
             }
             ArrowMessage::Nothing => continue,
         };
-        bytes += batch.get_array_memory_size();
+        let values = batch.num_rows().saturating_mul(batch.num_columns().max(1));
+        bytes += batch.get_array_memory_size().max(values.saturating_mul(LEAST_VALUE));
         if bytes > MAX_PARAMETERS {
             return Err(error("54000", format!("parameters of more than {MAX_PARAMETERS} bytes")));
         }

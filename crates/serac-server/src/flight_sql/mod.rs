@@ -13,7 +13,7 @@
 //! | [`shelf`] | what is kept for clients, for a time |
 //! | [`seat`] | sessions, and who has them |
 //! | [`stream`] | results as they are read |
-//! | [`statement`] | statements, prepared or not |
+//! | [`statement`], [`parameters`] | statements, prepared or not |
 //! | [`transaction`] | transactions and savepoints |
 //! | [`form`], [`words`] | columns as the client wants them; dictionaries |
 //! | [`ingest`] | rows that come as batches |
@@ -24,6 +24,7 @@ mod info;
 mod ingest;
 mod login;
 mod metadata;
+mod parameters;
 mod seat;
 mod service;
 mod shelf;

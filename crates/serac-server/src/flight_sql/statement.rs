@@ -1,5 +1,6 @@
 //! Statements, prepared or not: what they give, and where it is to be had.
 
+use super::parameters::Parameters;
 use super::seat::Seat;
 use super::shelf::{Id, Owner, random_id};
 use super::stream::{self, Cancellable, Work};
@@ -11,10 +12,8 @@ use arrow_flight::sql::{
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc::writer::IpcWriteOptions;
-use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use serac_export::flight::{Batches, Caller};
 use serac_sql::{Description, Prepared, Session, SqlError, StatementResult, number_parameters};
 use serac_storage::ColumnType;
 use std::sync::Arc;
+use tokio::task::coop::consume_budget;
 use tonic::Status;
 
 /// A statement that a client has prepared.
@@ -32,7 +32,7 @@ pub(super) struct PreparedStatement {
     prepared: Prepared,
     description: Arc<Description>,
     /// Rows of parameters for the next executions.
-    bound: Mutex<Option<Vec<RecordBatch>>>,
+    bound: Mutex<Option<Arc<Parameters>>>,
 }
 
 /// Rows that have been computed.
@@ -149,32 +149,6 @@ pub(super) fn update_result(rows: u64) -> Bytes {
     DoPutUpdateResult { record_count: rows as i64 }.encode_to_vec().into()
 }
 
-/// The rows of parameters, each value of its parameter's type where that is known.
-fn parameters(batches: &[RecordBatch], types: &[Option<ColumnType>]) -> Result<Vec<Vec<ScalarValue>>, Status> {
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let mut rows = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
-    for batch in batches {
-        if batch.num_columns() != types.len() {
-            let (given, wanted) = (batch.num_columns(), types.len());
-            return Err(error("08P01", format!("{given} parameters are given, but the statement has {wanted}")));
-        }
-        let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
-            // What is to become a document is still a text.
-            Some(DataType::LargeUtf8) => cast_with_options(column, &DataType::Utf8, &options).map_err(of_arrow),
-            Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
-                cast_with_options(column, &wanted, &options).map_err(of_arrow)
-            }
-            _ => Ok(column.clone()),
-        });
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            let values = columns.iter().map(|column| ScalarValue::try_from_array(column, row));
-            rows.push(values.collect::<Result<_, _>>().map_err(|error| status_of(&SqlError::from(error)))?);
-        }
-    }
-    Ok(rows)
-}
-
 /// The rows that a result has changed, or has.
 fn count(result: &StatementResult) -> u64 {
     match result {
@@ -201,32 +175,44 @@ impl PreparedStatement {
         self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
     }
     pub(super) fn bind(&self, batches: Vec<RecordBatch>) -> Result<(), Status> {
-        parameters(&batches, &self.description.parameters)?;
-        *self.bound.lock() = Some(batches);
+        let parameters = Parameters::new(&batches, &self.description.parameters)?;
+        *self.bound.lock() = Some(Arc::new(parameters));
         Ok(())
     }
     /// The rows of parameters for one execution.
-    fn parameters(&self, given: Option<&[RecordBatch]>) -> Result<Vec<Vec<ScalarValue>>, Status> {
-        let bound = self.bound.lock().clone();
-        match given.or(bound.as_deref()) {
-            Some(batches) => parameters(batches, &self.description.parameters),
-            None if self.description.parameters.is_empty() => Ok(vec![Vec::new()]),
+    fn parameters(&self, given: Option<&[RecordBatch]>) -> Result<Arc<Parameters>, Status> {
+        if let Some(batches) = given {
+            return Parameters::new(batches, &self.description.parameters).map(Arc::new);
+        }
+        match self.bound.lock().clone() {
+            Some(bound) => Ok(bound),
+            None if self.description.parameters.is_empty() => Ok(Arc::new(Parameters::none())),
             None => Err(error("08P01", "the statement has parameters, and no values were given")),
         }
     }
 
     /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how many rows were changed.
-    async fn execute(&self, rows: Vec<Vec<ScalarValue>>) -> Result<(StatementResult, u64), Status> {
+    async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
         check(&self.seat, self.prepared.statement())?;
         let mut session = self.seat.take().await?;
         let mut prepared = self.prepared.clone();
+        let caller = Arc::new(());
+        let is_waited_for = Arc::downgrade(&caller);
         let work = async move {
-            if rows.len() > 1 {
+            if parameters.len() > 1 {
                 session.begin_implicit();
             }
             let (mut changed, mut batches, mut last) = (0, Vec::new(), None);
-            for parameters in &rows {
-                let result = session.execute_prepared(&mut prepared, parameters).await?;
+            for row in parameters.rows() {
+                // Between two executions nothing runs that could be cancelled, and one may take no time in which
+                // others have their turn.
+                consume_budget().await;
+                if is_waited_for.strong_count() == 0 {
+                    session.fail_transaction();
+                    return Err(SqlError::new("57014", "canceling statement because its client has gone"));
+                }
+                let row = row.inspect_err(|_| session.fail_transaction())?;
+                let result = session.execute_prepared(&mut prepared, &row).await?;
                 changed += count(&result);
                 last = Some(match result {
                     StatementResult::Rows { tag, schema, batches: more } => {
@@ -246,7 +232,9 @@ impl PreparedStatement {
             };
             Ok((result, changed))
         };
-        self.seat.attend(work).await
+        let result = self.seat.attend(work).await;
+        drop(caller);
+        result
     }
 }
 
@@ -359,7 +347,8 @@ impl FlightSql {
         let sql = numbered.map_err(|error| status_of(&error))?.into_owned();
         runnable(&mut session, &seat, &sql).await?;
         let prepare = async move {
-            let mut prepared = session.prepare(&sql)?;
+            let prepared = session.prepare_elsewhere(&sql).await?;
+            let mut prepared = prepared.ok_or_else(|| SqlError::new("42601", "there is no statement"))?;
             let description = session.describe(&mut prepared, &[]).await?;
             Ok((prepared, description))
         };
@@ -400,12 +389,12 @@ impl FlightSql {
         descriptor: FlightDescriptor,
     ) -> Result<FlightInfo, Status> {
         let statement = self.prepared.get(&Owner::of(caller), &query.prepared_statement_handle)?;
-        let rows = statement.parameters(None)?;
+        let parameters = statement.parameters(None)?;
         if statement.is_query() {
             let ticket = ticket(random_id(), Some(query.as_any()));
             return flight_info(descriptor, statement.schema().as_deref(), Some(ticket), -1);
         }
-        let (result, _) = statement.execute(rows).await?;
+        let (result, _) = statement.execute(parameters).await?;
         self.done(caller, descriptor, result)
     }
 
@@ -424,13 +413,13 @@ impl FlightSql {
         if !statement.is_query() {
             return Err(error("42809", "the statement is no query: its ticket comes from GetFlightInfo"));
         }
-        let rows = statement.parameters(None)?;
-        if rows.is_empty() {
+        let parameters = statement.parameters(None)?;
+        if parameters.len() == 0 {
             let schema = self.prepared_schema(caller, handle)?;
             return Ok((schema, futures::stream::empty().boxed()));
         }
         let cancellable = mark.map(|mark| Cancellable::new(&self.running, mark));
-        self.prepared_rows_of(&statement, rows, form::decimals(caller), cancellable).await
+        self.prepared_rows_of(&statement, parameters, form::decimals(caller), cancellable).await
     }
 
     /// Runs a prepared statement for its changes, for each row of parameters; without any, with those that were bound.
@@ -442,28 +431,27 @@ impl FlightSql {
     ) -> Result<Bytes, Status> {
         let statement = self.prepared.get(&Owner::of(caller), handle)?;
         let given = batches.iter().any(|batch| batch.num_columns() > 0).then_some(batches.as_slice());
-        let rows = statement.parameters(given)?;
+        let parameters = statement.parameters(given)?;
         if statement.is_query() {
-            if rows.is_empty() {
+            if parameters.len() == 0 {
                 return Ok(update_result(0));
             }
-            return Ok(update_result(
-                drain(self.prepared_rows_of(&statement, rows, DecimalForm::default(), None).await?).await?,
-            ));
+            let rows = self.prepared_rows_of(&statement, parameters, DecimalForm::default(), None).await?;
+            return Ok(update_result(drain(rows).await?));
         }
-        let (_, changed) = statement.execute(rows).await?;
+        let (_, changed) = statement.execute(parameters).await?;
         Ok(update_result(changed))
     }
 
     async fn prepared_rows_of(
         &self,
         statement: &Arc<PreparedStatement>,
-        rows: Vec<Vec<ScalarValue>>,
+        parameters: Arc<Parameters>,
         decimals: DecimalForm,
         cancellable: Option<Cancellable>,
     ) -> Result<(SchemaRef, Batches), Status> {
         let session = statement.seat.take().await?;
-        let work = Work::Prepared(statement.prepared.clone(), rows);
+        let work = Work::Prepared(statement.prepared.clone(), parameters);
         stream::rows(statement.seat.clone(), session, work, decimals, self.options.stall, cancellable).await
     }
 }

@@ -6,11 +6,11 @@
 //! A client that reads slowly so keeps back the query itself. If somebody waits for the session meanwhile, the rest is computed into `ahead`, up to
 //! [`AHEAD_BYTES`], and the session is given back. A client that goes away ends the statement; one that stands still for too long, too.
 
+use super::parameters::Parameters;
 use super::seat::{Seat, Taken};
 use super::{error, status_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use serac_engine::DecimalForm;
@@ -19,8 +19,10 @@ use serac_sql::{Prepared, RowStream, Session, SqlError, StatementResult, Stateme
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::coop::consume_budget;
 use tonic::Status;
 
 /// Batches that are computed while the client takes those before: they go in one message if they are small.
@@ -32,7 +34,7 @@ const AHEAD_BYTES: usize = 256 << 20;
 pub(super) enum Work {
     Statement(Box<Statement>),
     /// A prepared statement, once for each row of parameters.
-    Prepared(Prepared, Vec<Vec<ScalarValue>>),
+    Prepared(Prepared, Arc<Parameters>),
 }
 
 /// What cancels running statements, by the marks of their tickets.
@@ -68,6 +70,8 @@ struct Outlet {
     stall: Duration,
     ahead: VecDeque<RecordBatch>,
     ahead_bytes: usize,
+    /// Whether the rows are not wanted any more.
+    is_cancelled: Arc<AtomicBool>,
 }
 
 /// Why no more rows are sent.
@@ -167,18 +171,30 @@ impl Outlet {
 
     async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
         // Of several rows of parameters, each could be planned in another way: the form of all must be the same.
-        let are_several = matches!(&work, Work::Prepared(_, rows) if rows.len() > 1);
+        let are_several = matches!(&work, Work::Prepared(_, parameters) if parameters.len() > 1);
         session.set_next_decimals(if are_several { DecimalForm::default() } else { decimals });
         match work {
             Work::Statement(statement) => match self.attend(session.stream_statement(*statement)).await? {
                 StatementStream::Rows(rows) => self.send_rows(rows).await,
                 StatementStream::Command { .. } => Err(End::Failed(error("42809", "the statement gives no rows"))),
             },
-            Work::Prepared(mut prepared, rows_of_parameters) => {
-                for parameters in rows_of_parameters {
+            Work::Prepared(mut prepared, parameters) => {
+                for row in parameters.rows() {
+                    // Between two executions nothing runs that could be cancelled, and one may take no time in which
+                    // others have their turn.
+                    consume_budget().await;
+                    // Relaxed: who reads it late executes once more. Pairs with the store in `rows`.
+                    if self.is_cancelled.load(Ordering::Relaxed) {
+                        return Err(End::Failed(error("57014", "canceling statement due to user request")));
+                    }
+                    if self.sender.is_closed() {
+                        return Err(End::Gone);
+                    }
+                    let parameters = row?;
                     if prepared.is_point() {
                         let result = self.attend(session.execute_prepared(&mut prepared, &parameters)).await?;
                         self.send_result(result)?;
+                        self.hand_over(true).await?;
                         continue;
                     }
                     match self.attend(session.stream_prepared(&mut prepared, &parameters)).await? {
@@ -209,8 +225,17 @@ pub(super) async fn rows(
     let failed = outcome.clone();
     tokio::spawn(async move {
         let cancel = seat.cancel.clone();
-        let mut outlet =
-            Outlet { seat, schema: None, begun: Some(begun), sender, stall, ahead: VecDeque::new(), ahead_bytes: 0 };
+        let (ahead, is_cancelled) = (VecDeque::new(), Arc::<AtomicBool>::default());
+        let mut outlet = Outlet {
+            seat,
+            schema: None,
+            begun: Some(begun),
+            sender,
+            stall,
+            ahead,
+            ahead_bytes: 0,
+            is_cancelled: is_cancelled.clone(),
+        };
         let cancelled = async {
             match &cancellable {
                 Some(cancellable) => cancellable.cancelled.notified().await,
@@ -225,6 +250,8 @@ pub(super) async fn rows(
                 biased;
                 result = &mut run => result,
                 () = cancelled => {
+                    // Relaxed: pairs with the load between two executions.
+                    is_cancelled.store(true, Ordering::Relaxed);
                     cancel.cancel();
                     run.await
                 }

@@ -1,5 +1,7 @@
 //! Clients of Flight SQL against the server: ADBC, and messages one by one.
 
+mod parameters;
+
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{
@@ -102,6 +104,15 @@ async fn rows(client: &mut FlightSqlServiceClient<Channel>, info: FlightInfo) ->
 async fn number(client: &mut FlightSqlServiceClient<Channel>, sql: &str, txn: Option<bytes::Bytes>) -> i64 {
     let info = client.execute(sql.into(), txn).await.unwrap();
     rows(client, info).await[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+/// Cancels what runs for a flight; whether anything did.
+async fn cancels(client: &mut FlightServiceClient<Channel>, info: &FlightInfo) -> bool {
+    let body = ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec();
+    let action = Action { r#type: "CancelQuery".into(), body: body.into() };
+    let result = client.do_action(action).await.unwrap().into_inner().next().await.unwrap().unwrap();
+    let result: ActionCancelQueryResult = Any::decode(&*result.body).unwrap().unpack().unwrap().unwrap();
+    result.result == 1
 }
 
 fn code(error: arrow_flight::error::FlightError) -> String {
@@ -419,11 +430,7 @@ async fn a_query_is_cancelled_by_its_flight() {
     let mut raw = FlightServiceClient::new(served.channel().await);
     let until = Instant::now() + Duration::from_secs(20);
     loop {
-        let body = ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec();
-        let action = Action { r#type: "CancelQuery".into(), body: body.into() };
-        let result = raw.do_action(action).await.unwrap().into_inner().next().await.unwrap().unwrap();
-        let result: ActionCancelQueryResult = Any::decode(&*result.body).unwrap().unpack().unwrap().unwrap();
-        if result.result == 1 {
+        if cancels(&mut raw, &info).await {
             break;
         }
         assert!(Instant::now() < until, "the query never ran");
