@@ -11,7 +11,7 @@ use crate::roles::{Object, ObjectKind, Privilege};
 use crate::sequence::Sequence;
 use crate::table::Table;
 use crate::transaction::Transaction;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use serac_storage::{BlockNo, ColumnId, DataTable, FreezeFormat, ScanColumn, StorageError, TableId};
 use serac_sync::atomic::Ordering;
 use std::collections::BTreeSet;
@@ -433,6 +433,34 @@ impl Transaction {
         self.rewrite(&table, definition, |old| {
             let mut columns = old.columns().to_vec();
             columns.insert(at, fill(old)?);
+            Ok(columns)
+        })
+    }
+
+    /// Defines the next of the columns that a table was declared with
+    /// ([`TableDefinition::unnamed_columns`]).
+    ///
+    /// # Errors
+    /// [`EngineError::Exists`]; [`EngineError::InvalidDefinition`] for a table that has all its
+    /// columns; [`EngineError::NotNull`] where SQL has put rows into it.
+    pub fn define_column(&mut self, schema: &str, name: &str, column: ColumnDefinition) -> Result<()> {
+        let table = self.catalog.table(schema, name)?.clone();
+        self.check_owner(schema, name)?;
+        if table.definition.column(&column.name).is_some() {
+            return exists("column", column.name);
+        }
+        let mut definition = table.definition.clone();
+        let Some(left) = definition.unnamed_columns.checked_sub(1) else {
+            return Err(EngineError::InvalidDefinition(format!("table \"{name}\" has all its columns")));
+        };
+        definition.unnamed_columns = left;
+        let at = definition.visible_columns().len();
+        let arrow_type = column.sql_type.column_type.arrow();
+        definition.columns.insert(at, column);
+        definition.renumber(|c| c + usize::from(c >= at));
+        self.rewrite(&table, definition, |old| {
+            let mut columns = old.columns().to_vec();
+            columns.insert(at, new_null_array(&arrow_type, old.num_rows()));
             Ok(columns)
         })
     }

@@ -134,6 +134,27 @@ pub struct KeyDefinition {
     /// SQL text of the condition of a partial index: other rows have NULL in its first column.
     #[serde(default)]
     pub predicate: Option<String>,
+    /// Of an index that the operator language has made: what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<IndexStructure>,
+}
+
+/// The form of an index of the operator language.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum IndexForm {
+    /// A B+ tree.
+    Btree,
+    /// A sorted copy of the values, with the rows.
+    Sorted,
+}
+
+/// What the operator language asks of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexStructure {
+    /// Its form.
+    pub form: IndexForm,
+    /// Whether all columns follow its order.
+    pub clustered: bool,
 }
 
 impl KeyDefinition {
@@ -259,6 +280,18 @@ pub struct TableDefinition {
     /// Of a materialized view, its query.
     #[serde(default)]
     pub materialized: Option<Materialized>,
+    /// How many columns the table was declared with that have no name yet (operator language): it
+    /// takes no rows of that language before it has them all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed_columns: u32,
+    /// Whether the rows' order is that of their insertion, as far as the storage can keep it
+    /// ([`serac_storage::DataTable::set_ordered`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered: bool,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl TableDefinition {
@@ -276,6 +309,8 @@ impl TableDefinition {
             freeze_format: FreezeFormat::default(),
             cluster: Vec::new(),
             materialized: None,
+            unnamed_columns: 0,
+            ordered: false,
         }
     }
     /// What the storage needs to know.
@@ -379,5 +414,24 @@ impl SequenceDefinition {
             return Ok(());
         }
         Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_language_adds_is_absent_elsewhere() {
+        let mut definition = TableDefinition::new("s", "t", Vec::new());
+        definition.keys.push(KeyDefinition { name: "k".into(), ..Default::default() });
+        let plain = serde_json::to_string(&definition).unwrap();
+        assert!(["unnamed_columns", "ordered", "structure"].iter().all(|field| !plain.contains(field)), "{plain}");
+        assert_eq!(serde_json::from_str::<TableDefinition>(&plain).unwrap(), definition);
+        definition.unnamed_columns = 3;
+        definition.ordered = true;
+        definition.keys[0].structure = Some(IndexStructure { form: IndexForm::Sorted, clustered: true });
+        let of_the_language = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<TableDefinition>(&of_the_language).unwrap(), definition);
     }
 }

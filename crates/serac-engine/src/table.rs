@@ -209,6 +209,7 @@ impl Table {
     /// A table over `data`, with empty ordered indexes, and bitmap indexes that are to be filled.
     pub(crate) fn new(definition: TableDefinition, data: Arc<DataTable>, manager: &Arc<TransactionManager>) -> Self {
         data.set_freeze_format(definition.freeze_format);
+        data.set_ordered(definition.ordered);
         let indexes = definition.keys.iter().map(|key| Arc::new(TableIndex::new(key, &definition))).collect();
         let bitmaps = definition
             .bitmaps

@@ -133,6 +133,20 @@ impl Transaction {
     /// # Errors
     /// Violated constraints and conflicts; the caller rolls the statement back.
     pub fn insert_batch(&mut self, table: &Arc<Table>, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
+        let bulk = batch.num_rows() as u64 >= serac_sync::limit("rows of a bulk append", BULK_ROWS, 2);
+        self.insert_rows(table, batch, bulk)
+    }
+
+    /// As [`insert_batch`](Self::insert_batch), into blocks of the transaction's own however few
+    /// rows there are: the rows of all its appends lie behind each other.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_batch(&mut self, table: &Arc<Table>, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
+        self.insert_rows(table, batch, true)
+    }
+
+    fn insert_rows(&mut self, table: &Arc<Table>, batch: &RecordBatch, bulk: bool) -> Result<Vec<Range<u64>>> {
         self.lock_for_write(table)?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let batch = table.fit(&all, batch)?;
@@ -147,7 +161,7 @@ impl Transaction {
         };
         let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
         let (mut ranges, mut to_check): (Vec<Range<u64>>, Vec<(usize, RowId)>) = Default::default();
-        if batch.num_rows() as u64 >= serac_sync::limit("rows of a bulk append", BULK_ROWS, 2) {
+        if bulk {
             ranges = table.data.append(self.storage(), &batch)?;
             if watched {
                 for (row, id) in ranges.iter().cloned().flatten().enumerate() {

@@ -144,7 +144,9 @@ pub(crate) fn compact_cold_blocks(
     stop: &dyn Fn() -> bool,
 ) -> Result<CompactionReport> {
     let Some(_one_at_a_time) = table.compaction_latch().try_lock() else { return Ok(CompactionReport::default()) };
-    if plan.groups == CompactionGroups::Off || table.freeze_format() == FreezeFormat::Never {
+    let stays =
+        || table.freeze_format() == FreezeFormat::Never || !table.may_reorder() || table.row_pins().are_pinned();
+    if plan.groups == CompactionGroups::Off || stays() {
         return Ok(CompactionReport::default());
     }
     let groups = plan.groups.form(table.layout().slot_count(), &candidates(table, is_cold));
@@ -184,6 +186,8 @@ fn compact_group(
     group: &[BlockNo],
     is_cold: &(dyn Fn(&HotBlock) -> bool + Sync),
 ) -> Result<CompactionReport> {
+    // To the end of the commit: who pins rows afterwards has a snapshot that sees the moves.
+    let Some(_unpinned) = table.row_pins().unpinned() else { return Ok(CompactionReport::default()) };
     let mut txn = manager.begin();
     let Some(mut following) = follower.follow(table, &mut txn) else { return Ok(CompactionReport::default()) };
     let occupancies: Vec<Occupancy> = {

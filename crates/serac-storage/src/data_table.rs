@@ -45,6 +45,7 @@ use crate::heap::count_live;
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 use crate::layout::BlockLayout;
 use crate::row_buffer::RowBuffer;
+use crate::row_pins::RowPins;
 use crate::scan::BlockReader;
 use crate::transaction::{Readers, Snapshot, Transaction};
 use crate::types::TableSchema;
@@ -54,7 +55,7 @@ use crate::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
-use serac_sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use serac_sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use serac_sync::epoch::{self, Guard};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -114,6 +115,11 @@ pub struct DataTable {
     rows: RowCount,
     /// A [`FreezeFormat`].
     freeze_format: AtomicU8,
+    row_pins: RowPins,
+    /// Whether new rows go behind all others.
+    ordered: AtomicBool,
+    /// Deletes that were not rolled back.
+    deletes: AtomicI64,
 }
 
 fn thread_head() -> usize {
@@ -153,6 +159,9 @@ impl DataTable {
             cooling_rounds: AtomicU64::new(0),
             rows: RowCount::default(),
             freeze_format: AtomicU8::new(FreezeFormat::default() as u8),
+            row_pins: RowPins::default(),
+            ordered: AtomicBool::new(false),
+            deletes: AtomicI64::new(0),
         }))
     }
     /// Number.
@@ -180,6 +189,28 @@ impl DataTable {
     /// [`Storage::freeze_table`](crate::Storage::freeze_table) comes by.
     pub fn set_freeze_format(&self, format: FreezeFormat) {
         self.freeze_format.store(format as u8, Ordering::Relaxed);
+    }
+    /// Whether rows lie in the order in which they were inserted.
+    pub fn is_ordered(&self) -> bool {
+        // Relaxed, here and below: a setting, which orders nothing.
+        self.ordered.load(Ordering::Relaxed)
+    }
+    /// Makes row ids ascend in the order in which rows are inserted one after the other, from now
+    /// on: all inserts go to one block, new blocks get numbers above all others, and no row moves
+    /// before one was deleted.
+    pub fn set_ordered(&self, ordered: bool) {
+        self.ordered.store(ordered, Ordering::Relaxed);
+    }
+    /// Whether compaction may put rows elsewhere, as far as their order is concerned.
+    pub(crate) fn may_reorder(&self) -> bool {
+        !self.is_ordered() || self.deletes.load(Ordering::Relaxed) > 0
+    }
+    pub(crate) fn row_pins(&self) -> &RowPins {
+        &self.row_pins
+    }
+    /// The insertion head of the calling thread.
+    fn head(&self) -> &AtomicU32 {
+        &self.heads[if self.is_ordered() { 0 } else { thread_head() }]
     }
     /// One more than the largest block number so far; numbers below it may have no block.
     pub fn block_count(&self) -> u32 {
@@ -215,7 +246,10 @@ impl DataTable {
     }
     /// Adds a block under a free number.
     fn add_block(&self, free: &mut BTreeSet<BlockNo>, make: impl FnOnce(BlockNo) -> HotBlock) -> Result<BlockNo> {
-        let no = free.first().copied().unwrap_or(BlockNo(self.blocks.len()));
+        let next = BlockNo(self.blocks.len());
+        // Numbers come again in an ordered table, too, when there are no others.
+        let reuses = !self.is_ordered() || next.0 >= crate::ids::MAX_BLOCKS_PER_TABLE;
+        let no = free.first().copied().filter(|_| reuses).unwrap_or(next);
         self.blocks.insert(no, Arc::new(Block::Hot(make(no))))?;
         free.remove(&no);
         Ok(no)
@@ -291,7 +325,7 @@ impl DataTable {
 
     /// A slot of the calling thread's insertion head.
     fn allocate(&self) -> Result<RowId> {
-        let head = &self.heads[thread_head()];
+        let head = self.head();
         loop {
             // Acquire: pairs with the Release below; the block is in the block table by then.
             let no = head.load(Ordering::Acquire);
@@ -519,6 +553,8 @@ impl DataTable {
         block.set_present(row.slot(), false);
         drop(guard);
         self.rows.add(-1);
+        // Relaxed: a figure, which orders nothing.
+        self.deletes.fetch_add(1, Ordering::Relaxed);
         txn.redo().delete(self.id, row);
         txn.spill_redo()
     }
@@ -560,6 +596,7 @@ impl DataTable {
             UndoKind::Delete => {
                 block.set_present(row.slot(), true);
                 self.rows.add(1);
+                self.deletes.fetch_sub(1, Ordering::Relaxed);
             }
             UndoKind::Append => {
                 // What was appended had been seen by this transaction alone, so its values go at once; and no collector has to tell such slots from those
@@ -834,6 +871,17 @@ impl DataTable {
     fn offer_insertion_head(&self, no: BlockNo) {
         let guard = epoch::pin();
         let Some(block) = self.blocks.get(no, &guard) else { return };
+        if self.is_ordered() {
+            // Full or not: what is inserted from now on comes behind it.
+            let _growing = self.free_numbers.lock();
+            let head = &self.heads[0];
+            let now = head.load(Ordering::Acquire);
+            if now == NO_BLOCK || now < no.0 {
+                // Release: pairs with `allocate`.
+                head.store(no.0, Ordering::Release);
+            }
+            return;
+        }
         if block.slot_limit() < self.layout.slot_count() {
             for head in &self.heads {
                 // Release: pairs with `allocate`. One head is enough; a head that is in use is left alone.
@@ -938,6 +986,13 @@ impl DataTable {
             }
         }
         drop(guard);
+        if self.is_ordered() {
+            // Also where the last number has no block: then a new one is made.
+            if let Some(last) = self.block_count().checked_sub(1) {
+                self.heads[0].store(last, Ordering::Release);
+            }
+            return;
+        }
         for no in (0..self.block_count()).rev().take(INSERTION_HEADS) {
             self.offer_insertion_head(BlockNo(no));
         }

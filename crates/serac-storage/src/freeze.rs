@@ -101,7 +101,11 @@ impl DataTable {
             return false;
         }
         if hot.rows() == 0 {
-            self.recycle(no, block);
+            match self.row_pins().unpinned() {
+                Some(_unpinned) => self.recycle(no, block),
+                // Whoever keeps a row id of it is to find the row gone, and no other.
+                None => hot.temperature_word().give_up(),
+            }
             return false;
         }
         let frozen = FrozenBlock::gather(hot, self.schema(), format);

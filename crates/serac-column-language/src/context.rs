@@ -1,0 +1,343 @@
+//! A client's context: its variables, its batch, its settings.
+//!
+//! ```text
+//! text --parse--> statement --+-- reads: Snapshot::open, evaluate, variables assigned
+//!                             +-- changes: one transaction, durable when it returns
+//!                             +-- in a batch: kept until batch_execute
+//! ```
+//! A context belongs to one client and one thread at a time. A statement that fails leaves
+//! variables, batch and switches as they were.
+
+use crate::change;
+use crate::error::{OperatorError, Report, Result, StatementError};
+use crate::evaluate::evaluate;
+use crate::info::info;
+use crate::load::Load;
+use crate::memory::{Memory, Taken};
+use crate::parse::parse;
+use crate::print::print;
+use crate::settings::Settings;
+use crate::snapshot::Snapshot;
+use crate::statement::{Statement, TableName};
+use crate::variable::{Moment, Variable};
+use serac_engine::{Database, Transaction};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A batch has at most so many statements.
+pub const MOST_BATCH_STATEMENTS: usize = 1 << 16;
+/// Bytes that the variables of all clients may hold, where nothing else is said.
+const DEFAULT_MEMORY: u64 = 8 << 30;
+/// Bytes that a name costs beside what it stands for.
+const NAME_BYTES: u64 = 64;
+
+/// Asked by all that takes long: who sets it ends the statement that runs, with an error.
+pub type Cancel = Arc<AtomicBool>;
+
+/// Takes the text that a statement prints.
+pub trait Output {
+    /// Takes some of it.
+    ///
+    /// # Errors
+    /// When nobody takes it any more; the statement ends then.
+    fn write(&mut self, text: &str) -> std::io::Result<()>;
+}
+
+impl Output for String {
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
+        self.push_str(text);
+        Ok(())
+    }
+}
+
+/// What is left to do after a statement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing.
+    Done,
+    /// The caller sends the client's file with this path: [`Context::begin_load`].
+    WantsFile(String),
+    /// The caller ends the server, when the statements that run have ended. No others begin any
+    /// more.
+    Shutdown,
+}
+
+/// What all clients of a database share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Operators(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    database: Arc<Database>,
+    memory: Arc<Memory>,
+    settings: Settings,
+    shutting_down: AtomicBool,
+}
+
+impl Operators {
+    /// The language on a database.
+    pub fn new(database: Arc<Database>) -> Self {
+        Self::with(database, DEFAULT_MEMORY, Settings::default())
+    }
+    /// With a limit for the bytes that the variables of all clients hold, and with what clients
+    /// find set.
+    pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
+        let memory = Memory::new(memory_limit);
+        Self(Arc::new(Shared { database, memory, settings, shutting_down: AtomicBool::new(false) }))
+    }
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.0.database
+    }
+    /// The memory of variables.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.0.memory
+    }
+    /// A context for a client.
+    pub fn context(&self) -> Context {
+        Context {
+            operators: self.clone(),
+            variables: HashMap::new(),
+            batch: None,
+            single_core: false,
+            settings: self.0.settings.clone(),
+            cancel: Cancel::default(),
+        }
+    }
+    /// From now on, no statement begins.
+    pub fn shut_down(&self) {
+        // Release: pairs with the Acquire below.
+        self.0.shutting_down.store(true, Ordering::Release);
+    }
+    /// Whether that is so.
+    pub fn is_shutting_down(&self) -> bool {
+        self.0.shutting_down.load(Ordering::Acquire)
+    }
+}
+
+/// A variable, and the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) variable: Variable,
+    _taken: Taken,
+}
+
+impl Held {
+    /// # Errors
+    /// [`OperatorError::OutOfMemory`].
+    pub(crate) fn new(memory: &Arc<Memory>, name: &str, variable: Variable) -> Result<Self> {
+        let taken = memory.take(variable.bytes() + name.len() as u64 + NAME_BYTES)?;
+        Ok(Self { variable, _taken: taken })
+    }
+}
+
+/// A statement that waits for `batch_execute`.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) line: u64,
+    pub(crate) statement: Statement,
+    _taken: Taken,
+}
+
+/// What a batch has given.
+#[derive(Debug, Default)]
+pub(crate) struct BatchResults {
+    /// For each name, the newest variable.
+    pub(crate) variables: HashMap<String, Held>,
+    /// What failed, in the order of the lines.
+    pub(crate) reports: Vec<Report>,
+}
+
+/// A client's context.
+#[derive(Debug)]
+pub struct Context {
+    operators: Operators,
+    variables: HashMap<String, Held>,
+    batch: Option<Vec<Waiting>>,
+    single_core: bool,
+    settings: Settings,
+    cancel: Cancel,
+}
+
+impl Context {
+    /// What ends the statement that runs. Whoever has set it clears it before the next one.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+    /// The client's settings, as a statement that begins now finds them.
+    pub fn settings(&self) -> Settings {
+        let threads = if self.single_core { 1 } else { self.settings.threads };
+        Settings { threads, ..self.settings.clone() }
+    }
+    /// What a variable holds.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.variables.get(name).map(|held| &held.variable)
+    }
+
+    /// Carries out the statement in line `line` of the client's input, if that is one. What it
+    /// prints goes to `output`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and, of `batch_execute`, with each statement of the batch.
+    pub fn execute(
+        &mut self,
+        line: u64,
+        text: &str,
+        output: &mut dyn Output,
+    ) -> std::result::Result<Outcome, StatementError> {
+        let failed = |error| StatementError::new(line, error);
+        if self.operators.is_shutting_down() {
+            return Err(failed(OperatorError::ShuttingDown));
+        }
+        match parse(text).map_err(failed)? {
+            None => Ok(Outcome::Done),
+            Some(Statement::BatchExecute) => {
+                let Some(batch) = self.batch.take() else {
+                    return Err(failed(OperatorError::NotHere("no batch is open")));
+                };
+                let results = self.run_batch(&batch).map_err(failed)?;
+                self.variables.extend(results.variables);
+                StatementError::of_batch(results.reports).map(|()| Outcome::Done)
+            }
+            Some(statement) => self.carry_out(line, statement, output).map_err(failed),
+        }
+    }
+
+    /// Begins the load that an [`Outcome::WantsFile`] in this line has asked for.
+    pub fn begin_load(&self, line: u64, path: &str) -> Load {
+        Load::new(&self.operators, &self.cancel, self.settings().threads as usize, line, path)
+    }
+
+    fn carry_out(&mut self, line: u64, statement: Statement, output: &mut dyn Output) -> Result<Outcome> {
+        if let Some(batch) = &mut self.batch {
+            if !statement.is_batchable() {
+                return Err(OperatorError::InBatch(statement.command()));
+            }
+            if batch.len() >= MOST_BATCH_STATEMENTS {
+                return Err(OperatorError::BatchTooLong(MOST_BATCH_STATEMENTS));
+            }
+            let names = statement.inputs().iter().map(|name| name.len()).sum::<usize>() as u64;
+            let taken = self.operators.memory().take(size_of::<Waiting>() as u64 + names * 2 + NAME_BYTES * 4)?;
+            batch.push(Waiting { line, statement, _taken: taken });
+            return Ok(Outcome::Done);
+        }
+        let database = self.operators.database().clone();
+        match &statement {
+            Statement::CreateDatabase { name } => change::create_database(&database, name)?,
+            Statement::CreateTable { name, columns } => change::create_table(&database, name, *columns)?,
+            Statement::CreateColumn { name, sorted } => change::create_column(&database, name, *sorted)?,
+            Statement::CreateIndex { column, form, clustered } => {
+                change::create_index(&database, column, *form, *clustered)?;
+            }
+            Statement::Load { path } => return Ok(Outcome::WantsFile(path.clone())),
+            Statement::Insert { table, values } => change::insert(&database, table, values)?,
+            Statement::Delete { table, positions } => {
+                let name = positions;
+                let variable = self.input(name)?;
+                let (snapshot, txn) = self.open(&[table])?;
+                change::delete(&snapshot, txn, table, variable.positions(name)?)?;
+            }
+            Statement::Update { column, positions, value } => {
+                let name = positions;
+                let variable = self.input(name)?;
+                let (snapshot, txn) = self.open(&[&column.table])?;
+                change::update(&snapshot, txn, column, variable.positions(name)?, *value)?;
+            }
+            Statement::Print { arguments } => {
+                let inputs = self.inputs(&statement)?;
+                let tables: Vec<&TableName> = statement.columns().iter().map(|column| &column.table).collect();
+                let snapshot = self.open(&tables)?.0;
+                print(&snapshot, arguments, &inputs, output)?;
+            }
+            Statement::BatchQueries => self.batch = Some(Vec::new()),
+            Statement::SingleCore if self.single_core => {
+                return Err(OperatorError::NotHere("single_core is open already"));
+            }
+            Statement::SingleCore => self.single_core = true,
+            Statement::SingleCoreExecute if !self.single_core => {
+                return Err(OperatorError::NotHere("single_core is not open"));
+            }
+            Statement::SingleCoreExecute => self.single_core = false,
+            Statement::Time { since, .. } => {
+                let result = match since {
+                    None => Variable::Instant(Moment::now()),
+                    Some(name) => Variable::Duration(self.input(name)?.instant(name)?.instant.elapsed()),
+                };
+                self.assign(&statement, vec![result])?;
+            }
+            Statement::Set { name, value } => self.settings.set(name, value)?,
+            Statement::Info => info(&database, output)?,
+            Statement::Shutdown => {
+                self.operators.shut_down();
+                return Ok(Outcome::Shutdown);
+            }
+            // `execute` has taken it.
+            Statement::BatchExecute => {}
+            reading => {
+                let inputs = self.inputs(reading)?;
+                let tables: Vec<&TableName> = reading.columns().iter().map(|column| &column.table).collect();
+                let snapshot = self.open(&tables)?.0;
+                let results = evaluate(&snapshot, reading, &inputs)?;
+                snapshot.settle()?;
+                self.assign(reading, results)?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn open(&self, tables: &[&TableName]) -> Result<(Snapshot, Transaction)> {
+        let (database, memory) = (self.operators.database(), self.operators.memory());
+        Snapshot::open(database, tables.iter().copied(), &self.settings(), &self.cancel, memory)
+    }
+    fn input(&self, name: &str) -> Result<Variable> {
+        self.variable(name).cloned().ok_or_else(|| OperatorError::UnknownVariable(name.into()))
+    }
+    fn inputs(&self, statement: &Statement) -> Result<Vec<Variable>> {
+        statement.inputs().into_iter().map(|name| self.input(name)).collect()
+    }
+    /// Gives a statement's names to its results: to all or to none.
+    fn assign(&mut self, statement: &Statement, results: Vec<Variable>) -> Result<()> {
+        let memory = self.operators.memory();
+        let held = |(name, result): (&String, Variable)| Ok((name.clone(), Held::new(memory, name, result)?));
+        let given: Vec<(String, Held)> = statement.outputs().iter().zip(results).map(held).collect::<Result<_>>()?;
+        self.variables.extend(given);
+        Ok(())
+    }
+
+    /// Runs the statements of a batch in one snapshot, in the order in which they were written.
+    fn run_batch(&self, batch: &[Waiting]) -> Result<BatchResults> {
+        let tables: Vec<&TableName> =
+            batch.iter().flat_map(|waiting| waiting.statement.columns()).map(|column| &column.table).collect();
+        let snapshot = self.open(&tables)?.0;
+        let mut results = BatchResults::default();
+        // The line of the last assignment to a name, where that has failed.
+        let mut failed: HashMap<&str, u64> = HashMap::new();
+        for Waiting { line, statement, .. } in batch {
+            let input = |name: &str| match (failed.get(name), results.variables.get(name)) {
+                (Some(&line), _) => Err(OperatorError::DependsOnFailed(name.into(), line)),
+                (None, Some(held)) => Ok(held.variable.clone()),
+                (None, None) => self.input(name),
+            };
+            let inputs: Result<Vec<Variable>> = statement.inputs().into_iter().map(input).collect();
+            let held = inputs.and_then(|inputs| evaluate(&snapshot, statement, &inputs)).and_then(|given| {
+                let held = |(name, result): (&String, Variable)| Held::new(snapshot.memory(), name, result);
+                statement.outputs().iter().zip(given).map(held).collect::<Result<Vec<Held>>>()
+            });
+            match held {
+                Ok(held) => {
+                    for (name, held) in statement.outputs().iter().zip(held) {
+                        failed.remove(name.as_str());
+                        results.variables.insert(name.clone(), held);
+                    }
+                }
+                Err(error) => {
+                    failed.extend(statement.outputs().iter().map(|name| (name.as_str(), *line)));
+                    results.reports.push(Report { line: *line, error });
+                }
+            }
+        }
+        snapshot.settle()?;
+        Ok(results)
+    }
+}

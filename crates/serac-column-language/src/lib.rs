@@ -1,0 +1,47 @@
+//! The operator language: statements of one line each, physical operators on whole columns, glued
+//! by variables.
+//!
+//! It stands on the engine as SQL does. A database of the language is a schema, a table is a table
+//! of the same catalog, with the same transactions, blocks and indexes. It knows no SQL and no
+//! sockets.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`statement`] | what can be said, as data |
+//! | [`parse`] | from a line to a statement |
+//! | [`context`] | a client's variables, its batch and its settings; [`Operators`] is what all clients share |
+//! | [`snapshot`] | what one statement, or one batch, sees: a catalog, a storage snapshot, pinned tables |
+//! | [`evaluate()`] | the operators, as functions of a snapshot and their inputs |
+//! | [`column`] | selections on columns and values at positions, block by block |
+//! | [`values`] | vectors of numbers, and what is computed on them |
+//! | [`variable`] | what a name may stand for |
+//! | [`load`] | a client's CSV file, chunk by chunk |
+//! | [`error`] | what can be wrong |
+#![warn(missing_docs)]
+
+mod change;
+pub mod column;
+pub mod context;
+pub mod error;
+pub mod evaluate;
+mod info;
+pub mod load;
+pub mod memory;
+pub mod parse;
+mod print;
+pub mod settings;
+pub mod snapshot;
+pub mod statement;
+mod token;
+pub mod values;
+pub mod variable;
+
+pub use context::{Cancel, Context, Operators, Outcome, Output};
+pub use error::{OperatorError, Report, Result, StatementError};
+pub use evaluate::evaluate;
+pub use load::Load;
+pub use settings::Settings;
+pub use snapshot::Snapshot;
+pub use statement::Statement;
+pub use values::Values;
+pub use variable::{Positions, Variable};

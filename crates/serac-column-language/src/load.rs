@@ -1,0 +1,527 @@
+//! `load`: a client's CSV file, chunk by chunk.
+//!
+//! The first line names the columns in full, in any order; each line behind it is a row of
+//! integers. Complete lines are parsed where they lie in the chunk; what a chunk ends with in the
+//! middle of a line is kept until the rest of the line comes. Rows go into blocks of one
+//! transaction, batch by batch, so memory is bounded. Those of a clustered table are kept, within
+//! the memory of variables, and sorted at the end. Nobody sees a row before [`Load::finish`] has
+//! returned, or ever, if anything is wrong with the file.
+
+use crate::change::{check_writable, commit};
+use crate::context::{Cancel, Operators};
+use crate::error::{OperatorError, Result, StatementError};
+use crate::memory::Taken;
+use crate::snapshot::find_table;
+use crate::statement::TableName;
+use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
+use serac_engine::{Table, Transaction};
+use serac_storage::ColumnType;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A longer line is an error.
+const MOST_LINE_BYTES: usize = 1 << 20;
+/// Rows that go into the table together.
+const BATCH_ROWS: usize = 65_536;
+/// Rows that become columns together: their numbers stay in the nearest cache.
+const TRANSPOSED_ROWS: usize = 512;
+/// So many rows at a time are inserted one by one.
+const SINGLE_ROWS: usize = 1_000;
+/// A thread gets no fewer bytes than this,
+const PART_BYTES: usize = 128 << 10;
+/// and no more than so many threads get any.
+const MOST_THREADS: usize = 16;
+
+/// A file that is being loaded.
+#[derive(Debug)]
+pub struct Load {
+    operators: Operators,
+    cancel: Cancel,
+    line: u64,
+    reading: Reading,
+    /// What the last chunk has of a line whose end it does not have.
+    rest: Vec<u8>,
+    failed: bool,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+struct Reading {
+    file: String,
+    /// The line of the file that comes next.
+    line: u64,
+    /// How many threads may look for numbers.
+    threads: usize,
+    /// From the header on.
+    target: Option<Target>,
+    /// Rows of plain lines, before they are columns.
+    numbers: Vec<i32>,
+}
+
+/// Where rows go.
+#[derive(Debug)]
+struct Target {
+    txn: Transaction,
+    table: Arc<Table>,
+    /// The table's column of each field.
+    fields: Vec<usize>,
+    columns: Vec<ColumnBuffer>,
+    rows: usize,
+    /// Whether rows were appended already.
+    has_appended: bool,
+    /// Of a clustered table.
+    kept: Vec<(RecordBatch, Taken)>,
+}
+
+/// Values of a column.
+#[derive(Debug)]
+enum ColumnBuffer {
+    Int16(Vec<i16>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+}
+
+impl ColumnBuffer {
+    fn new(column_type: ColumnType) -> Option<Self> {
+        match column_type {
+            ColumnType::Int16 => Some(Self::Int16(Vec::new())),
+            ColumnType::Int32 => Some(Self::Int32(Vec::new())),
+            ColumnType::Int64 => Some(Self::Int64(Vec::new())),
+            _ => None,
+        }
+    }
+    /// False if the number does not fit.
+    #[inline]
+    fn push(&mut self, number: i64) -> bool {
+        match self {
+            Self::Int16(all) => number.try_into().map(|number| all.push(number)).is_ok(),
+            Self::Int32(all) => number.try_into().map(|number| all.push(number)).is_ok(),
+            Self::Int64(all) => {
+                all.push(number);
+                true
+            }
+        }
+    }
+    fn take(&mut self) -> ArrayRef {
+        match self {
+            Self::Int16(all) => Arc::new(Int16Array::from(std::mem::take(all))),
+            Self::Int32(all) => Arc::new(Int32Array::from(std::mem::take(all))),
+            Self::Int64(all) => Arc::new(Int64Array::from(std::mem::take(all))),
+        }
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// A line without blanks around it and without the carriage return at its end.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let from = line.iter().position(|byte| !is_blank(*byte)).unwrap_or(line.len());
+    let to = line.iter().rposition(|byte| !is_blank(*byte)).map_or(from, |last| last + 1);
+    &line[from..to]
+}
+
+impl Reading {
+    fn bad_row<T>(&self, field: usize, problem: impl Into<String>) -> Result<T> {
+        let (file, problem) = (self.file.clone(), problem.into());
+        Err(OperatorError::BadRow { file, line: self.line, field: field as u64 + 1, problem })
+    }
+    fn bad_header<T>(&self, problem: impl Into<String>) -> Result<T> {
+        Err(OperatorError::BadHeader { file: self.file.clone(), line: self.line, problem: problem.into() })
+    }
+
+    /// Takes the lines of `bytes`, of which the last one is complete, too.
+    fn lines(&mut self, mut bytes: &[u8], operators: &Operators) -> Result<()> {
+        // Once for the bytes: behind a line of another kind, one thread goes on.
+        if let Some(target) = self.target.as_mut().filter(|target| target.is_plain())
+            && self.threads > 1
+        {
+            let fields = target.fields.len();
+            for (part, (numbers, rows, end)) in parsed_parts(bytes, fields, self.threads) {
+                target.take_numbers(&numbers, operators)?;
+                self.line += rows as u64;
+                bytes = &bytes[end..];
+                if end < part {
+                    break;
+                }
+            }
+        }
+        while !bytes.is_empty() {
+            if let Some(target) = self.target.as_mut().filter(|target| target.is_plain()) {
+                let mut numbers = std::mem::take(&mut self.numbers);
+                numbers.clear();
+                let (rows, end) = plain_numbers(bytes, target.fields.len(), TRANSPOSED_ROWS, &mut numbers);
+                target.take_numbers(&numbers, operators)?;
+                self.numbers = numbers;
+                self.line += rows as u64;
+                bytes = &bytes[end..];
+                if rows > 0 {
+                    continue;
+                }
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let (line, rest) = end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
+            self.take_line(line, operators)?;
+            self.line += 1;
+            bytes = rest;
+        }
+        Ok(())
+    }
+    fn take_line(&mut self, line: &[u8], operators: &Operators) -> Result<()> {
+        if line.len() > MOST_LINE_BYTES {
+            return self.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
+        }
+        let line = trimmed(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        if self.target.is_none() {
+            self.target = Some(self.header(line, operators)?);
+            return Ok(());
+        }
+        self.row(line)?;
+        match &mut self.target {
+            Some(target) if target.rows == BATCH_ROWS => target.flush(operators),
+            _ => Ok(()),
+        }
+    }
+
+    /// The table that the first line names, and its columns' places among the fields.
+    fn header(&self, line: &[u8], operators: &Operators) -> Result<Target> {
+        let Ok(line) = std::str::from_utf8(line) else { return self.bad_header("it is no text") };
+        let mut name: Option<TableName> = None;
+        let mut columns = Vec::new();
+        for field in line.split(',') {
+            let field = field.trim_matches([' ', '\t']);
+            let parts: Vec<&str> = field.split('.').collect();
+            let [database, table, column] = parts[..] else {
+                return self.bad_header(format!("\"{field}\" is no column in full"));
+            };
+            let own = TableName { database: database.into(), table: table.into() };
+            if name.get_or_insert_with(|| own.clone()) != &own {
+                return self.bad_header("it names columns of several tables");
+            }
+            columns.push(column);
+        }
+        let Some(name) = name else { return self.bad_header("it names no column") };
+        let txn = operators.database().begin();
+        let table = match find_table(txn.catalog(), &name) {
+            Ok(table) => table.clone(),
+            Err(error) => return self.bad_header(error.to_string()),
+        };
+        check_writable(&table, &name)?;
+        let mut fields = Vec::with_capacity(columns.len());
+        for column in &columns {
+            match table.definition.column(column) {
+                None => return self.bad_header(format!("unknown column \"{name}.{column}\"")),
+                Some(at) if fields.contains(&at) => return self.bad_header(format!("\"{column}\" is named twice")),
+                Some(at) => fields.push(at),
+            }
+        }
+        let all = &table.definition.columns;
+        if let Some(missing) = (0..all.len()).find(|at| !fields.contains(at)) {
+            return self.bad_header(format!("it does not name \"{name}.{}\"", all[missing].name));
+        }
+        let buffer = |at: usize| {
+            let (column, sql_type) = (&all[at].name, all[at].sql_type);
+            ColumnBuffer::new(sql_type.column_type).ok_or_else(|| OperatorError::WrongKind {
+                what: format!("\"{name}.{column}\""),
+                found: format!("of type {sql_type}"),
+                expected: "a column of integers".into(),
+            })
+        };
+        let columns = (0..all.len()).map(buffer).collect::<Result<_>>()?;
+        Ok(Target { txn, table, fields, columns, rows: 0, has_appended: false, kept: Vec::new() })
+    }
+
+    /// A row of integers.
+    fn row(&mut self, line: &[u8]) -> Result<()> {
+        let Some(target) = &mut self.target else { return Ok(()) };
+        let (mut at, mut field) = (0, 0);
+        let problem = loop {
+            while line.get(at).is_some_and(|byte| is_blank(*byte)) {
+                at += 1;
+            }
+            let is_negative = line.get(at) == Some(&b'-');
+            at += usize::from(is_negative);
+            let (from, mut number, mut fits) = (at, 0_i64, true);
+            while let Some(digit) = line.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+                // Downwards, where there is one number more.
+                let next = number.checked_mul(10).and_then(|number| number.checked_sub(digit.into()));
+                fits &= next.is_some();
+                number = next.unwrap_or_default();
+                at += 1;
+            }
+            if at == from {
+                break match line.get(at) {
+                    None | Some(b',') => "the field is empty".to_owned(),
+                    Some(_) => "the field is no integer".to_owned(),
+                };
+            }
+            while line.get(at).is_some_and(|byte| is_blank(*byte)) {
+                at += 1;
+            }
+            let ends = at == line.len();
+            if !ends && line[at] != b',' {
+                break "the field is no integer".to_owned();
+            }
+            let Some(&column) = target.fields.get(field) else {
+                break format!("there are more than {} fields", target.fields.len());
+            };
+            let number = if is_negative { Some(number) } else { number.checked_neg() };
+            if !fits || !number.is_some_and(|number| target.columns[column].push(number)) {
+                break format!("the number is out of range for {}", target.table.definition.columns[column].sql_type);
+            }
+            field += 1;
+            if ends {
+                if field == target.fields.len() {
+                    target.rows += 1;
+                    return Ok(());
+                }
+                break format!("there are {field} fields, but {} columns", target.fields.len());
+            }
+            at += 1;
+        };
+        self.bad_row(field, problem)
+    }
+}
+
+/// Rows of the lines at the beginning of `bytes` that have nothing but `fields` numbers of at most
+/// ten digits, and fit 32 bits; these numbers, one after the other; how many rows, at most `most`;
+/// and where the last of the lines ends. The first line of another kind is left to
+/// [`Reading::take_line`], which takes all that a file may have, and knows what is wrong.
+fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32>) -> (usize, usize) {
+    let (mut rows, mut end) = (0, 0);
+    while rows < most && end < bytes.len() {
+        let (mut at, before) = (end, numbers.len());
+        for field in 0..fields {
+            let is_negative = bytes.get(at) == Some(&b'-');
+            at += usize::from(is_negative);
+            let (from, mut number) = (at, 0_u64);
+            while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0'))
+                && digit < 10
+            {
+                number = number.wrapping_mul(10).wrapping_add(digit.into());
+                at += 1;
+            }
+            // Of ten digits, none was lost.
+            let is_number = (1..=10).contains(&(at - from));
+            let number = if is_negative { (number as i64).wrapping_neg() } else { number as i64 };
+            let is_last = field + 1 == fields;
+            at += usize::from(is_last && bytes.get(at) == Some(&b'\r'));
+            let ends = bytes.get(at) == Some(if is_last { &b'\n' } else { &b',' });
+            match i32::try_from(number) {
+                Ok(number) if is_number && ends => numbers.push(number),
+                _ => {
+                    numbers.truncate(before);
+                    return (rows, end);
+                }
+            }
+            at += 1;
+        }
+        rows += 1;
+        end = at;
+    }
+    (rows, end)
+}
+
+/// What a thread has found in its part of the bytes: numbers, rows, where the last of these ends.
+type Parsed = (Vec<i32>, usize, usize);
+
+/// The plain rows at the beginning of each part of `bytes`, found by several threads; with the
+/// parts' lengths. None where there is too little to share.
+fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Parsed)> {
+    let threads = threads.min(bytes.len() / PART_BYTES).min(MOST_THREADS);
+    if threads < 2 {
+        return Vec::new();
+    }
+    let (mut parts, mut rest) = (Vec::with_capacity(threads), bytes);
+    for left in (1..=threads).rev() {
+        let half = rest.len() / left;
+        let end = rest[half..].iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| half + end + 1);
+        let (part, others) = rest.split_at(if left == 1 { rest.len() } else { end });
+        parts.push(part);
+        rest = others;
+    }
+    let parse = |part: &[u8]| {
+        let mut numbers = Vec::new();
+        let (rows, end) = plain_numbers(part, fields, usize::MAX, &mut numbers);
+        (numbers, rows, end)
+    };
+    std::thread::scope(|scope| {
+        let mut helpers = Vec::with_capacity(parts.len());
+        for &part in &parts[1..] {
+            // Where no thread can be started, this one does its part.
+            helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(part)).ok());
+        }
+        let first = (parts[0].len(), parse(parts[0]));
+        let others = parts[1..].iter().zip(helpers).map(|(part, helper)| {
+            // A thread that has died has said nothing about its part.
+            let parsed = helper.and_then(|helper| helper.join().ok());
+            (part.len(), parsed.unwrap_or_else(|| parse(part)))
+        });
+        std::iter::once(first).chain(others).collect()
+    })
+}
+
+impl Target {
+    /// Whether all columns are INTEGER, as those are that the language makes.
+    fn is_plain(&self) -> bool {
+        self.columns.iter().all(|column| matches!(column, ColumnBuffer::Int32(_)))
+    }
+    /// Takes rows of plain lines, whose numbers stand one after the other.
+    fn take_numbers(&mut self, numbers: &[i32], operators: &Operators) -> Result<()> {
+        let (fields, mut rest) = (self.fields.len(), numbers);
+        while !rest.is_empty() {
+            let rows = (rest.len() / fields).min(BATCH_ROWS - self.rows).min(TRANSPOSED_ROWS);
+            let (some, others) = rest.split_at(rows * fields);
+            for (field, &column) in self.fields.iter().enumerate() {
+                if let ColumnBuffer::Int32(all) = &mut self.columns[column] {
+                    all.extend(some.iter().skip(field).step_by(fields));
+                }
+            }
+            self.rows += rows;
+            rest = others;
+            if self.rows == BATCH_ROWS {
+                self.flush(operators)?;
+            }
+        }
+        Ok(())
+    }
+    /// With fewer rows than this in all, they go to where single inserts go: blocks of their own
+    /// would be all but empty.
+    fn few_rows(&self) -> usize {
+        self.table.data.layout().slot_count() as usize / 4
+    }
+    /// Puts few rows to the others.
+    fn insert(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let rows = SINGLE_ROWS.min(batch.num_rows() - from);
+            self.txn.insert_batch(&self.table, &batch.slice(from, rows))?;
+            from += rows;
+        }
+        Ok(())
+    }
+    fn batch(&mut self) -> Result<RecordBatch> {
+        let columns = self.columns.iter_mut().map(ColumnBuffer::take).collect();
+        self.rows = 0;
+        let schema = self.table.data.schema().arrow();
+        Ok(RecordBatch::try_new(schema, columns).map_err(serac_storage::StorageError::from)?)
+    }
+    fn flush(&mut self, operators: &Operators) -> Result<()> {
+        let batch = self.batch()?;
+        if self.table.definition.cluster.is_empty() {
+            self.has_appended = true;
+            self.txn.append_batch(&self.table, &batch)?;
+        } else {
+            // Sorting takes as much again, and the sorted rows too.
+            let taken = operators.memory().take(batch.get_array_memory_size() as u64 * 3)?;
+            self.kept.push((batch, taken));
+        }
+        Ok(())
+    }
+    fn finish(mut self) -> Result<()> {
+        let last = self.batch()?;
+        if !self.table.definition.cluster.is_empty() {
+            let (mut batches, taken): (Vec<RecordBatch>, Vec<Taken>) =
+                std::mem::take(&mut self.kept).into_iter().unzip();
+            batches.push(last);
+            let is_few = batches.iter().map(RecordBatch::num_rows).sum::<usize>() < self.few_rows();
+            let sorted = serac_engine::sorted(&batches, &self.table.definition.cluster)?;
+            drop(batches);
+            for batch in sorted {
+                if is_few {
+                    self.insert(&batch)?;
+                } else {
+                    self.txn.append_batch(&self.table, &batch)?;
+                }
+            }
+            drop(taken);
+        } else if self.has_appended || last.num_rows() >= self.few_rows() {
+            self.txn.append_batch(&self.table, &last)?;
+        } else {
+            self.insert(&last)?;
+        }
+        commit(self.txn)
+    }
+}
+
+impl Load {
+    pub(crate) fn new(operators: &Operators, cancel: &Cancel, threads: usize, line: u64, path: &str) -> Self {
+        Self {
+            operators: operators.clone(),
+            cancel: cancel.clone(),
+            line,
+            reading: Reading { file: path.into(), line: 1, threads, target: None, numbers: Vec::new() },
+            rest: Vec::new(),
+            failed: false,
+        }
+    }
+
+    /// Takes the next bytes of the file, of which there may be any number.
+    ///
+    /// # Errors
+    /// What is wrong with a line. Nothing of the file is loaded then, and all that follows is an
+    /// error, too.
+    pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), StatementError> {
+        let taken = self.take(bytes);
+        if taken.is_err() {
+            self.failed = true;
+            // The transaction is rolled back with it.
+            self.reading.target = None;
+            self.rest = Vec::new();
+        }
+        taken.map_err(|error| StatementError::new(self.line, error))
+    }
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
+        // Relaxed: whoever sets it waits for nothing that was done before.
+        if self.failed || self.cancel.load(Ordering::Relaxed) {
+            return Err(OperatorError::Cancelled);
+        }
+        if !self.rest.is_empty() {
+            let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+            self.rest.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+            let Some(end) = end else { return self.check_rest() };
+            let line = std::mem::take(&mut self.rest);
+            self.reading.lines(&line, &self.operators)?;
+            bytes = &bytes[end..];
+        }
+        let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.reading.lines(&bytes[..complete], &self.operators)?;
+        self.rest.extend_from_slice(&bytes[complete..]);
+        self.check_rest()
+    }
+    fn check_rest(&self) -> Result<()> {
+        if self.rest.len() > MOST_LINE_BYTES {
+            return self.reading.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
+        }
+        Ok(())
+    }
+
+    /// Takes the end of the file. When it returns, the rows are there, in all indexes, and durable.
+    ///
+    /// # Errors
+    /// What is wrong with the last line, or keeps the rows from going in. No row of the file is
+    /// there then.
+    pub fn finish(mut self) -> std::result::Result<(), StatementError> {
+        let line = self.line;
+        self.end().map_err(|error| StatementError::new(line, error))
+    }
+    fn end(&mut self) -> Result<()> {
+        if self.failed || self.cancel.load(Ordering::Relaxed) {
+            return Err(OperatorError::Cancelled);
+        }
+        let rest = std::mem::take(&mut self.rest);
+        self.reading.lines(&rest, &self.operators)?;
+        match self.reading.target.take() {
+            None => self.reading.bad_header("the file is empty"),
+            Some(target) => target.finish(),
+        }
+    }
+
+    /// Forgets the file: no row of it is there.
+    pub fn abort(self) {}
+}

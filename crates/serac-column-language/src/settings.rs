@@ -1,0 +1,167 @@
+//! What a client can set with `set(name,value)`.
+
+use crate::error::{OperatorError, Result};
+
+/// How a batch is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BatchHeuristic {
+    /// In the order written, by one thread.
+    Default,
+    /// Level by level of the dependency graph.
+    Breadth,
+    /// Level by level, selects on one column together.
+    BreadthMultiselect,
+    /// Selects on one column together, each in the way that its selectivity asks for.
+    #[default]
+    Smart,
+}
+
+/// How the parts of a shared scan put their results together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Multiselect {
+    /// One select after the other.
+    Block,
+    /// All at a time.
+    NoBlock,
+    /// Whichever is better.
+    #[default]
+    Auto,
+}
+
+/// When something is done that may pay or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Switch {
+    /// Always.
+    On,
+    /// Never.
+    Off,
+    /// When it pays.
+    #[default]
+    Auto,
+}
+
+/// How a select finds rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// By looking at every value.
+    Scan,
+    /// By an index, where there is one.
+    Index,
+    /// By an index where it is cheaper.
+    #[default]
+    Auto,
+}
+
+/// What a load looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LoadChecks {
+    /// Every byte of the file.
+    #[default]
+    Checked,
+    /// Every byte, too: unchecked input would be answered wrongly. The word is taken so that
+    /// scripts of both kinds run.
+    Unchecked,
+}
+
+/// The settings of one client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// `batch_heuristic`.
+    pub batch_heuristic: BatchHeuristic,
+    /// `multiselect`.
+    pub multiselect: Multiselect,
+    /// `inverse`: whether selects with nearly all rows keep those that do not qualify.
+    pub inverse: Switch,
+    /// `access`.
+    pub access: Access,
+    /// `chunk_kib`: KiB of a column that a task of a shared scan takes.
+    pub chunk_kib: u32,
+    /// `selects_per_task`.
+    pub selects_per_task: u32,
+    /// `threads`: how many may work on a statement.
+    pub threads: u32,
+    /// `load`.
+    pub load: LoadChecks,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            batch_heuristic: BatchHeuristic::default(),
+            multiselect: Multiselect::default(),
+            inverse: Switch::default(),
+            access: Access::default(),
+            chunk_kib: 512,
+            selects_per_task: 1,
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get() as u32),
+            load: LoadChecks::default(),
+        }
+    }
+}
+
+fn number(name: &str, value: &str, most: u32) -> Result<u32> {
+    let written: i64 = value.parse().map_err(|_| OperatorError::BadNumber(value.into()))?;
+    match u32::try_from(written) {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(OperatorError::OutOfRange(value.into(), format!("{name} (1 to {most})"))),
+    }
+}
+
+impl Settings {
+    /// Sets one of them.
+    ///
+    /// # Errors
+    /// [`OperatorError::UnknownSetting`] for a name or a word that is not known;
+    /// [`OperatorError::BadNumber`] and [`OperatorError::OutOfRange`] for a number that does not
+    /// fit.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let unknown = || Err(OperatorError::UnknownSetting(format!("{name} cannot be {value}")));
+        match name {
+            "batch_heuristic" => {
+                self.batch_heuristic = match value {
+                    "default" => BatchHeuristic::Default,
+                    "breadth" => BatchHeuristic::Breadth,
+                    "breadth_multiselect" => BatchHeuristic::BreadthMultiselect,
+                    "smart" => BatchHeuristic::Smart,
+                    _ => return unknown(),
+                }
+            }
+            "multiselect" => {
+                self.multiselect = match value {
+                    "block" => Multiselect::Block,
+                    "no_block" => Multiselect::NoBlock,
+                    "auto" => Multiselect::Auto,
+                    _ => return unknown(),
+                }
+            }
+            "inverse" => {
+                self.inverse = match value {
+                    "on" => Switch::On,
+                    "off" => Switch::Off,
+                    "auto" => Switch::Auto,
+                    _ => return unknown(),
+                }
+            }
+            "access" => {
+                self.access = match value {
+                    "scan" => Access::Scan,
+                    "index" => Access::Index,
+                    "auto" => Access::Auto,
+                    _ => return unknown(),
+                }
+            }
+            "load" => {
+                self.load = match value {
+                    "checked" => LoadChecks::Checked,
+                    "unchecked" => LoadChecks::Unchecked,
+                    _ => return unknown(),
+                }
+            }
+            "chunk_kib" => self.chunk_kib = number(name, value, 1 << 20)?,
+            "selects_per_task" => self.selects_per_task = number(name, value, 1 << 16)?,
+            "threads" => self.threads = number(name, value, 1_024)?,
+            _ => return Err(OperatorError::UnknownSetting(format!("there is no {name}"))),
+        }
+        Ok(())
+    }
+}

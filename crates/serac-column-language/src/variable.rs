@@ -1,0 +1,164 @@
+//! What a name may stand for.
+
+use crate::error::{OperatorError, Result};
+use crate::values::Values;
+use arrow_array::{Float64Array, Int64Array};
+use serac_operators::selection::Selection;
+use serac_storage::{DataTable, RowPin, TableId};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The data of a table that positions were taken from: pinned, so that a row id names one row for
+/// as long as this lives.
+#[derive(Debug)]
+pub struct TableRows {
+    pin: RowPin,
+    /// "database.table", for messages.
+    pub(crate) name: String,
+}
+
+impl TableRows {
+    /// Pins a table's rows. Before the snapshot is taken in which positions are found.
+    pub(crate) fn new(data: &Arc<DataTable>, name: String) -> Arc<Self> {
+        Arc::new(Self { pin: data.pin_rows(), name })
+    }
+    /// The rows.
+    pub fn data(&self) -> &Arc<DataTable> {
+        self.pin.table()
+    }
+    /// The number of the data: another one after the table's rows were written anew.
+    pub fn id(&self) -> TableId {
+        self.data().id()
+    }
+}
+
+/// What positions are positions in.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A table: they are row ids.
+    Table(Arc<TableRows>),
+    /// A value vector: they are places, from 0.
+    Vector,
+}
+
+/// A position vector. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Positions {
+    /// What they are positions in.
+    pub origin: Origin,
+    /// The positions.
+    pub selection: Arc<Selection>,
+}
+
+impl Positions {
+    /// Positions.
+    pub fn new(origin: Origin, selection: Selection) -> Self {
+        Self { origin, selection: Arc::new(selection) }
+    }
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.selection.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A moment: on the clock that never goes back, and since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub(crate) instant: Instant,
+    pub(crate) since_1970: Duration,
+}
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { instant: Instant::now(), since_1970 }
+    }
+}
+
+/// What a variable holds. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Variable {
+    /// Of `select`, `join`, and the first result of a two-result aggregate.
+    Positions(Positions),
+    /// Of `fetch`, `add`, `sub`.
+    Values(Values),
+    /// Of `min`, `max`, `sum` of integers: a value vector of length 1.
+    Scalar(i64),
+    /// Of `avg`: a value vector of length 1, printed with two decimals.
+    Decimal(f64),
+    /// Of `time()`.
+    Instant(Moment),
+    /// Of `time(t)`.
+    Duration(Duration),
+}
+
+impl Variable {
+    /// What it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Positions(_) => "a position vector",
+            Self::Values(_) => "a value vector",
+            Self::Scalar(_) => "a number",
+            Self::Decimal(_) => "a decimal",
+            Self::Instant(_) => "an instant",
+            Self::Duration(_) => "a duration",
+        }
+    }
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        let held = match self {
+            Self::Positions(positions) => {
+                // A base may be shared, and counts with each: rather too much than too little.
+                let base = match &*positions.selection {
+                    Selection::Bits { base, .. } | Selection::Inverse { base, .. } => base.bytes(),
+                    Selection::List(_) | Selection::Range(_) => 0,
+                };
+                positions.selection.bytes() + base
+            }
+            Self::Values(values) => values.bytes(),
+            _ => 0,
+        };
+        (held + size_of::<Self>()) as u64
+    }
+    fn wrong_kind<T>(&self, name: &str, expected: &str) -> Result<T> {
+        let what = format!("\"{name}\"");
+        Err(OperatorError::WrongKind { what, found: self.kind().into(), expected: expected.into() })
+    }
+    /// Its numbers, where it stands for such.
+    ///
+    /// # Errors
+    /// [`OperatorError::WrongKind`], about the variable `name`.
+    pub fn values(&self, name: &str) -> Result<Values> {
+        match self {
+            Self::Values(values) => Ok(values.clone()),
+            Self::Scalar(value) => Ok(Values::Integers(Int64Array::from(vec![*value]))),
+            Self::Decimal(value) => Ok(Values::Floats(Float64Array::from(vec![*value]))),
+            other => other.wrong_kind(name, "a value vector"),
+        }
+    }
+    /// Its positions, where it stands for such.
+    ///
+    /// # Errors
+    /// [`OperatorError::WrongKind`], about the variable `name`.
+    pub fn positions(&self, name: &str) -> Result<&Positions> {
+        match self {
+            Self::Positions(positions) => Ok(positions),
+            other => other.wrong_kind(name, "a position vector"),
+        }
+    }
+    /// Its instant.
+    ///
+    /// # Errors
+    /// [`OperatorError::WrongKind`], about the variable `name`.
+    pub fn instant(&self, name: &str) -> Result<Moment> {
+        match self {
+            Self::Instant(moment) => Ok(*moment),
+            other => other.wrong_kind(name, "an instant"),
+        }
+    }
+}

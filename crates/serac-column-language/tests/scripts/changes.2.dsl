@@ -1,0 +1,3 @@
+s=sum(u.t.b)
+n=min(u.t.a)
+print(s,n)

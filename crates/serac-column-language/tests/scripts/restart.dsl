@@ -1,0 +1,9 @@
+create(db,"x")
+create(tbl,"i",x,2)
+create(col,"a",x.i)
+create(col,"b",x.i)
+create(idx,x.i.a,sorted,clustered)
+create(idx,x.i.b,btree,unclustered)
+load("i.csv")
+gone=select(x.i.a,1,2)
+shutdown

@@ -1,0 +1,38 @@
+-- Selections on value vectors, and fetches from them
+create(db,"v")
+create(tbl,"t",v,2)
+create(col,"a",v.t)
+create(col,"b",v.t)
+relational_insert(v.t,5,1)
+relational_insert(v.t,7,2)
+relational_insert(v.t,5,3)
+relational_insert(v.t,9,4)
+all=select(v.t.a,null,null)
+x=fetch(v.t.a,all)
+p=select(x,5,8)
+print(p)
+y=fetch(x,p)
+print(y)
+some=select(v.t.b,2,null)
+fs=fetch(v.t.a,some)
+-- a column is read at the positions, a vector stands beside them
+k=select(some,v.t.a,5,6)
+print(k)
+l=select(some,fs,5,6)
+print(l)
+m=select(some,x,5,6) -- error
+-- places of a vector on a table are row numbers
+z=fetch(v.t.b,p)
+print(z)
+one=select(v.t.b,4,5)
+w=fetch(fs,one) -- error
+s=sum(x)
+t=sum(s)
+u=add(s,t)
+print(u)
+e=select(s,26,27)
+print(e)
+g=fetch(all,all) -- error
+h=select(x,1,2)
+i=fetch(x,h)
+print(i)

@@ -1,0 +1,129 @@
+//! Tables that SQL has made: NULLs and other numbers.
+
+mod common;
+
+use common::{Client, in_memory};
+use serac_column_language::OperatorError;
+use serac_engine::definition::{
+    CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, TableDefinition,
+};
+use serac_storage::{ColumnType, Value};
+
+#[test]
+fn numbers_of_all_types_are_selected_fetched_and_aggregated() {
+    let operators = in_memory();
+    let types = [
+        ("s", ColumnType::Int16),
+        ("l", ColumnType::Int64),
+        ("f", ColumnType::Float64),
+        ("r", ColumnType::Float32),
+        ("m", ColumnType::Decimal { precision: 10, scale: 2 }),
+        ("w", ColumnType::Decimal { precision: 30, scale: 1 }),
+        ("t", ColumnType::Utf8),
+    ];
+    let column = |(name, column_type): (&str, ColumnType)| ColumnDefinition {
+        name: name.into(),
+        sql_type: column_type.into(),
+        nullable: true,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    };
+    let mut txn = operators.database().begin();
+    txn.create_table(TableDefinition::new("public", "n", types.map(column).into())).unwrap();
+    let mut checked = TableDefinition::new("public", "c", vec![column(types[1])]);
+    checked.checks.push(CheckDefinition { name: "c".into(), expression: "l > 0".into() });
+    txn.create_table(checked).unwrap();
+    let table = txn.catalog().table("public", "n").unwrap().clone();
+    let all = |n: i64| {
+        [
+            Value::Int16(n as i16),
+            Value::Int64(n << 40),
+            Value::Float64(n as f64 + 0.5),
+            Value::Float32(n as f32 + 0.25),
+            Value::Int64(n * 100 + 25),
+            Value::Int128(i128::from(n) * 10),
+            Value::Bytes(b"x"),
+        ]
+    };
+    for n in [1, 2, 3] {
+        txn.insert(&table, &all(n)).unwrap();
+    }
+    txn.insert(&table, &[Value::Null; 7]).unwrap();
+    txn.commit().unwrap();
+    let mut client = Client::new(&operators);
+    client.all("p=select(public.n.s,null,null)\nq=select(public.n.m,2,null)\nr=select(public.n.f,2,3)");
+    client.all("t=select(public.n.w,2,3)\nu=select(public.n.r,null,2)");
+    assert_eq!(client.all("print(p)\nprint(q)\nprint(r)\nprint(t)\nprint(u)"), "0\n1\n2\n1\n2\n1\n1\n0\n");
+    client.all("a=sum(public.n.s)\nb=max(public.n.l)\nc=sum(public.n.f)\nd=sum(public.n.m)\ne=avg(public.n.m)\nf=min(public.n.w)");
+    assert_eq!(client.all("print(a,b,c,d,e,f)"), format!("6,{},7.5,6.75,2.25,1.0\n", 3i64 << 40));
+    assert_eq!(
+        client.all("print(public.n.s,public.n.m,public.n.f)"),
+        "1,1.25,1.5\n2,2.25,2.5\n3,3.25,3.5\nnull,null,null\n"
+    );
+    client.all("x=fetch(public.n.m,q)\ny=fetch(public.n.s,q)\nz=add(x,y)\nk,v=max(q,public.n.f)");
+    assert_eq!(client.all("print(z)\nprint(k,v)"), "4.25\n6.25\n2,3.5\n");
+    assert!(matches!(client.fails("select(public.n.t,1,2)"), OperatorError::WrongKind { .. }));
+    assert!(matches!(client.fails("relational_insert(public.c,1)"), OperatorError::Refused(..)));
+    client.fails("relational_insert(public.n,1,2,3,4,5,6,7)");
+}
+
+#[test]
+fn rules_of_sql_are_kept() {
+    let operators = in_memory();
+    let column = |name: &str| ColumnDefinition {
+        name: name.into(),
+        sql_type: ColumnType::Int32.into(),
+        nullable: false,
+        default: None,
+        always_generated: false,
+        generation: None,
+        hidden: false,
+    };
+    let mut txn = operators.database().begin();
+    for name in ["parent", "other"] {
+        let mut parent = TableDefinition::new("public", name, vec![column("id"), column("n")]);
+        parent.keys.push(KeyDefinition {
+            name: format!("{name}_key"),
+            columns: vec![0],
+            unique: true,
+            primary: true,
+            constraint: true,
+            ..Default::default()
+        });
+        txn.create_table(parent).unwrap();
+    }
+    let mut child = TableDefinition::new("public", "child", vec![column("p"), column("o")]);
+    for (at, parent, action) in [(0, "parent", ReferentialAction::NoAction), (1, "other", ReferentialAction::Cascade)] {
+        child.foreign_keys.push(ForeignKeyDefinition {
+            name: format!("child_{parent}"),
+            columns: vec![at],
+            parent_schema: "public".into(),
+            parent_table: parent.into(),
+            parent_columns: vec![0],
+            on_delete: action,
+            on_update: action,
+        });
+    }
+    txn.create_table(child).unwrap();
+    txn.commit().unwrap();
+    let mut client = Client::new(&operators);
+    client.all("relational_insert(public.parent,1,1)\nrelational_insert(public.other,1,1)");
+    client.all("relational_insert(public.child,1,1)\np=select(public.parent.id,1,2)\no=select(public.other.id,1,2)");
+    for line in [
+        "relational_insert(public.parent,1,5)",
+        "relational_insert(public.child,2,1)",
+        "relational_delete(public.parent,p)",
+        "relational_update(public.parent.id,p,7)",
+    ] {
+        assert!(matches!(client.fails(line), OperatorError::Engine(_)), "{line}");
+    }
+    for line in ["relational_delete(public.other,o)", "relational_update(public.other.id,o,7)"] {
+        assert!(matches!(client.fails(line), OperatorError::Refused(..)), "{line}");
+    }
+    client
+        .all("relational_update(public.other.n,o,7)\nc=select(public.child.p,1,2)\nrelational_delete(public.child,c)");
+    client.ok("relational_delete(public.parent,p)");
+    assert_eq!(client.all("print(public.other.id,public.other.n)\nprint(public.parent.id)"), "1,7\n");
+}
