@@ -10,11 +10,11 @@ use crate::snapshot::{Column, Snapshot, push_visible};
 use crate::statement::{Aggregate, Bounds};
 use crate::values::{Aggregation, NumberKind, Values, ValuesBuilder, integer_range, qualifying};
 use crate::variable::{Origin, Positions, TableRows, Variable};
-use arrow_array::{Array, UInt64Array};
+use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use serac_engine::{KeyRange, TableIndex};
 use serac_operators::selection::{Runs, Selection};
-use serac_storage::{BlockNo, ColumnType, RowBuffer, RowId, Value};
+use serac_storage::{BlockNo, ColumnId, ColumnType, RowBuffer, RowId, ScanColumn, Value};
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
@@ -124,8 +124,13 @@ fn index_of<'t>(column: &Column<'t>) -> Option<&'t Arc<TableIndex>> {
     column.table.indexes.iter().find(|index| index.definition.columns == [column.at])
 }
 
+/// Whether selects on the column may use an index.
+pub(crate) fn has_index(column: &Column<'_>) -> bool {
+    index_of(column).is_some()
+}
+
 /// As [`select`], by an index; none where there is none, or where a scan is cheaper.
-fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<Option<Selection>> {
+pub(crate) fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<Option<Selection>> {
     let access = snapshot.settings().access;
     if access == Access::Scan || bounds == Bounds::default() {
         return Ok(None);
@@ -199,13 +204,18 @@ pub fn whole(snapshot: &Snapshot, column: &Column<'_>) -> Result<Values> {
 /// # Errors
 /// As [`select`], and [`OperatorError::Overflow`].
 pub fn aggregate(snapshot: &Snapshot, column: &Column<'_>, aggregate: Aggregate) -> Result<Variable> {
+    aggregation(snapshot, column)?.result(aggregate)
+}
+
+/// What all aggregates of a column follow from.
+pub(crate) fn aggregation(snapshot: &Snapshot, column: &Column<'_>) -> Result<Aggregation> {
     let mut all = Aggregation::new(column.kind);
     snapshot.for_each_block(column.rows, |mut reader| {
         let visible = reader.visible().clone();
         all.note(&*reader.columns(&[column.scanned()], &visible)?[0]);
         Ok(())
     })?;
-    all.result(aggregate)
+    Ok(all)
 }
 
 /// The values of a column in rows of its table, in their order.
@@ -213,10 +223,16 @@ pub fn aggregate(snapshot: &Snapshot, column: &Column<'_>, aggregate: Aggregate)
 /// # Errors
 /// As [`select`], and [`OperatorError::RowDeleted`].
 pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Result<Values> {
+    let mut gathered = gather_all(snapshot, std::slice::from_ref(column), rows)?;
+    Ok(gathered.pop().unwrap_or_else(|| ValuesBuilder::new(column.kind, 0).finish()))
+}
+
+/// As [`gather`], of several columns of one table: each block is looked at once for all of them.
+pub(crate) fn gather_all(snapshot: &Snapshot, columns: &[Column<'_>], rows: &Selection) -> Result<Vec<Values>> {
     let len = rows.len();
-    let _taken = snapshot.memory().take(len.saturating_mul(8))?;
+    let _taken = snapshot.memory().take(len.saturating_mul(8).saturating_mul(columns.len() as u64))?;
     if rows.ascends() {
-        let mut gathering = Gathering::new(snapshot, column, len);
+        let mut gathering = Gathering::new(snapshot, columns, len);
         rows.for_each_range(|range| gathering.add(range))?;
         return gathering.finish();
     }
@@ -226,7 +242,7 @@ pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Res
     let mut order: Vec<(u64, u64)> = list.iter().copied().zip(0..).collect();
     order.sort_unstable();
     let (mut places, mut distinct) = (vec![0; list.len()], 0);
-    let mut gathering = Gathering::new(snapshot, column, len);
+    let mut gathering = Gathering::new(snapshot, columns, len);
     let mut last = None;
     for (row, place) in order {
         if last != Some(row) {
@@ -236,14 +252,17 @@ pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Res
         }
         places[place as usize] = distinct - 1;
     }
-    gathering.finish()?.take(&UInt64Array::from(places))
+    let places = UInt64Array::from(places);
+    gathering.finish()?.iter().map(|values| values.take(&places)).collect()
 }
 
 /// Values of ascending rows that are being gathered.
 struct Gathering<'g> {
     snapshot: &'g Snapshot,
-    column: &'g Column<'g>,
-    values: ValuesBuilder,
+    columns: &'g [Column<'g>],
+    ids: Vec<ColumnId>,
+    scanned: Vec<ScanColumn>,
+    values: Vec<ValuesBuilder>,
     /// The block of the ranges, and these: rows of it that are still to be read.
     block: BlockNo,
     ranges: Vec<Range<u32>>,
@@ -252,9 +271,21 @@ struct Gathering<'g> {
 }
 
 impl<'g> Gathering<'g> {
-    fn new(snapshot: &'g Snapshot, column: &'g Column<'g>, len: u64) -> Self {
-        let values = ValuesBuilder::new(column.kind, len as usize);
-        Self { snapshot, column, values, block: BlockNo(0), ranges: Vec::new(), count: 0, buffer: RowBuffer::default() }
+    fn new(snapshot: &'g Snapshot, columns: &'g [Column<'g>], len: u64) -> Self {
+        Self {
+            snapshot,
+            columns,
+            ids: columns.iter().map(Column::id).collect(),
+            scanned: columns.iter().map(Column::scanned).collect(),
+            values: columns.iter().map(|column| ValuesBuilder::new(column.kind, len as usize)).collect(),
+            block: BlockNo(0),
+            ranges: Vec::new(),
+            count: 0,
+            buffer: RowBuffer::default(),
+        }
+    }
+    fn append(&mut self, arrays: &[ArrayRef]) {
+        self.values.iter_mut().zip(arrays).for_each(|(values, array)| values.append(array));
     }
     /// A range of rows of one block, behind those before.
     fn add(&mut self, range: Range<u64>) -> Result<()> {
@@ -284,15 +315,18 @@ impl<'g> Gathering<'g> {
         Ok(())
     }
     fn read(&mut self, ranges: &[Range<u32>], count: u64) -> Result<()> {
-        let (data, storage) = (self.column.rows.data(), self.snapshot.storage());
+        let Some(first) = self.columns.first() else { return Ok(()) };
+        let (data, storage) = (first.rows.data(), self.snapshot.storage());
         if count < FEW_ROWS {
             let pin = serac_storage::pin();
             for slot in ranges.iter().cloned().flatten() {
                 let row = RowId::new(self.block, serac_storage::Slot(slot));
-                if !data.read_pinned(storage, row, &[self.column.id()], &mut self.buffer, &pin)? {
+                if !data.read_pinned(storage, row, &self.ids, &mut self.buffer, &pin)? {
                     return Err(OperatorError::RowDeleted);
                 }
-                self.values.push(self.buffer.value(0));
+                for (at, values) in self.values.iter_mut().enumerate() {
+                    values.push(self.buffer.value(at));
+                }
             }
             return Ok(());
         }
@@ -301,27 +335,27 @@ impl<'g> Gathering<'g> {
         if !has_all(&visible, ranges) {
             return Err(OperatorError::RowDeleted);
         }
-        let column = [self.column.scanned()];
         if count == visible.len() as u64 {
-            self.values.append(&reader.columns(&column, &visible)?[0]);
+            self.append(&reader.columns(&self.scanned, &visible)?);
             return Ok(());
         }
         let lies_together = ranges.len() as u64 * 16 <= count;
         let is_cheap = reader.stats().frozen || count * 8 >= visible.len() as u64;
         if matches!(visible, serac_storage::Selection::All(_)) && lies_together && is_cheap {
-            let array = &reader.columns(&column, &visible)?[0];
-            for range in ranges {
-                self.values.append(&array.slice(range.start as usize, range.len()));
+            for (array, values) in reader.columns(&self.scanned, &visible)?.iter().zip(&mut self.values) {
+                for range in ranges {
+                    values.append(&array.slice(range.start as usize, range.len()));
+                }
             }
             return Ok(());
         }
         let slots = serac_storage::Selection::Positions(ranges.iter().cloned().flatten().collect());
-        self.values.append(&reader.columns(&column, &slots)?[0]);
+        self.append(&reader.columns(&self.scanned, &slots)?);
         Ok(())
     }
-    fn finish(mut self) -> Result<Values> {
+    fn finish(mut self) -> Result<Vec<Values>> {
         self.flush()?;
-        Ok(self.values.finish())
+        Ok(self.values.into_iter().map(ValuesBuilder::finish).collect())
     }
 }
 

@@ -8,6 +8,7 @@
 //! A context belongs to one client and one thread at a time. A statement that fails leaves
 //! variables, batch and switches as they were.
 
+use crate::batch;
 use crate::change;
 use crate::error::{OperatorError, Report, Result, StatementError};
 use crate::evaluate::evaluate;
@@ -100,6 +101,7 @@ impl Operators {
             operators: self.clone(),
             variables: HashMap::new(),
             batch: None,
+            last_batch: None,
             single_core: false,
             settings: self.0.settings.clone(),
             cancel: Cancel::default(),
@@ -155,6 +157,8 @@ pub struct Context {
     operators: Operators,
     variables: HashMap<String, Held>,
     batch: Option<Vec<Waiting>>,
+    /// The graph of the last batch, as text.
+    last_batch: Option<String>,
     single_core: bool,
     settings: Settings,
     cancel: Cancel,
@@ -196,7 +200,8 @@ impl Context {
                 let Some(batch) = self.batch.take() else {
                     return Err(failed(OperatorError::NotHere("no batch is open")));
                 };
-                let results = self.run_batch(&batch).map_err(failed)?;
+                let (results, graph) = self.run_batch(&batch).map_err(failed)?;
+                self.last_batch = Some(graph);
                 self.variables.extend(results.variables);
                 StatementError::of_batch(results.reports).map(|()| Outcome::Done)
             }
@@ -267,7 +272,10 @@ impl Context {
                 self.assign(&statement, vec![result])?;
             }
             Statement::Set { name, value } => self.settings.set(name, value)?,
-            Statement::Info => info(&database, output)?,
+            Statement::Info => {
+                info(&database, output)?;
+                self.last_batch.iter().try_for_each(|graph| output.write(graph))?;
+            }
             Statement::Shutdown => {
                 self.operators.shut_down();
                 return Ok(Outcome::Shutdown);
@@ -305,39 +313,13 @@ impl Context {
         Ok(())
     }
 
-    /// Runs the statements of a batch in one snapshot, in the order in which they were written.
-    fn run_batch(&self, batch: &[Waiting]) -> Result<BatchResults> {
+    /// Runs the statements of a batch in one snapshot, and describes their graph.
+    fn run_batch(&self, batch: &[Waiting]) -> Result<(BatchResults, String)> {
         let tables: Vec<&TableName> =
             batch.iter().flat_map(|waiting| waiting.statement.columns()).map(|column| &column.table).collect();
         let snapshot = self.open(&tables)?.0;
-        let mut results = BatchResults::default();
-        // The line of the last assignment to a name, where that has failed.
-        let mut failed: HashMap<&str, u64> = HashMap::new();
-        for Waiting { line, statement, .. } in batch {
-            let input = |name: &str| match (failed.get(name), results.variables.get(name)) {
-                (Some(&line), _) => Err(OperatorError::DependsOnFailed(name.into(), line)),
-                (None, Some(held)) => Ok(held.variable.clone()),
-                (None, None) => self.input(name),
-            };
-            let inputs: Result<Vec<Variable>> = statement.inputs().into_iter().map(input).collect();
-            let held = inputs.and_then(|inputs| evaluate(&snapshot, statement, &inputs)).and_then(|given| {
-                let held = |(name, result): (&String, Variable)| Held::new(snapshot.memory(), name, result);
-                statement.outputs().iter().zip(given).map(held).collect::<Result<Vec<Held>>>()
-            });
-            match held {
-                Ok(held) => {
-                    for (name, held) in statement.outputs().iter().zip(held) {
-                        failed.remove(name.as_str());
-                        results.variables.insert(name.clone(), held);
-                    }
-                }
-                Err(error) => {
-                    failed.extend(statement.outputs().iter().map(|name| (name.as_str(), *line)));
-                    results.reports.push(Report { line: *line, error });
-                }
-            }
-        }
+        let ran = batch::run(&snapshot, batch, |name| self.variable(name).cloned());
         snapshot.settle()?;
-        Ok(results)
+        Ok(ran)
     }
 }

@@ -8,7 +8,7 @@ use crate::values::Values;
 use crate::variable::{Origin, Positions, Variable};
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::BooleanBuffer;
-use serac_operators::join::{JoinMethod, MOST_KEYS, join};
+use serac_operators::join::{JoinMethod, MOST_KEYS, join_on_threads};
 use serac_operators::selection::{Runs, Selection};
 use std::sync::Arc;
 
@@ -247,11 +247,12 @@ fn joined(snapshot: &Snapshot, left: &Side<'_>, right: &Side<'_>, algorithm: Joi
         JoinAlgorithm::GraceHash => JoinMethod::Grace,
         JoinAlgorithm::NaiveHash => JoinMethod::NaiveHash,
     };
+    let threads = snapshot.settings().threads as usize;
     // A pair: two places of 4 bytes, and two positions of 8.
-    let mut go_on = |pairs: usize| {
+    let go_on = |pairs: usize| {
         snapshot.check()?;
         snapshot.memory().check(pairs as u64 * 24)
     };
-    let (left_places, right_places) = join(&left.keys, &right.keys, method, &mut go_on)?;
+    let (left_places, right_places) = join_on_threads(&left.keys, &right.keys, method, threads, &go_on)?;
     Ok(vec![left.at(&left_places), right.at(&right_places)])
 }

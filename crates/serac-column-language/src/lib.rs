@@ -19,6 +19,7 @@
 //! | [`error`] | what can be wrong |
 #![warn(missing_docs)]
 
+mod batch;
 mod change;
 pub mod column;
 pub mod context;

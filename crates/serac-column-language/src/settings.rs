@@ -92,7 +92,7 @@ impl Default for Settings {
             inverse: Switch::default(),
             access: Access::default(),
             chunk_kib: 512,
-            selects_per_task: 1,
+            selects_per_task: serac_operators::multiselect::SELECTS_PER_TASK as u32,
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get() as u32),
             load: LoadChecks::default(),
         }

@@ -505,9 +505,13 @@ impl Values {
     /// # Errors
     /// [`OperatorError::Overflow`].
     pub fn aggregate(&self, aggregate: Aggregate) -> Result<Variable> {
+        self.aggregation().result(aggregate)
+    }
+    /// What all aggregates of the numbers follow from.
+    pub(crate) fn aggregation(&self) -> Aggregation {
         let mut all = Aggregation::new(self.kind());
         all.note(self.array());
-        all.result(aggregate)
+        all
     }
 }
 

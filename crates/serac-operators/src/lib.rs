@@ -3,9 +3,13 @@
 
 pub mod aggregate;
 pub mod arithmetic;
+pub mod fused;
 pub mod integers;
 pub mod join;
 pub mod key_set;
+pub mod multiselect;
+pub mod range_words;
 pub mod select;
 pub mod selection;
 mod simd;
+pub mod tasks;

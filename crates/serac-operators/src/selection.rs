@@ -85,6 +85,17 @@ impl Runs {
         }
         slice
     }
+    /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of the first.
+    pub fn parts(&self, ranks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        let first = self.ranks.partition_point(|first| *first <= ranks.start).saturating_sub(1);
+        self.ranges.iter().zip(&self.ranks).skip(first).take_while(move |(_, rank)| **rank < ranks.end).filter_map(
+            move |(range, &rank)| {
+                let from = rank.max(ranks.start);
+                let to = (rank + (range.end - range.start)).min(ranks.end);
+                (from < to).then(|| (from..to, range.start + (from - rank)))
+            },
+        )
+    }
     /// The rows.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().cloned().flatten()
@@ -251,6 +262,9 @@ mod tests {
             prop_assert_eq!(base.row(all.len() as u64), None);
             prop_assert!((0..400).all(|row| base.rank(row).is_some() == all.contains(&row)));
             let slice = base.slice(from..to);
+            let parts: Vec<u64> =
+                base.parts(from..to).flat_map(|(ranks, first)| first..first + (ranks.end - ranks.start)).collect();
+            prop_assert_eq!(slice.iter().collect::<Vec<_>>(), parts);
             let expected: Vec<u64> = all.iter().copied().take(to as usize).skip(from as usize).collect();
             prop_assert_eq!(slice.iter().collect::<Vec<_>>(), expected.clone());
             prop_assert_eq!(Selection::Range(slice).to_list(), expected);

@@ -1,0 +1,1004 @@
+//! Multiselect: several range predicates over one column, which is read once for all of them (shared scan; column-store report, §2.4).
+//!
+//! ```text
+//!   column    │ piece 0 │ piece 1 │ piece 2 │ piece 3 │ …      a piece is a block, or a part of a long one
+//!   tasks     └─────── chunk 0 ───┴──── chunk 1 ──────┘        a task is a chunk and some of the selects
+//!   select 0  │  part   │  part   │  part   │  part   │  ─┐
+//!   select 1  │  part   │  part   │  part   │  part   │   ├─ put together in order: a Selection for each
+//! ```
+//!
+//! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no rows qualify. There are two ways to find the parts:
+//!
+//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all predicates of a task while the piece is in the cache.
+//! - *classify*: the bounds of all predicates cut the numbers into segments, and each value is looked up once, whatever the number of predicates. A bitmap of 2,048
+//!   buckets passes over values that nobody wants; for the others the segment is found, and the row is given to each select that has the segment. Time goes with
+//!   the rows that come out, so this is for many selects with few rows each.
+//!
+//! And there are two ways to put parts together. [`Append::NoBlock`]: whoever finishes the last part of a select appends them in order, while other tasks go on.
+//! [`Append::Block`]: when all parts are there, each one's offset is known, and tasks write parts to their places, several of one select at a time.
+
+use crate::range_words::{self, Buckets, RangeValue, SLACK};
+use crate::selection::{Runs, Selection};
+use crate::tasks;
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A range predicate: values from `low` on and below `high`. None is an open side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// The first value that qualifies.
+    pub low: Option<i64>,
+    /// The first value behind those that qualify.
+    pub high: Option<i64>,
+}
+
+impl Bounds {
+    /// The smallest and the largest value between `min` and `max` that qualifies; none if none does.
+    pub fn within(self, min: i64, max: i64) -> Option<(i64, i64)> {
+        let low = self.low.unwrap_or(min).max(min);
+        let high = match self.high {
+            Some(high) => high.checked_sub(1)?.min(max),
+            None => max,
+        };
+        (low <= high).then_some((low, high))
+    }
+}
+
+/// How a [`BlockSource`] hands out a block: its values, and which of them are not NULL.
+pub type UseBlock<'u, T> = &'u mut dyn FnMut(&[T], Option<&NullBuffer>);
+
+/// A column as a list of blocks, of those rows alone that are there, in the order of their ranks.
+pub trait BlockSource<T, E>: Sync {
+    /// How many blocks.
+    fn blocks(&self) -> usize;
+    /// How many rows a block has.
+    fn rows(&self, block: usize) -> usize;
+    /// Calls `use_block` once with a block's values, of which there are as many as rows.
+    ///
+    /// # Errors
+    /// When the block cannot be read.
+    fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E>;
+    /// A range in which all values of the block lie, if one is known.
+    fn zone(&self, _block: usize) -> Option<RangeInclusive<i64>> {
+        None
+    }
+}
+
+/// Blocks in memory.
+#[derive(Clone, Debug)]
+pub struct Slices<'a, T>(pub Vec<(&'a [T], Option<&'a NullBuffer>)>);
+
+impl<T: Sync, E> BlockSource<T, E> for Slices<'_, T> {
+    fn blocks(&self) -> usize {
+        self.0.len()
+    }
+    fn rows(&self, block: usize) -> usize {
+        self.0[block].0.len()
+    }
+    fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E> {
+        let (values, nulls) = self.0[block];
+        use_block(values, nulls);
+        Ok(())
+    }
+}
+
+/// How the parts of a select are put together; see the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Append {
+    /// By the number of selects: [`NoBlock`](Self::NoBlock) when each thread has one to append.
+    #[default]
+    Auto,
+    /// By the task that finishes last.
+    NoBlock,
+    /// By tasks of their own, once all parts are there.
+    Block,
+}
+
+/// Whether selects may come as all rows but a few.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Inverse {
+    /// When that is the smallest representation.
+    #[default]
+    Auto,
+    /// When more than half of the rows qualify.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How rows that qualify are found; see the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Algorithm {
+    /// Whichever the costs and a sample of the values say.
+    #[default]
+    Auto,
+    /// Each value with each predicate.
+    Compare,
+    /// Each value once.
+    Classify,
+}
+
+/// How a multiselect goes about it. The result is the same whatever they are, but for the representations of selections.
+#[derive(Clone, Debug)]
+pub struct MultiselectSettings {
+    /// Threads at the most.
+    pub threads: usize,
+    /// How parts are put together.
+    pub append: Append,
+    /// Whether selections may be inverse.
+    pub inverse: Inverse,
+    /// Whether selections may be bitvectors.
+    pub bitvectors: bool,
+    /// How rows are found.
+    pub algorithm: Algorithm,
+    /// Bytes of values that a task reads. Blocks that are longer are cut, shorter ones are taken together.
+    pub chunk_bytes: usize,
+    /// Selects that a task evaluates by comparison.
+    pub selects_per_task: usize,
+    /// Where the sample is taken.
+    pub seed: u64,
+}
+
+/// A chunk stays in the second-level cache, while selects go over it.
+pub const CHUNK_BYTES: usize = 512 << 10;
+/// As many selects as a task may have bitmaps in the second-level cache.
+pub const SELECTS_PER_TASK: usize = 32;
+
+impl Default for MultiselectSettings {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            append: Append::Auto,
+            inverse: Inverse::Auto,
+            bitvectors: true,
+            algorithm: Algorithm::Auto,
+            chunk_bytes: CHUNK_BYTES,
+            selects_per_task: SELECTS_PER_TASK,
+            seed: 0,
+        }
+    }
+}
+
+/// Selects that are classified together at the most. Their segments are fewer than 257, and have fewer than 33,000 pairs of segment and select.
+const CLASSIFIED: usize = 128;
+/// Values of a piece at the most: places are 32-bit numbers, and a bitmap of 8 KiB.
+const PIECE: usize = 1 << 16;
+/// Values between two changes of select, 16 KiB of INTEGER: they stay in the first-level cache.
+const STRIDE: usize = 1 << 12;
+/// Rows with less work than this many comparisons are for one thread.
+const SMALL: u64 = 1 << 17;
+/// Bytes of a page of a sample.
+const SAMPLE_PAGE: usize = 4 << 10;
+/// Bytes of the column that a page stands for.
+const SAMPLE_EVERY: usize = 5 << 20;
+/// Pages of a sample at the most.
+const SAMPLE_PAGES: usize = 16;
+
+/// The costs of the two algorithms, in nanoseconds: medians of `serac-bench operators classify` on an AMD EPYC with AVX-512 and two cores. Only their proportions
+/// matter.
+mod cost {
+    /// Comparing 8 bytes of values with one predicate.
+    pub(super) const COMPARE_8_BYTES: f64 = 0.1;
+    /// Looking up the bucket of a value.
+    pub(super) const BUCKET: f64 = 0.35;
+    /// Finding the segment of a value whose bucket is marked.
+    pub(super) const SEGMENT: f64 = 4.0;
+    /// Giving a row to a select.
+    pub(super) const ROW: f64 = 1.5;
+}
+
+/// A part of a block.
+struct Piece {
+    block: usize,
+    values: Range<usize>,
+    /// The rank of its first row.
+    rank: u64,
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+    fn ranks(&self) -> Range<u64> {
+        self.rank..self.rank + self.len() as u64
+    }
+}
+
+/// The rows of a piece that qualify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    None,
+    All,
+    Places(Vec<u32>),
+    Words(Vec<u64>),
+}
+
+/// The mask of the lowest `bits` bits, at most 64.
+fn low_bits(bits: usize) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+impl Part {
+    /// Whether `count` places take less memory than a bitmap of `len` bits.
+    fn is_sparse(count: usize, len: usize) -> bool {
+        count < len / 32
+    }
+    fn of_words(words: &[u64], len: usize) -> Self {
+        match range_words::count(words) {
+            0 => Self::None,
+            all if all == len => Self::All,
+            few if Self::is_sparse(few, len) => Self::Places(range_words::places(words, few)),
+            _ => Self::Words(words.to_vec()),
+        }
+    }
+    fn of_places(places: &[u32], len: usize) -> Self {
+        match places.len() {
+            0 => Self::None,
+            all if all == len => Self::All,
+            few if Self::is_sparse(few, len) => Self::Places(places.to_vec()),
+            _ => {
+                let mut words = vec![0; len.div_ceil(64)];
+                places.iter().for_each(|&at| words[at as usize / 64] |= 1 << (at % 64));
+                Self::Words(words)
+            }
+        }
+    }
+    fn count(&self, len: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::All => len,
+            Self::Places(places) => places.len(),
+            Self::Words(words) => range_words::count(words),
+        }
+    }
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::None | Self::All => 0,
+            Self::Places(places) => 4 * places.len() as u64,
+            Self::Words(words) => 8 * words.len() as u64,
+        }
+    }
+    /// The rows that do not qualify.
+    fn inverted(&self, len: usize) -> Self {
+        let mut words = match self {
+            Self::None => return Self::All,
+            Self::All => return Self::None,
+            Self::Places(places) => {
+                let mut words = vec![u64::MAX; len.div_ceil(64)];
+                places.iter().for_each(|&at| words[at as usize / 64] &= !(1 << (at % 64)));
+                words
+            }
+            Self::Words(words) => words.iter().map(|word| !word).collect(),
+        };
+        if let Some(last) = words.last_mut() {
+            *last &= low_bits(len - (len - 1) / 64 * 64);
+        }
+        Self::of_words(&words, len)
+    }
+    /// Writes the rows, and says how many there are.
+    fn rows(&self, ranks: Range<u64>, base: &Runs, rows: &mut [u64]) -> usize {
+        let first_rank = ranks.start;
+        let mut ranges = base.parts(ranks.clone());
+        match self {
+            Self::None => 0,
+            Self::All => {
+                let mut end = 0;
+                for (ranks, first) in ranges {
+                    let len = ranks.end - ranks.start;
+                    rows[end..end + len as usize].iter_mut().zip(first..).for_each(|(place, row)| *place = row);
+                    end += len as usize;
+                }
+                end
+            }
+            Self::Places(places) => {
+                let (mut end, mut places) = (0, places.as_slice());
+                for (ranks, first) in ranges {
+                    let (from, to) = (ranks.start - first_rank, ranks.end - first_rank);
+                    let (here, rest) = places.split_at(places.partition_point(|&at| u64::from(at) < to));
+                    places = rest;
+                    let row = |&at: &u32| first + u64::from(at) - from;
+                    rows[end..end + here.len()].iter_mut().zip(here).for_each(|(place, at)| *place = row(at));
+                    end += here.len();
+                }
+                end
+            }
+            Self::Words(words) => match (ranges.next(), ranges.next()) {
+                (Some((_, first)), None) => range_words::rows(words, first, rows),
+                _ => Self::Places(range_words::places(words, range_words::count(words))).rows(ranks, base, rows),
+            },
+        }
+    }
+    /// Sets the bits of the rows in a bitmap, where the first of them has the number `first`.
+    fn set_bits(&self, first: usize, len: usize, bits: &mut [u64]) {
+        let (at, shift) = (first / 64, first % 64);
+        let mut put = |i: usize, word: u64| {
+            bits[at + i] |= word << shift;
+            if shift > 0 && word >> (64 - shift) != 0 {
+                bits[at + i + 1] |= word >> (64 - shift);
+            }
+        };
+        match self {
+            Self::None => {}
+            Self::All => (0..len.div_ceil(64)).for_each(|i| put(i, low_bits(len - i * 64))),
+            Self::Places(places) => places.iter().for_each(|&place| {
+                let bit = first + place as usize;
+                bits[bit / 64] |= 1 << (bit % 64);
+            }),
+            Self::Words(words) => words.iter().enumerate().for_each(|(i, &word)| put(i, word)),
+        }
+    }
+}
+
+/// Several predicates as segments of the numbers.
+struct Classifier {
+    /// The first number of each segment but the first one, ascending.
+    cuts: Vec<i64>,
+    buckets: Buckets,
+    /// By bucket of the span, the number of cuts at or below its first number; one more for the end.
+    cuts_before: Vec<u16>,
+    /// By segment, where the selects that have it stand in `covering`; one more for the end.
+    covers: Vec<u32>,
+    covering: Vec<u16>,
+}
+
+impl Classifier {
+    /// Of predicates as the smallest and the largest value of each; none if no number tells them apart, or nobody wants any.
+    fn new(intervals: &[Option<(i64, i64)>], min: i64, max: i64) -> Option<Self> {
+        let ends = |&(low, high): &(i64, i64)| [(low > min).then_some(low), (high < max).then(|| high + 1)];
+        let mut cuts: Vec<i64> = intervals.iter().flatten().flat_map(ends).flatten().collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let (&first, &last) = (cuts.first()?, cuts.last()?);
+        let segment = |number: i64| cuts.partition_point(|cut| *cut <= number);
+        let mut covers = vec![Vec::new(); cuts.len() + 1];
+        for (select, interval) in intervals.iter().enumerate() {
+            if let Some((low, high)) = *interval {
+                covers[segment(low)..=segment(high)].iter_mut().for_each(|covers| covers.push(select as u16));
+            }
+        }
+        let mut buckets = Buckets::new(first, last);
+        for (at, _) in covers.iter().enumerate().filter(|(_, covers)| !covers.is_empty()) {
+            let low = (at > 0).then(|| cuts[at - 1]);
+            // The segment's last number lies below its upper cut.
+            let high = cuts.get(at).map(|cut| cut - 1);
+            buckets.mark(low, high.map(|high| high.max(first)));
+        }
+        let cuts_before = buckets.firsts().map(|number| segment(number) as u16).chain([cuts.len() as u16]).collect();
+        let mut ends = vec![0];
+        ends.extend(covers.iter().scan(0, |end, covers| {
+            *end += covers.len() as u32;
+            Some(*end)
+        }));
+        Some(Self { buckets, cuts_before, covers: ends, covering: covers.concat(), cuts })
+    }
+    /// The selects that have a number.
+    #[inline]
+    fn covering(&self, number: i64) -> &[u16] {
+        let bucket = self.buckets.bucket(number) as usize;
+        let segment = if number < self.cuts[0] {
+            0
+        } else if bucket + 1 == self.cuts_before.len() {
+            self.cuts.len()
+        } else {
+            let cuts = usize::from(self.cuts_before[bucket])..usize::from(self.cuts_before[bucket + 1]);
+            cuts.start + self.cuts[cuts].partition_point(|cut| *cut <= number)
+        };
+        &self.covering[self.covers[segment] as usize..self.covers[segment + 1] as usize]
+    }
+}
+
+/// Which selects a task evaluates, and how.
+struct Group {
+    selects: Range<usize>,
+    classifier: Option<Classifier>,
+}
+
+/// Evaluates predicates over one column.
+struct Multiselect<'m, S, E> {
+    source: &'m S,
+    base: &'m Arc<Runs>,
+    settings: &'m MultiselectSettings,
+    append: Append,
+    intervals: Vec<Option<(i64, i64)>>,
+    pieces: Vec<Piece>,
+    /// Pieces of each chunk.
+    chunks: Vec<Range<usize>>,
+    groups: Vec<Group>,
+    /// By select and piece.
+    parts: Vec<OnceLock<Part>>,
+    /// By select, parts that are not there yet.
+    missing: Vec<AtomicUsize>,
+    selections: Vec<OnceLock<Selection>>,
+    held: AtomicU64,
+    go_on: &'m (dyn Fn(u64) -> Result<(), E> + Sync),
+}
+
+/// The rows that each predicate selects, ascending. The source's rows are those of the base. `go_on` is asked time and again with the bytes that are held, and ends
+/// the multiselect by failing. NULLs never qualify.
+///
+/// # Errors
+/// Those of `go_on` and of the source.
+///
+/// # Panics
+/// When the source and the base differ in the number of rows.
+pub fn multiselect<T: RangeValue, E: Send + Sync>(
+    source: &impl BlockSource<T, E>,
+    base: &Arc<Runs>,
+    predicates: &[Bounds],
+    settings: &MultiselectSettings,
+    go_on: &(dyn Fn(u64) -> Result<(), E> + Sync),
+) -> Result<Vec<Selection>, E> {
+    let intervals: Vec<_> = predicates.iter().map(|bounds| bounds.within(T::MIN, T::MAX)).collect();
+    let (pieces, chunks) = cut(source, settings.chunk_bytes / size_of::<T>());
+    let rows = pieces.last().map_or(0, |piece| piece.ranks().end);
+    assert_eq!(rows, base.len(), "the column has the base's rows");
+    go_on(0)?;
+    let shares = match settings.algorithm {
+        Algorithm::Auto if predicates.len() > 1 => sample(source, &pieces, &intervals, settings.seed)?,
+        _ => None,
+    };
+    let groups = group::<T>(&intervals, shares.as_deref(), settings);
+    let append = match settings.append {
+        Append::Auto if predicates.len() >= settings.threads => Append::NoBlock,
+        Append::Auto => Append::Block,
+        chosen => chosen,
+    };
+    let once = |count: usize| (0..count).map(|_| OnceLock::new()).collect::<Vec<_>>();
+    let all = Multiselect {
+        parts: once(pieces.len() * predicates.len()),
+        missing: predicates.iter().map(|_| AtomicUsize::new(pieces.len())).collect(),
+        selections: (0..predicates.len()).map(|_| OnceLock::new()).collect(),
+        held: AtomicU64::new(0),
+        source,
+        base,
+        settings,
+        append,
+        intervals,
+        pieces,
+        chunks,
+        groups,
+        go_on,
+    };
+    all.run::<T>(rows)
+}
+
+/// Cuts blocks into pieces, and takes pieces together to chunks of some `values`.
+fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec<Range<usize>>) {
+    let values = values.max(64);
+    let (mut pieces, mut chunks, mut rank) = (Vec::new(), Vec::new(), 0);
+    let (mut first, mut of_chunk) = (0, 0);
+    for block in 0..source.blocks() {
+        let rows = source.rows(block);
+        for from in (0..rows).step_by(PIECE.min(values)) {
+            let to = (from + PIECE.min(values)).min(rows);
+            pieces.push(Piece { block, values: from..to, rank });
+            rank += (to - from) as u64;
+            of_chunk += to - from;
+            if of_chunk >= values {
+                chunks.push(first..pieces.len());
+                (first, of_chunk) = (pieces.len(), 0);
+            }
+        }
+    }
+    if first < pieces.len() {
+        chunks.push(first..pieces.len());
+    }
+    (pieces, chunks)
+}
+
+/// The share of rows that each predicate selects, from pages at random places; none if nothing was looked at.
+fn sample<T: RangeValue, E>(
+    source: &impl BlockSource<T, E>,
+    pieces: &[Piece],
+    intervals: &[Option<(i64, i64)>],
+    seed: u64,
+) -> Result<Option<Vec<f64>>, E> {
+    let rows: usize = pieces.iter().map(Piece::len).sum();
+    if rows == 0 {
+        return Ok(None);
+    }
+    let pages = (rows * size_of::<T>() / SAMPLE_EVERY).clamp(1, SAMPLE_PAGES);
+    let page = SAMPLE_PAGE / size_of::<T>();
+    let (mut values, mut state) = (Vec::with_capacity(pages * page), seed);
+    for _ in 0..pages {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let rank = (mixed ^ mixed >> 31) % rows as u64;
+        let piece = &pieces[pieces.partition_point(|piece| piece.ranks().end <= rank)];
+        let from = piece.values.start + ((rank - piece.rank) as usize).min(piece.len().saturating_sub(page));
+        source.read(piece.block, &mut |block, nulls| {
+            let to = (from + page).min(piece.values.end);
+            let valid = |i: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*i));
+            // A NULL counts as a row that does not qualify, so what stands for it must not do so.
+            values.extend((from..to).map(|i| valid(&i).then_some(block[i])));
+        })?;
+    }
+    let present: Vec<T> = values.iter().copied().flatten().collect();
+    let mut words = vec![0; present.len().div_ceil(64)];
+    let mut share = |interval: &Option<(i64, i64)>| {
+        interval.map_or(0.0, |(low, high)| {
+            T::range_words(&present, T::of(low), T::of(high), &mut words);
+            range_words::count(&words) as f64 / values.len() as f64
+        })
+    };
+    Ok(Some(intervals.iter().map(&mut share).collect()))
+}
+
+/// Groups selects into tasks, and chooses each group's algorithm.
+fn group<T: RangeValue>(
+    intervals: &[Option<(i64, i64)>],
+    shares: Option<&[f64]>,
+    settings: &MultiselectSettings,
+) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for from in (0..intervals.len()).step_by(CLASSIFIED) {
+        let selects = from..(from + CLASSIFIED).min(intervals.len());
+        let classifies = match (settings.algorithm, shares) {
+            (Algorithm::Classify, _) => true,
+            (Algorithm::Compare, _) | (Algorithm::Auto, None) => false,
+            (Algorithm::Auto, Some(shares)) => {
+                let rows: f64 = shares[selects.clone()].iter().sum();
+                let compare = selects.len() as f64 * cost::COMPARE_8_BYTES * size_of::<T>() as f64 / 8.0;
+                let segments = rows.min(1.0) + 2.0 * selects.len() as f64 / Buckets::MOST as f64;
+                let classify = cost::BUCKET + segments.min(1.0) * cost::SEGMENT + rows * cost::ROW;
+                classify < compare
+            }
+        };
+        let classifier = classifies.then(|| Classifier::new(&intervals[selects.clone()], T::MIN, T::MAX)).flatten();
+        if classifier.is_some() {
+            groups.push(Group { selects, classifier });
+            continue;
+        }
+        for at in selects.clone().step_by(settings.selects_per_task.max(1)) {
+            let selects = at..(at + settings.selects_per_task.max(1)).min(selects.end);
+            groups.push(Group { selects, classifier: None });
+        }
+    }
+    groups
+}
+
+impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
+    fn run<T: RangeValue>(&self, rows: u64) -> Result<Vec<Selection>, E>
+    where
+        S: BlockSource<T, E>,
+    {
+        let selects = self.intervals.len();
+        let work = rows * selects as u64 * size_of::<T>() as u64 / 8;
+        let threads = if work < SMALL { 1 } else { self.settings.threads };
+        // Tasks that run at one time share a chunk.
+        let groups = self.groups.len();
+        tasks::run(threads, self.chunks.len() * groups, |task| {
+            (self.go_on)(self.held.load(Ordering::Relaxed))?;
+            self.evaluate(self.chunks[task / groups].clone(), &self.groups[task % groups])
+        })?;
+        if self.append == Append::Block {
+            for select in 0..selects {
+                self.put_together_in_parallel(select, threads)?;
+            }
+        }
+        // A column without rows has no task.
+        (0..selects).filter(|&s| self.selections[s].get().is_none()).try_for_each(|s| self.put_together(s))?;
+        Ok(self.selections.iter().filter_map(|selection| selection.get().cloned()).collect())
+    }
+
+    fn evaluate<T: RangeValue>(&self, chunk: Range<usize>, group: &Group) -> Result<(), E>
+    where
+        S: BlockSource<T, E>,
+    {
+        let mut scratch = Scratch::default();
+        for at in chunk {
+            let piece = &self.pieces[at];
+            let mut parts = Vec::with_capacity(group.selects.len());
+            let zone = self.source.zone(piece.block);
+            let outside = |interval: &Option<(i64, i64)>| match (interval, &zone) {
+                (None, _) => true,
+                (Some((low, high)), Some(zone)) => high < zone.start() || low > zone.end(),
+                (Some(_), None) => false,
+            };
+            let intervals = &self.intervals[group.selects.clone()];
+            if intervals.iter().all(outside) {
+                parts.resize(intervals.len(), Part::None);
+            } else {
+                self.source.read(piece.block, &mut |values: &[T], nulls| {
+                    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+                    let nulls = nulls.map(|nulls| nulls.slice(piece.values.start, piece.len()));
+                    let values = &values[piece.values.clone()];
+                    match &group.classifier {
+                        Some(classifier) => {
+                            classify(values, nulls.as_ref(), classifier, intervals.len(), &mut scratch, &mut parts);
+                        }
+                        None => compare(values, nulls.as_ref(), intervals, &mut scratch, &mut parts),
+                    }
+                })?;
+            }
+            assert_eq!(parts.len(), intervals.len(), "the source has read the block");
+            for (select, part) in group.selects.clone().zip(parts) {
+                // Relaxed: a sum that limits memory.
+                self.held.fetch_add(part.bytes(), Ordering::Relaxed);
+                let is_first = self.parts[select * self.pieces.len() + at].set(part).is_ok();
+                debug_assert!(is_first, "one task a piece and select");
+                // AcqRel: whoever takes the last one sees the parts of all others.
+                if self.missing[select].fetch_sub(1, Ordering::AcqRel) == 1 && self.append == Append::NoBlock {
+                    self.put_together(select)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a select with their pieces.
+    fn parts(&self, select: usize) -> impl Iterator<Item = (&Piece, &Part)> {
+        let parts = &self.parts[select * self.pieces.len()..(select + 1) * self.pieces.len()];
+        self.pieces.iter().zip(parts).map(|(piece, part)| (piece, part.get().unwrap_or(&Part::None)))
+    }
+    fn count(&self, select: usize) -> u64 {
+        self.parts(select).map(|(piece, part)| part.count(piece.len()) as u64).sum()
+    }
+    fn form(&self, count: u64) -> Form {
+        let (all, settings) = (self.base.len(), self.settings);
+        let except = all - count;
+        if all == 0 {
+            return Form::List;
+        }
+        match settings.inverse {
+            Inverse::On if count > all / 2 => Form::Inverse,
+            Inverse::Auto if except * 64 <= all || (!settings.bitvectors && except < count) => Form::Inverse,
+            _ if settings.bitvectors && count * 64 > all => Form::Bits,
+            _ => Form::List,
+        }
+    }
+    /// Asks whether so many more bytes may be held, and counts them.
+    fn hold(&self, bytes: u64) -> Result<(), E> {
+        (self.go_on)(self.held.fetch_add(bytes, Ordering::Relaxed) + bytes)
+    }
+    fn finish(&self, select: usize, selection: Selection) {
+        let is_first = self.selections[select].set(selection).is_ok();
+        debug_assert!(is_first, "one selection a select");
+    }
+
+    fn put_together(&self, select: usize) -> Result<(), E> {
+        let count = self.count(select);
+        let selection = match self.form(count) {
+            Form::Bits => self.bits(select)?,
+            form => {
+                let len = if form == Form::List { count } else { self.base.len() - count };
+                self.hold(8 * len)?;
+                let (mut rows, mut end) = (vec![0; len as usize], 0);
+                for (piece, part) in self.parts(select) {
+                    end += write_rows(form, piece, part, self.base, &mut rows[end..]);
+                }
+                assert_eq!(end, rows.len(), "as many rows as counted");
+                self.of_rows(form, rows)
+            }
+        };
+        self.finish(select, selection);
+        Ok(())
+    }
+
+    /// The same, each part at its offset.
+    fn put_together_in_parallel(&self, select: usize, threads: usize) -> Result<(), E> {
+        let form = self.form(self.count(select));
+        if form == Form::Bits || threads == 1 {
+            return self.put_together(select);
+        }
+        let len_of = |(piece, part): (&Piece, &Part)| match form {
+            Form::Inverse => piece.len() - part.count(piece.len()),
+            Form::List | Form::Bits => part.count(piece.len()),
+        };
+        let lens: Vec<usize> = self.parts(select).map(len_of).collect();
+        let len: usize = lens.iter().sum();
+        self.hold(8 * len as u64)?;
+        let mut rows = vec![0; len];
+        let mut rest = rows.as_mut_slice();
+        let mut places = Vec::with_capacity(lens.len());
+        for len in lens {
+            let (here, behind) = rest.split_at_mut(len);
+            places.push(Mutex::new(here));
+            rest = behind;
+        }
+        tasks::run(threads, self.chunks.len(), |chunk| {
+            (self.go_on)(self.held.load(Ordering::Relaxed))?;
+            for at in self.chunks[chunk].clone() {
+                let part = self.parts[select * self.pieces.len() + at].get().unwrap_or(&Part::None);
+                let mut place = places[at].lock().unwrap_or_else(PoisonError::into_inner);
+                let written = write_rows(form, &self.pieces[at], part, self.base, &mut place);
+                assert_eq!(written, place.len(), "as many rows as counted");
+            }
+            Ok(())
+        })?;
+        drop(places);
+        self.finish(select, self.of_rows(form, rows));
+        Ok(())
+    }
+
+    fn of_rows(&self, form: Form, rows: Vec<u64>) -> Selection {
+        match form {
+            Form::Inverse => Selection::Inverse { base: self.base.clone(), except: rows },
+            Form::List | Form::Bits => Selection::List(rows),
+        }
+    }
+    fn bits(&self, select: usize) -> Result<Selection, E> {
+        let len = self.base.len() as usize;
+        self.hold(len as u64 / 8)?;
+        let mut words = vec![0; len.div_ceil(64)];
+        for (piece, part) in self.parts(select) {
+            part.set_bits(piece.rank as usize, piece.len(), &mut words);
+        }
+        let bits = BooleanBuffer::new(Buffer::from_vec(words), 0, len);
+        Ok(Selection::bits(self.base.clone(), bits))
+    }
+}
+
+/// The representation of a selection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    List,
+    Bits,
+    Inverse,
+}
+
+fn write_rows(form: Form, piece: &Piece, part: &Part, base: &Runs, rows: &mut [u64]) -> usize {
+    match form {
+        Form::Inverse => part.inverted(piece.len()).rows(piece.ranks(), base, rows),
+        Form::List | Form::Bits => part.rows(piece.ranks(), base, rows),
+    }
+}
+
+/// What tasks use again for each piece.
+#[derive(Default)]
+struct Scratch {
+    words: Vec<u64>,
+    candidates: Vec<u32>,
+    /// By select.
+    places: Vec<Vec<u32>>,
+}
+
+fn compare<T: RangeValue>(
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    intervals: &[Option<(i64, i64)>],
+    scratch: &mut Scratch,
+    parts: &mut Vec<Part>,
+) {
+    let words_each = values.len().div_ceil(64);
+    let words = &mut scratch.words;
+    words.resize(words_each * intervals.len(), 0);
+    for (at, values) in values.chunks(STRIDE).enumerate() {
+        for (interval, words) in intervals.iter().zip(words.chunks_mut(words_each)) {
+            if let Some((low, high)) = *interval {
+                T::range_words(values, T::of(low), T::of(high), &mut words[at * STRIDE / 64..]);
+            }
+        }
+    }
+    let valid: Option<Vec<u64>> = nulls.map(|nulls| nulls.inner().bit_chunks().iter_padded().collect());
+    for (interval, words) in intervals.iter().zip(words.chunks_mut(words_each)) {
+        if interval.is_none() {
+            parts.push(Part::None);
+            continue;
+        }
+        if let Some(valid) = &valid {
+            words.iter_mut().zip(valid).for_each(|(word, valid)| *word &= valid);
+        }
+        parts.push(Part::of_words(words, values.len()));
+    }
+}
+
+fn classify<T: RangeValue>(
+    values: &[T],
+    nulls: Option<&NullBuffer>,
+    classifier: &Classifier,
+    selects: usize,
+    scratch: &mut Scratch,
+    parts: &mut Vec<Part>,
+) {
+    let Scratch { candidates, places, .. } = scratch;
+    candidates.resize(values.len() + SLACK, 0);
+    places.resize_with(selects, Vec::new);
+    places.iter_mut().for_each(Vec::clear);
+    let found = T::candidates(values, &classifier.buckets, candidates);
+    for &at in &candidates[..found] {
+        if nulls.is_some_and(|nulls| nulls.is_null(at as usize)) {
+            continue;
+        }
+        for &select in classifier.covering(values[at as usize].into()) {
+            places[usize::from(select)].push(at);
+        }
+    }
+    parts.extend(places.iter().map(|places| Part::of_places(places, values.len())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    fn any_number() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            6 => -40i64..40,
+            1 => prop::sample::select(vec![i64::MIN, i64::MAX, i32::MIN.into(), i32::MAX.into()]),
+            1 => any::<i64>(), 1 => any::<i32>().prop_map(i64::from),
+        ]
+    }
+    fn any_bounds() -> impl Strategy<Value = Bounds> {
+        let side = || prop::option::weighted(0.85, any_number());
+        (side(), side()).prop_map(|(low, high)| Bounds { low, high })
+    }
+    /// Blocks of values, NULLs and the gap of row ids before each value.
+    fn any_blocks() -> impl Strategy<Value = Vec<Vec<(i64, bool, bool)>>> {
+        let value = (any_number(), prop::bool::weighted(0.9), prop::bool::weighted(0.1));
+        prop::collection::vec(prop::collection::vec(value, 0..260), 0..5)
+    }
+
+    fn all_settings() -> Vec<MultiselectSettings> {
+        let mut all = Vec::new();
+        for append in [Append::Auto, Append::NoBlock, Append::Block] {
+            for inverse in [Inverse::Auto, Inverse::On, Inverse::Off] {
+                for algorithm in [Algorithm::Auto, Algorithm::Compare, Algorithm::Classify] {
+                    for (threads, chunk_bytes, selects_per_task) in [(1, 1 << 20, 32), (2, 1, 1), (3, 700, 3)] {
+                        let bitvectors = threads != 2;
+                        all.push(MultiselectSettings {
+                            threads,
+                            append,
+                            inverse,
+                            bitvectors,
+                            algorithm,
+                            chunk_bytes,
+                            selects_per_task,
+                            seed: 7,
+                        });
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn check<T: RangeValue>(
+        blocks: &[Vec<(i64, bool, bool)>],
+        predicates: &[Bounds],
+        of: impl Fn(i64) -> T,
+    ) -> Result<(), TestCaseError> {
+        let (mut base, mut row, mut rows) = (Runs::default(), 0, Vec::new());
+        let mut columns = Vec::new();
+        for block in blocks {
+            row = row.div_ceil(1000) * 1000;
+            let values: Vec<T> = block.iter().map(|(value, ..)| of(*value)).collect();
+            let valid: Vec<bool> = block.iter().map(|(_, valid, _)| *valid).collect();
+            for (&value, &(_, valid, gap)) in values.iter().zip(block) {
+                row += if gap { 3 } else { 0 };
+                base.push(row..row + 1);
+                rows.push((row, valid.then_some(value.into())));
+                row += 1;
+            }
+            columns.push((values, (!valid.is_empty()).then(|| NullBuffer::from(valid))));
+        }
+        let source = Slices(columns.iter().map(|(values, nulls)| (values.as_slice(), nulls.as_ref())).collect());
+        let base = Arc::new(base);
+        let holds = |bounds: &Bounds, value: i64| {
+            bounds.low.is_none_or(|low| value >= low) && bounds.high.is_none_or(|high| value < high)
+        };
+        let expected: Vec<Vec<u64>> = predicates
+            .iter()
+            .map(|b| rows.iter().filter(|(_, v)| v.is_some_and(|v| holds(b, v))).map(|(row, _)| *row).collect())
+            .collect();
+        for settings in all_settings() {
+            let found = multiselect::<T, Infallible>(&source, &base, predicates, &settings, &|_| Ok(())).unwrap();
+            prop_assert_eq!(found.len(), predicates.len());
+            for (selection, expected) in found.iter().zip(&expected) {
+                prop_assert_eq!(&selection.to_list(), expected, "{:?}", settings);
+                prop_assert_eq!(selection.len(), expected.len() as u64);
+                match selection {
+                    Selection::Bits { .. } => prop_assert!(settings.bitvectors),
+                    Selection::Inverse { .. } => prop_assert!(settings.inverse != Inverse::Off),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn all_ways_agree_with_a_plain_loop(
+            blocks in any_blocks(), predicates in prop::collection::vec(any_bounds(), 0..12),
+        ) {
+            check::<i64>(&blocks, &predicates, |value| value)?;
+            check::<i32>(&blocks, &predicates, |value| value as i32)?;
+            check::<i16>(&blocks, &predicates, |value| value as i16)?;
+        }
+
+        #[test]
+        fn many_selects_are_classified(
+            blocks in any_blocks(),
+            lows in prop::collection::vec((-60i64..60, 1i64..9), 120..150),
+        ) {
+            let predicates: Vec<Bounds> =
+                lows.iter().map(|&(low, width)| Bounds { low: Some(low), high: Some(low + width) }).collect();
+            check::<i32>(&blocks, &predicates, |value| value as i32)?;
+        }
+    }
+
+    /// 300,000 rows in blocks of 29,000, so that pieces, chunks and words do not end together.
+    #[test]
+    fn long_columns_come_in_every_representation() {
+        let values: Vec<i32> = (0..300_000u64).map(|i| (i.wrapping_mul(2_654_435_761) % 100_000) as i32).collect();
+        let source = Slices(values.chunks(29_000).map(|block| (block, None)).collect());
+        let mut base = Runs::default();
+        (0..values.len().div_ceil(29_000) as u64)
+            .for_each(|block| base.push(block << 20..(block << 20) + (300_000 - block * 29_000).min(29_000)));
+        let base = Arc::new(base);
+        let row = |rank: usize| ((rank / 29_000) as u64) << 20 | (rank % 29_000) as u64;
+        let shares = [0, 1, 10, 1_000, 50_000, 60_000, 99_500, 100_000];
+        let predicates: Vec<Bounds> = shares.map(|share| Bounds { low: Some(0), high: Some(share) }).to_vec();
+        for settings in all_settings() {
+            let settings = MultiselectSettings { chunk_bytes: settings.chunk_bytes.max(70_000), ..settings };
+            let found = multiselect::<_, Infallible>(&source, &base, &predicates, &settings, &|_| Ok(())).unwrap();
+            for (selection, share) in found.iter().zip(shares) {
+                let expected = (0..values.len()).filter(|&rank| i64::from(values[rank]) < share).map(row);
+                assert!(selection.to_list().into_iter().eq(expected), "{share} {settings:?}");
+            }
+            let forms: Vec<&str> = found.iter().map(Selection::representation).collect();
+            let expected = match (settings.inverse, settings.bitvectors) {
+                (Inverse::Auto, true) => ["list", "list", "list", "list", "bits", "bits", "inverse", "inverse"],
+                (Inverse::On, true) => ["list", "list", "list", "list", "bits", "inverse", "inverse", "inverse"],
+                (Inverse::Off, true) => ["list", "list", "list", "list", "bits", "bits", "bits", "bits"],
+                (Inverse::Off, false) => ["list"; 8],
+                (_, false) => ["list", "list", "list", "list", "list", "inverse", "inverse", "inverse"],
+            };
+            assert_eq!(forms[..4], expected[..4]);
+            assert_eq!(forms[5..], expected[5..], "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn a_multiselect_ends_when_it_is_told_to() {
+        let values: Vec<i64> = (0..200_000).collect();
+        let source = Slices(vec![(values.as_slice(), None)]);
+        let mut base = Runs::default();
+        base.push(0..200_000);
+        let base = Arc::new(base);
+        let predicates = vec![Bounds { low: Some(0), high: None }; 9];
+        for settings in all_settings().into_iter().filter(|settings| settings.chunk_bytes > 1) {
+            let ended = multiselect(&source, &base, &predicates, &settings, &|_| Err("cancelled"));
+            assert_eq!(ended.err(), Some("cancelled"));
+            let settings = MultiselectSettings { inverse: Inverse::Off, ..settings };
+            let ended = multiselect(&source, &base, &predicates, &settings, &|bytes| {
+                if bytes > 100_000 { Err("memory") } else { Ok(()) }
+            });
+            assert_eq!(ended.err(), Some("memory"));
+        }
+    }
+
+    #[test]
+    fn blocks_whose_zone_excludes_all_predicates_are_not_read() {
+        struct Zoned;
+        impl BlockSource<i32, Infallible> for Zoned {
+            fn blocks(&self) -> usize {
+                2
+            }
+            fn rows(&self, _: usize) -> usize {
+                3
+            }
+            fn read(&self, block: usize, use_block: UseBlock<'_, i32>) -> Result<(), Infallible> {
+                assert_eq!(block, 1, "the first block has no value from 5 on");
+                use_block(&[5, 6, 7], None);
+                Ok(())
+            }
+            fn zone(&self, block: usize) -> Option<RangeInclusive<i64>> {
+                (block == 0).then_some(1..=4)
+            }
+        }
+        let mut base = Runs::default();
+        base.push(0..6);
+        let predicate = Bounds { low: Some(5), high: Some(7) };
+        let settings = MultiselectSettings::default();
+        let found = multiselect(&Zoned, &Arc::new(base), &[predicate], &settings, &|_| Ok(())).unwrap();
+        assert_eq!(found[0].to_list(), [3, 4]);
+    }
+}
