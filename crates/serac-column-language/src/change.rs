@@ -10,7 +10,7 @@ use crate::variable::Positions;
 use serac_engine::definition::{
     ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, ReferentialAction, TableDefinition,
 };
-use serac_engine::{Catalog, ColumnUpdate, Database, EngineError, Table, Transaction};
+use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
 use serac_operators::selection::Selection;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
@@ -34,18 +34,16 @@ fn exists(kind: &'static str, name: impl Into<String>) -> impl FnOnce(EngineErro
 }
 
 /// `create(db,…)`
-pub(crate) fn create_database(database: &Database, name: &str) -> Result<()> {
+pub(crate) fn create_database(mut txn: Transaction, name: &str) -> Result<()> {
     if name.starts_with("pg_") || name == "information_schema" {
         return Err(OperatorError::BadName(name.into(), "it is reserved for the system".into()));
     }
-    let mut txn = database.begin();
     txn.create_schema(name).map_err(exists("database", name))?;
     commit(txn)
 }
 
 /// `create(tbl,…)`
-pub(crate) fn create_table(database: &Database, name: &TableName, columns: u32) -> Result<()> {
-    let mut txn = database.begin();
+pub(crate) fn create_table(mut txn: Transaction, name: &TableName, columns: u32) -> Result<()> {
     if txn.catalog().schema(&name.database).is_err() {
         return Err(OperatorError::UnknownDatabase(name.database.clone()));
     }
@@ -57,8 +55,7 @@ pub(crate) fn create_table(database: &Database, name: &TableName, columns: u32) 
 }
 
 /// `create(col,…)`
-pub(crate) fn create_column(database: &Database, name: &ColumnName, sorted: bool) -> Result<()> {
-    let mut txn = database.begin();
+pub(crate) fn create_column(mut txn: Transaction, name: &ColumnName, sorted: bool) -> Result<()> {
     let table = find_table(txn.catalog(), &name.table)?;
     if table.definition.column(&name.column).is_some() {
         return Err(OperatorError::Exists("column", name.to_string()));
@@ -83,8 +80,7 @@ pub(crate) fn create_column(database: &Database, name: &ColumnName, sorted: bool
 }
 
 /// `create(idx,…)`
-pub(crate) fn create_index(database: &Database, column: &ColumnName, form: IndexForm, clustered: bool) -> Result<()> {
-    let mut txn = database.begin();
+pub(crate) fn create_index(mut txn: Transaction, column: &ColumnName, form: IndexForm, clustered: bool) -> Result<()> {
     put_index(&mut txn, column, IndexStructure { form, clustered })?;
     commit(txn)
 }
@@ -193,8 +189,7 @@ pub(crate) fn value_for(column: &ColumnDefinition, number: i64) -> Result<Value<
 }
 
 /// `relational_insert(…)`
-pub(crate) fn insert(database: &Database, name: &TableName, values: &[i64]) -> Result<()> {
-    let mut txn = database.begin();
+pub(crate) fn insert(mut txn: Transaction, name: &TableName, values: &[i64]) -> Result<()> {
     let table = find_table(txn.catalog(), name)?.clone();
     check_writable(&table, name)?;
     let columns = &table.definition.columns;

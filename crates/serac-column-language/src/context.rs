@@ -17,10 +17,12 @@ use crate::load::Load;
 use crate::memory::{Memory, Taken};
 use crate::parse::parse;
 use crate::print::print;
+use crate::rights;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::statement::{Statement, TableName};
 use crate::variable::{Moment, Variable};
+use serac_engine::roles::RoleId;
 use serac_engine::{Database, Transaction};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -105,6 +107,7 @@ impl Operators {
             single_core: false,
             settings: self.0.settings.clone(),
             cancel: Cancel::default(),
+            role: RoleId::BOOTSTRAP,
         }
     }
     /// From now on, no statement begins.
@@ -162,9 +165,15 @@ pub struct Context {
     single_core: bool,
     settings: Settings,
     cancel: Cancel,
+    role: RoleId,
 }
 
 impl Context {
+    /// The context of a client who is this role, and may do what the role may. Without it, everything is allowed.
+    #[must_use]
+    pub fn with_role(self, role: RoleId) -> Self {
+        Self { role, ..self }
+    }
     /// What ends the statement that runs. Whoever has set it clears it before the next one.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
@@ -211,7 +220,7 @@ impl Context {
 
     /// Begins the load that an [`Outcome::WantsFile`] in this line has asked for.
     pub fn begin_load(&self, line: u64, path: &str) -> Load {
-        Load::new(&self.operators, &self.cancel, self.settings().threads as usize, line, path)
+        Load::new(&self.operators, &self.cancel, self.settings().threads as usize, self.role, line, path)
     }
 
     fn carry_out(&mut self, line: u64, statement: Statement, output: &mut dyn Output) -> Result<Outcome> {
@@ -228,31 +237,43 @@ impl Context {
             return Ok(Outcome::Done);
         }
         let database = self.operators.database().clone();
+        let begin = || {
+            let mut txn = database.begin();
+            txn.set_role(self.role);
+            txn
+        };
         match &statement {
-            Statement::CreateDatabase { name } => change::create_database(&database, name)?,
-            Statement::CreateTable { name, columns } => change::create_table(&database, name, *columns)?,
-            Statement::CreateColumn { name, sorted } => change::create_column(&database, name, *sorted)?,
+            Statement::CreateDatabase { name } => change::create_database(begin(), name)?,
+            Statement::CreateTable { name, columns } => change::create_table(begin(), name, *columns)?,
+            Statement::CreateColumn { name, sorted } => change::create_column(begin(), name, *sorted)?,
             Statement::CreateIndex { column, form, clustered } => {
-                change::create_index(&database, column, *form, *clustered)?;
+                change::create_index(begin(), column, *form, *clustered)?;
             }
             Statement::Load { path } => return Ok(Outcome::WantsFile(path.clone())),
-            Statement::Insert { table, values } => change::insert(&database, table, values)?,
+            Statement::Insert { table, values } => {
+                let txn = begin();
+                self.check(&txn, &statement)?;
+                change::insert(txn, table, values)?;
+            }
             Statement::Delete { table, positions } => {
                 let name = positions;
                 let variable = self.input(name)?;
                 let (snapshot, txn) = self.open(&[table])?;
+                self.check(&txn, &statement)?;
                 change::delete(&snapshot, txn, table, variable.positions(name)?)?;
             }
             Statement::Update { column, positions, value } => {
                 let name = positions;
                 let variable = self.input(name)?;
                 let (snapshot, txn) = self.open(&[&column.table])?;
+                self.check(&txn, &statement)?;
                 change::update(&snapshot, txn, column, variable.positions(name)?, *value)?;
             }
             Statement::Print { arguments } => {
                 let inputs = self.inputs(&statement)?;
                 let tables: Vec<&TableName> = statement.columns().iter().map(|column| &column.table).collect();
-                let snapshot = self.open(&tables)?.0;
+                let (snapshot, txn) = self.open(&tables)?;
+                self.check(&txn, &statement)?;
                 print(&snapshot, arguments, &inputs, output)?;
             }
             Statement::BatchQueries => self.batch = Some(Vec::new()),
@@ -277,6 +298,7 @@ impl Context {
                 self.last_batch.iter().try_for_each(|graph| output.write(graph))?;
             }
             Statement::Shutdown => {
+                self.check(&begin(), &statement)?;
                 self.operators.shut_down();
                 return Ok(Outcome::Shutdown);
             }
@@ -285,7 +307,9 @@ impl Context {
             reading => {
                 let inputs = self.inputs(reading)?;
                 let tables: Vec<&TableName> = reading.columns().iter().map(|column| &column.table).collect();
-                let snapshot = self.open(&tables)?.0;
+                let (snapshot, txn) = self.open(&tables)?;
+                self.check(&txn, reading)?;
+                drop(txn);
                 let results = evaluate(&snapshot, reading, &inputs)?;
                 snapshot.settle()?;
                 self.assign(reading, results)?;
@@ -297,6 +321,13 @@ impl Context {
     fn open(&self, tables: &[&TableName]) -> Result<(Snapshot, Transaction)> {
         let (database, memory) = (self.operators.database(), self.operators.memory());
         Snapshot::open(database, tables.iter().copied(), &self.settings(), &self.cancel, memory)
+    }
+    /// Refuses a statement that the client's role may not carry out.
+    fn check(&self, txn: &Transaction, statement: &Statement) -> Result<()> {
+        match self.role {
+            RoleId::BOOTSTRAP => Ok(()),
+            role => rights::check(&txn.access(role), statement, txn.catalog()),
+        }
     }
     fn input(&self, name: &str) -> Result<Variable> {
         self.variable(name).cloned().ok_or_else(|| OperatorError::UnknownVariable(name.into()))
@@ -317,8 +348,11 @@ impl Context {
     fn run_batch(&self, batch: &[Waiting]) -> Result<(BatchResults, String)> {
         let tables: Vec<&TableName> =
             batch.iter().flat_map(|waiting| waiting.statement.columns()).map(|column| &column.table).collect();
-        let snapshot = self.open(&tables)?.0;
-        let ran = batch::run(&snapshot, batch, |name| self.variable(name).cloned());
+        let (snapshot, txn) = self.open(&tables)?;
+        let access = txn.access(self.role);
+        drop(txn);
+        let may = |statement: &Statement| rights::check(&access, statement, snapshot.catalog());
+        let ran = batch::run(&snapshot, batch, |name| self.variable(name).cloned(), &may);
         snapshot.settle()?;
         Ok(ran)
     }

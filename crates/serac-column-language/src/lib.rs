@@ -16,6 +16,7 @@
 //! | [`values`] | vectors of numbers, and what is computed on them |
 //! | [`variable`] | what a name may stand for |
 //! | [`load`] | a client's CSV file, chunk by chunk |
+//! | [`frames`] | what clients and servers of the language say to each other |
 //! | [`error`] | what can be wrong |
 #![warn(missing_docs)]
 
@@ -25,11 +26,13 @@ pub mod column;
 pub mod context;
 pub mod error;
 pub mod evaluate;
+pub mod frames;
 mod info;
 pub mod load;
 pub mod memory;
 pub mod parse;
 mod print;
+mod rights;
 pub mod settings;
 pub mod snapshot;
 pub mod statement;

@@ -11,9 +11,11 @@ use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result, StatementError};
 use crate::memory::Taken;
+use crate::rights;
 use crate::snapshot::find_table;
 use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
+use serac_engine::roles::{Privilege, RoleId};
 use serac_engine::{Table, Transaction};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -52,6 +54,7 @@ struct Reading {
     line: u64,
     /// How many threads may look for numbers.
     threads: usize,
+    role: RoleId,
     /// From the header on.
     target: Option<Target>,
     /// Rows of plain lines, before they are columns.
@@ -211,6 +214,9 @@ impl Reading {
             Ok(table) => table.clone(),
             Err(error) => return self.bad_header(error.to_string()),
         };
+        if self.role != RoleId::BOOTSTRAP {
+            rights::check_table(&txn.access(self.role), &name, Privilege::Insert)?;
+        }
         check_writable(&table, &name)?;
         let mut fields = Vec::with_capacity(columns.len());
         for column in &columns {
@@ -450,12 +456,19 @@ impl Target {
 }
 
 impl Load {
-    pub(crate) fn new(operators: &Operators, cancel: &Cancel, threads: usize, line: u64, path: &str) -> Self {
+    pub(crate) fn new(
+        operators: &Operators,
+        cancel: &Cancel,
+        threads: usize,
+        role: RoleId,
+        line: u64,
+        path: &str,
+    ) -> Self {
         Self {
             operators: operators.clone(),
             cancel: cancel.clone(),
             line,
-            reading: Reading { file: path.into(), line: 1, threads, target: None, numbers: Vec::new() },
+            reading: Reading { file: path.into(), line: 1, threads, role, target: None, numbers: Vec::new() },
             rest: Vec::new(),
             failed: false,
         }

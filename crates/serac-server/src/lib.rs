@@ -1,8 +1,10 @@
-//! SeracDB for clients on the network: those that speak PostgreSQL's protocol, those of Arrow Flight SQL, and who watches the server.
+//! SeracDB for clients on the network: those that speak PostgreSQL's protocol, those of Arrow Flight SQL, those of the
+//! operator language, and who watches the server.
 #![warn(missing_docs)]
 
 mod flight_sql;
 mod http;
+pub mod operators;
 mod passwords;
 mod pg;
 mod tls;

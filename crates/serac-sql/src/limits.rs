@@ -40,6 +40,11 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.cancelled.notify_waiters();
     }
+    /// Ready at the next [`cancel`](Self::cancel) after this call, also if nobody waits yet. For who runs statements without
+    /// a session.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.cancelled.clone().notified_owned()
+    }
     /// The number of the session's transaction on the database, if it is in one.
     pub fn transaction(&self) -> Option<u64> {
         Some(self.transaction.load(Ordering::Relaxed)).filter(|number| *number != 0)
