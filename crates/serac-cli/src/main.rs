@@ -3,6 +3,7 @@
 mod blocks;
 mod demo;
 mod load;
+mod operators;
 mod output;
 mod script;
 mod serve;
@@ -59,6 +60,8 @@ enum Command {
     },
     /// Loads files (CSV, Parquet, Arrow) into a table, with a progress bar.
     Load(load::LoadArguments),
+    /// Runs statements of the operator language from the standard input, on a server or on a database of its own.
+    Operators(operators::OperatorsArguments),
     /// Serves a database to clients on the network until it is interrupted.
     Serve(serve::ServeArguments),
 }
@@ -242,6 +245,7 @@ fn main() -> ExitCode {
             let result = runtime.block_on(load::load(&db, load));
             result.and(db.database().close().map_err(|e| e.to_string()))
         }),
+        Some(Command::Operators(arguments)) => operators::run(&runtime, arguments),
         Some(Command::Serve(serve)) => serve::run(&runtime, serve),
         None => match arguments.open.path.as_deref().and_then(meant_command) {
             Some(meant) => Err(meant),

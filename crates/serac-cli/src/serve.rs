@@ -4,6 +4,7 @@ use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_export::listen::Listener;
+use serac_server::operators::{Farewell, OperatorsOptions, OperatorsServer};
 use serac_server::{
     FlightSql, FlightSqlOptions, HttpAccess, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier,
     tls_config,
@@ -32,16 +33,52 @@ pub struct ServeArguments {
 /// The port that a Unix socket is named after where there is no other.
 const PG_PORT: u16 = 5432;
 
+/// A place where a server listens.
+enum Place {
+    Address(SocketAddr),
+    /// A Unix socket.
+    Path(PathBuf),
+}
+
+/// Where clients of the operator language connect. What has a slash or no colon is a path.
+fn places(settings: &Settings) -> Result<Vec<Place>, String> {
+    let text = settings.text("operators").unwrap_or_default();
+    let place = |word: &str| match word.parse() {
+        Ok(address) => Ok(Place::Address(address)),
+        Err(_) if word.contains('/') || !word.contains(':') => Ok(Place::Path(word.into())),
+        Err(_) => Err(format!("--operators: \"{word}\" is neither an IP address with a port nor a path")),
+    };
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(place).collect()
+}
+
+fn operators_options(settings: &Settings) -> Result<OperatorsOptions, String> {
+    let usual = OperatorsOptions::default();
+    Ok(OperatorsOptions {
+        users: users(settings)?,
+        tls: tls(settings)?,
+        max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
+        login_timeout: login_timeout(settings)?,
+        shutdown_timeout: settings.duration("shutdown_timeout")?.unwrap_or_default(),
+        statement_timeout: settings.duration("statement_timeout")?,
+        idle_timeout: settings.duration("idle_session_timeout")?,
+        slow_statement: settings.parsed("slow_query_ms")?.map(Duration::from_millis),
+        memory_limit: settings.bytes("operators_memory")?.map(|bytes| bytes as u64),
+        ..usual
+    })
+}
+
 /// Everything that the settings say, read before anything is done.
 struct Plan {
     pg: Option<SocketAddr>,
     pg_socket: Option<PathBuf>,
     flight: Option<SocketAddr>,
     flight_socket: Option<PathBuf>,
+    operators: Vec<Place>,
     metrics: Option<SocketAddr>,
     pg_options: PgOptions,
     flight_options: FlightOptions,
     flight_sql_options: FlightSqlOptions,
+    operators_options: OperatorsOptions,
     storage: StorageOptions,
     sql: SqlOptions,
     checkpoint_at_shutdown: bool,
@@ -54,10 +91,12 @@ impl Plan {
             pg_socket: settings.parsed("pg_socket")?,
             flight: settings.parsed("flight")?,
             flight_socket: settings.parsed("flight_socket")?,
+            operators: places(settings)?,
             metrics: settings.parsed("metrics")?,
             pg_options: pg_options(settings)?,
             flight_options: flight_options(settings)?,
             flight_sql_options: flight_sql_options(settings)?,
+            operators_options: operators_options(settings)?,
             storage: storage_options(path, settings)?,
             sql: SqlOptions {
                 memory_limit: settings.bytes("memory_limit")?,
@@ -66,8 +105,9 @@ impl Plan {
             },
             checkpoint_at_shutdown: settings.switch("checkpoint_at_shutdown")?,
         };
-        if plan.pg.is_none() && plan.flight.is_none() && plan.pg_socket.is_none() && plan.flight_socket.is_none() {
-            return Err("say where to listen: --pg or --flight (or --pg-socket, --flight-socket), or pg or flight in the file that --config names".into());
+        let has_socket = plan.pg_socket.is_some() || plan.flight_socket.is_some() || !plan.operators.is_empty();
+        if plan.pg.is_none() && plan.flight.is_none() && !has_socket {
+            return Err("say where to listen: --pg, --flight or --operators (or --pg-socket, --flight-socket), or pg, flight or operators in the file that --config names".into());
         }
         plan.check_addresses(settings.switch("allow_remote")?)?;
         Ok(plan)
@@ -92,6 +132,16 @@ impl Plan {
             return Err(format!(
                 "{ip} can be reached by other machines: say --passwords, --tls-cert and --tls-key, use 127.0.0.1, or say --allow-remote"
             ));
+        }
+        for place in &self.operators {
+            if let Place::Address(address) = place
+                && let Some(ip) = remote(&Some(*address))
+                && (self.operators_options.users.is_empty() || self.operators_options.tls.is_none())
+            {
+                return Err(format!(
+                    "{ip} can be reached by other machines: say --passwords, --tls-cert and --tls-key, use 127.0.0.1, or say --allow-remote"
+                ));
+            }
         }
         if let Some(ip) = remote(&self.metrics) {
             return Err(format!(
@@ -264,7 +314,7 @@ impl Signals {
     }
 }
 
-/// Serves until SIGINT or SIGTERM. Then lets statements and streams end, and writes a checkpoint if the database has a folder. A second signal ends all that.
+/// Serves until SIGINT or SIGTERM, or until a client of the operator language says `shutdown`. Then lets statements and streams end, and writes a checkpoint if the database has a folder. A second signal ends all that.
 pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Result<(), String> {
     let settings = Settings::new(&arguments.flags, |name| std::env::var(name).ok())?;
     let plan = Plan::new(crate::folder(&arguments.path).as_deref(), &settings);
@@ -276,8 +326,14 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
     start_log(&settings)?;
     info!(version = env!("CARGO_PKG_VERSION"), process = std::process::id(), "starting");
     let served = open(&plan).and_then(|db| match runtime.block_on(serve(&db, plan))? {
-        true => db.database().close().map_err(|error| error.to_string()),
-        false => {
+        Served::Ended { result, farewell } => {
+            let result = result.and_then(|()| db.database().close().map_err(|error| error.to_string()));
+            if let Some(farewell) = farewell {
+                runtime.block_on(farewell.say(result.clone()));
+            }
+            result
+        }
+        Served::CutShort => {
             // What was acknowledged under full durability is in the log already; here the rest of the log follows.
             let flushed = db.database().storage().manager().log().map_or(Ok(()), |log| log.flush());
             flushed.map_err(|error| error.to_string())?;
@@ -324,8 +380,31 @@ async fn listen(
     Ok((listeners, places.join(" and ")))
 }
 
-/// Serves; false if a second signal has cut the end short.
-async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
+/// How serving has ended.
+enum Served {
+    /// In order: nothing runs any more. `result`: whether the checkpoint could be written.
+    Ended { result: Result<(), String>, farewell: Option<Farewell> },
+    /// By a second signal.
+    CutShort,
+}
+
+/// Listens where clients of the operator language connect, and says where that is.
+async fn listen_for_operators(at: &[Place], tls: bool) -> Result<(Vec<Listener>, String), String> {
+    let (mut listeners, mut places) = (Vec::new(), Vec::new());
+    for place in at {
+        let (address, socket) = match place {
+            Place::Address(address) => (Some(*address), None),
+            Place::Path(path) => (None, Some(path.as_path())),
+        };
+        let scheme = if tls { "operators+tls" } else { "operators" };
+        let (more, place) = listen(address, scheme, socket, |path, _| path.to_owned()).await?;
+        listeners.extend(more);
+        places.push(place);
+    }
+    Ok((listeners, places.join(" and ")))
+}
+
+async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut signals = Signals::new().map_err(text)?;
     let mut impatient = Signals::new().map_err(text)?;
@@ -352,6 +431,13 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
         lines.push(format!("serving {name} over Arrow Flight at {places} (Ctrl-C ends it)"));
         let extension = Arc::new(FlightSql::new(db.clone(), plan.flight_sql_options.clone()));
         FlightServer::new(db.database().clone(), listeners, plan.flight_options.clone()).with_extension(extension)
+    });
+    let tls = plan.operators_options.tls.is_some();
+    let (listeners, places) = listen_for_operators(&plan.operators, tls).await?;
+    let operators = (!listeners.is_empty()).then(|| {
+        info!(at = places, tls, "listening for clients of the operator language");
+        lines.push(format!("serving {name} to clients of the operator language at {places} (Ctrl-C ends it)"));
+        OperatorsServer::new(db.clone(), listeners, plan.operators_options.clone())
     });
     let http = match plan.metrics {
         Some(address) => {
@@ -380,11 +466,21 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
             let _ = stopped.wait_for(|stopping| *stopping).await;
         }
     };
-    let (pg_stop, flight_stop) = (stop(), stop());
+    let (pg_stop, flight_stop, operators_stop) = (stop(), stop(), stop());
+    let shutdown_asked = operators.as_ref().map(OperatorsServer::shutdown_asked);
     let orderly = async {
         let signals = async {
-            let signal = signals.next().await;
-            info!(signal, connections = db.connections().rows().len(), "stopping");
+            let asked = async {
+                match shutdown_asked {
+                    Some(asked) => asked.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let cause = tokio::select! {
+                signal = signals.next() => signal,
+                () = asked => "shutdown",
+            };
+            info!(cause, connections = db.connections().rows().len(), "stopping");
             readiness.set(false);
             let _ = stopping.send(true);
         };
@@ -398,15 +494,27 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
                 server.run(flight_stop).await;
             }
         };
-        tokio::join!(signals, pg, flight);
+        let operators = async {
+            match operators {
+                Some(server) => Some(server.run(operators_stop).await),
+                None => None,
+            }
+        };
+        let ((), (), (), farewell) = tokio::join!(signals, pg, flight, operators);
+        let mut result = Ok(());
         if plan.storage.path.is_some() && plan.checkpoint_at_shutdown {
             let (began, database) = (Instant::now(), db.database().clone());
             let checkpoint = tokio::task::spawn_blocking(move || database.checkpoint()).await;
-            let checkpoint = checkpoint.map_err(|error| error.to_string())?;
-            checkpoint.map_err(|error| format!("the checkpoint failed: {error}"))?;
-            info!(seconds = began.elapsed().as_secs_f64(), "checkpoint written");
+            result = match checkpoint {
+                Ok(Ok(_)) => {
+                    info!(seconds = began.elapsed().as_secs_f64(), "checkpoint written");
+                    Ok(())
+                }
+                Ok(Err(error)) => Err(format!("the checkpoint failed: {error}")),
+                Err(error) => Err(error.to_string()),
+            };
         }
-        Ok(true)
+        Ok(Served::Ended { result, farewell })
     };
     // It answers to the very end.
     let http = async {
@@ -421,7 +529,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<bool, String> {
     };
     tokio::select! {
         result = orderly => result,
-        () = second_signal => Ok(false),
+        () = second_signal => Ok(Served::CutShort),
         () = http => unreachable!("nothing stops it"),
     }
 }

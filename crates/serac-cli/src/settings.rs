@@ -23,7 +23,7 @@ const fn known(name: &'static str, value: &'static str, usual: Option<&'static s
     Known { name, value, usual, help }
 }
 
-const KNOWN: [Known; 34] = [
+const KNOWN: [Known; 36] = [
     known(
         "pg",
         "ADDRESS",
@@ -47,6 +47,12 @@ const KNOWN: [Known; 34] = [
         "PATH",
         None,
         "A Unix socket for the Arrow Flight service, without TLS: clients on this machine connect to grpc+unix:///PATH",
+    ),
+    known(
+        "operators",
+        "ADDRESSES",
+        None,
+        "Where clients of the operator language connect: a path for a Unix socket, an address such as 127.0.0.1:5555 (port 0: any that is free), or several with commas between them",
     ),
     known(
         "metrics",
@@ -121,6 +127,12 @@ const KNOWN: [Known; 34] = [
         "BYTES",
         Some("0"),
         "Memory for all queries together; beyond it they spill or fail; 0 for no limit",
+    ),
+    known(
+        "operators_memory",
+        "BYTES",
+        Some("8GB"),
+        "Memory for the variables of all clients of the operator language together",
     ),
     known("threads", "NUMBER", Some("0"), "Threads of a query; 0 for as many as there are processors"),
     known(

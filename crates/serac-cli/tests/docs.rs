@@ -65,6 +65,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("docs/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
     ("docs/flight-sql.md", "adbc.connect(", Way::Python("")),
+    ("docs/operators.md", "cat > rain.csv", Way::Script),
     ("docs/server.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
     ("docs/server.md", "pg = \"127.0.0.1:5432\"", Way::Config),
     ("docs/server.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),

@@ -1,0 +1,244 @@
+//! The client: what it has sent and what was answered, and the answers on their way to the user.
+
+use super::connect::Stream;
+use super::input::Input;
+use crate::output::printable;
+use serac_column_language::frames::{ClientFrame, Sender, ServerFrame};
+use serac_server::operators::read_frame;
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Notify, mpsc};
+
+/// Pieces of input that wait to be sent.
+const WAITING: usize = 8;
+/// What is read of the stream at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// How the client has ended.
+pub struct Ending {
+    /// Whether every statement succeeded.
+    pub ok: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Statements sent, and those of them that were answered.
+    sent: u64,
+    answered: u64,
+    /// The line that was sent last, and the one that was answered last.
+    last_sent: u64,
+    last_answered: u64,
+    last_ok: bool,
+    /// The line of a `shutdown`, behind whose answer the server ends the connection.
+    shutdown: Option<u64>,
+    /// A statement has failed.
+    failed: bool,
+    /// No more statements come.
+    input_over: bool,
+    /// The server has ended the connection.
+    gone: bool,
+}
+
+impl State {
+    fn is_complete(&self) -> bool {
+        self.input_over && self.answered == self.sent
+    }
+}
+
+/// What was sent and answered: where the thread that reads lines and the task that reads answers meet.
+#[derive(Default)]
+pub struct Progress {
+    state: Mutex<State>,
+    /// For the thread: answers.
+    answered: Condvar,
+    /// For the task: the input's end.
+    input_over: Notify,
+}
+
+impl Progress {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Notes that a line's statement is being sent.
+    pub fn sent(&self, line: u64) {
+        let mut state = self.state();
+        state.sent += 1;
+        state.last_sent = line;
+    }
+    /// Notes that a line that is being sent ends the server.
+    pub fn shuts_down(&self, line: u64) {
+        self.state().shutdown = Some(line);
+    }
+    /// Notes and shows what is wrong with a line that was not sent.
+    pub fn fail(&self, line: u64, text: &str) {
+        self.state().failed = true;
+        eprintln!("line {line}: {text}");
+    }
+    /// Whether the file of a line's load is still wanted.
+    pub fn wants_file(&self, line: u64) -> bool {
+        let state = self.state();
+        !state.gone && state.last_answered < line
+    }
+    /// Waits until everything is answered: whether the last statement succeeded; none if the server has gone.
+    pub fn wait(&self) -> Option<bool> {
+        let mut state = self.state();
+        while !state.gone && state.answered < state.sent {
+            state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (state.answered == state.sent && !state.gone).then_some(state.last_ok)
+    }
+}
+
+/// Why no more answers come.
+enum End {
+    Complete,
+    Gone(String),
+}
+
+/// Sends statements from the standard input, and shows the answers.
+pub async fn run(stream: impl Stream) -> Ending {
+    let progress = Arc::new(Progress::default());
+    let (frames, mut waiting) = mpsc::channel::<Vec<u8>>(WAITING);
+    let is_terminal = std::io::stdin().is_terminal();
+    let spawned = {
+        let (progress, frames) = (progress.clone(), frames.clone());
+        // Not the runtime's: its end would wait for a line.
+        std::thread::Builder::new().name("serac-input".into()).spawn(move || {
+            let mut input = Input::new(&progress, frames, is_terminal);
+            if is_terminal {
+                if let Err(error) = input.terminal() {
+                    progress.fail(1, &error);
+                }
+            } else {
+                input.stream(std::io::stdin());
+            }
+            progress.state().input_over = true;
+            progress.input_over.notify_one();
+        })
+    };
+    if let Err(error) = spawned {
+        eprintln!("there is no thread: {error}");
+        return Ending { ok: false };
+    }
+    let (reader, mut writer) = tokio::io::split(stream);
+    let writing = async {
+        while let Some(out) = waiting.recv().await {
+            // A server that ends the connection says why: that is read on the other side.
+            if write(&mut writer, &out).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        std::future::pending().await
+    };
+    let reading = read(BufReader::with_capacity(READ_BYTES, reader), &progress);
+    tokio::pin!(writing, reading);
+    let end = loop {
+        tokio::select! {
+            end = &mut reading => break end,
+            () = &mut writing => {}
+            () = progress.input_over.notified() => {
+                if progress.state().is_complete() {
+                    break End::Complete;
+                }
+            }
+            // At a terminal, what runs is cancelled; elsewhere the signal ends the process.
+            _ = tokio::signal::ctrl_c(), if is_terminal => {
+                let mut out = Vec::new();
+                ClientFrame::Cancel { line: progress.state().last_sent }.put(&mut out);
+                let _ = frames.try_send(out);
+            }
+        }
+    };
+    if let End::Gone(why) = end {
+        eprintln!("{}", printable(&why, true));
+        progress.state().gone = true;
+        progress.state().failed = true;
+        progress.answered.notify_all();
+    }
+    // The terminal is the line editor's until its line ends.
+    while is_terminal && !progress.state().input_over {
+        progress.input_over.notified().await;
+    }
+    Ending { ok: !progress.state().failed }
+}
+
+async fn write(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> std::io::Result<()> {
+    writer.write_all(out).await?;
+    writer.flush().await
+}
+
+/// The standard output. Nobody may read it any more (head, less), which is no error of ours.
+struct Shown {
+    out: std::io::BufWriter<std::io::Stdout>,
+    failed: bool,
+}
+
+impl Shown {
+    /// What is wrong with the output.
+    fn note(&mut self, result: std::io::Result<()>, progress: &Progress) {
+        if let Err(error) = result
+            && !std::mem::replace(&mut self.failed, true)
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            eprintln!("the standard output cannot be written: {error}");
+            progress.state().failed = true;
+        }
+    }
+    fn write(&mut self, text: &[u8], progress: &Progress) {
+        if !self.failed {
+            let result = self.out.write_all(text);
+            self.note(result, progress);
+        }
+    }
+    fn flush(&mut self, progress: &Progress) {
+        if !self.failed {
+            let result = self.out.flush();
+            self.note(result, progress);
+        }
+    }
+}
+
+/// Shows answers until all are there, or the server goes.
+async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, progress: &Progress) -> End {
+    let mut shown = Shown { out: std::io::BufWriter::new(std::io::stdout()), failed: false };
+    let gone = |why: &str| End::Gone(why.to_owned());
+    loop {
+        let frame = match read_frame(&mut reader, Sender::Server).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return gone("the server went away"),
+            Err(error) => return gone(&format!("the server went away: {error}")),
+        };
+        match ServerFrame::read(frame.kind, &frame.body) {
+            Ok(ServerFrame::Rows(text)) => shown.write(text, progress),
+            Ok(ServerFrame::Report { line, text }) => {
+                shown.flush(progress);
+                eprintln!("line {line}: {}", printable(text, false));
+            }
+            Ok(ServerFrame::Done { line, ok }) => {
+                if reader.buffer().is_empty() {
+                    shown.flush(progress);
+                }
+                let mut state = progress.state();
+                state.answered += 1;
+                (state.last_answered, state.last_ok) = (line, ok);
+                state.failed |= !ok;
+                let is_complete = state.is_complete() || (ok && state.shutdown == Some(line));
+                drop(state);
+                progress.answered.notify_all();
+                if is_complete {
+                    shown.flush(progress);
+                    return End::Complete;
+                }
+            }
+            Ok(ServerFrame::Bye(why)) => {
+                shown.flush(progress);
+                return gone(why);
+            }
+            Ok(ServerFrame::Welcome { .. } | ServerFrame::Refused { .. }) => {
+                return gone("the server says something out of place");
+            }
+            Err(error) => return gone(&format!("the server says something that is no answer: {error}")),
+        }
+    }
+}

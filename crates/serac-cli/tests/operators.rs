@@ -1,0 +1,324 @@
+//! `serac operators` and its server, as scripts use them: over a Unix socket, with files of the client's side.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn serac() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serac"));
+    command.env_remove("SERAC_PASSWORD").env_remove("PGPASSWORD").env_remove("SERAC_USER");
+    command
+}
+
+/// A server on a Unix socket, and the folder of its clients.
+struct Served {
+    child: Option<Child>,
+    folder: PathBuf,
+}
+
+impl Served {
+    fn new(folder: &Path) -> Self {
+        let mut child = serac()
+            .args(["serve", "db", "--operators", "socket"])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("operator language") && line.contains("socket"), "{line}");
+        Self { child: Some(child), folder: folder.to_owned() }
+    }
+    fn client(&self) -> Command {
+        let mut command = serac();
+        command.args(["operators", "--connect", "socket"]).current_dir(&self.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+    fn start(&self) -> Child {
+        self.client().spawn().unwrap()
+    }
+    fn run(&self, script: &str) -> Output {
+        run(&mut self.client(), script)
+    }
+    /// What a script prints that has no errors.
+    fn shown(&self, script: &str) -> String {
+        let output = self.run(script);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+    /// Waits for the server's end, and says whether that was in order.
+    fn ends(&mut self) -> bool {
+        self.child.take().unwrap().wait().unwrap().success()
+    }
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// A test that fails leaves no server behind.
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn run(command: &mut Command, script: &str) -> Output {
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const TABLE: &str = "create(db,\"d\")\ncreate(tbl,\"t\",d,1)\ncreate(col,\"a\",d.t)\n";
+
+/// The scripts of the language's own tests: `NAME.dsl`, `NAME.2.dsl` behind a restart, `.out`, and `NAME.FILE.csv`. A line
+/// that ends in `-- error` is refused.
+#[test]
+fn the_examples_give_what_they_should() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../serac-column-language/tests/scripts");
+    let all: Vec<PathBuf> = fs::read_dir(&scripts).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let name_of = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let is_first = |name: &String| name.ends_with(".dsl") && name.matches('.').count() == 1;
+    let names: Vec<String> = all.iter().map(|path| name_of(path)).filter(is_first).collect();
+    assert!(names.len() > 9, "{names:?}");
+    for name in names.iter().map(|name| name.strip_suffix(".dsl").unwrap()) {
+        let folder = tempfile::tempdir().unwrap();
+        for path in &all {
+            if let Some(csv) = name_of(path).strip_prefix(&format!("{name}.")).filter(|rest| rest.ends_with(".csv")) {
+                fs::copy(path, folder.path().join(csv)).unwrap();
+            }
+        }
+        let mut served = Served::new(folder.path());
+        for (i, part) in [name.to_owned(), format!("{name}.2")].iter().enumerate() {
+            let Ok(script) = fs::read_to_string(scripts.join(format!("{part}.dsl"))) else { continue };
+            let expected = fs::read_to_string(scripts.join(format!("{part}.out"))).unwrap();
+            if i > 0 {
+                served = Served::new(folder.path());
+            }
+            let output = served.run(&script);
+            let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(shown.trim(), expected.trim(), "{part}: {errors}");
+            let reported: Vec<usize> =
+                errors.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()?.parse().ok()).collect();
+            let refused = script.lines().enumerate().filter(|(_, line)| line.trim_end().ends_with("-- error"));
+            let refused: Vec<usize> = refused.map(|(i, _)| i + 1).collect();
+            if !refused.is_empty() {
+                assert!(refused.iter().all(|line| reported.contains(line)), "{part}: {refused:?}\n{errors}");
+            }
+            assert_eq!(output.status.success(), reported.is_empty(), "{part}: {errors}");
+            if script.lines().any(|line| line.trim() == "shutdown") {
+                assert!(served.ends(), "{part}");
+                assert!(!folder.path().join("socket").exists());
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_have_lines_and_the_script_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::new(folder.path());
+    let script =
+        format!("{TABLE}\n-- a comment\nload(\"missing.csv\")\nrelational_insert(d.t,5)\nnonsense\nprint(d.t.a)");
+    let output = served.run(&script);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), "5\n".into()));
+    let errors = text(&output.stderr);
+    let lines: Vec<&str> = errors.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("line 6: ") && lines[0].contains("missing.csv"), "{errors}");
+    assert!(lines[1].starts_with("line 8: "), "{errors}");
+    // A script without errors, and one without statements.
+    assert_eq!(served.shown("print(d.t.a)\r\n\n"), "5\n");
+    assert_eq!(served.shown(""), "");
+    // A line that is too long does not reach the server.
+    let long = format!("{}\nprint(d.t.a)\n", "x".repeat((1 << 20) + 10));
+    let output = served.run(&long);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), "5\n".into()));
+    assert!(text(&output.stderr).starts_with("line 1: "));
+}
+
+#[test]
+fn a_bad_row_ends_the_load_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::new(folder.path());
+    let rows: String = (0..400_000).map(|i| if i == 1_000 { "x\n".into() } else { format!("{i}\n") }).collect();
+    fs::write(folder.path().join("bad.csv"), format!("d.t.a\n{rows}")).unwrap();
+    fs::write(folder.path().join("good.csv"), "d.t.a\n1\n2\n").unwrap();
+    let script = format!("{TABLE}load(\"bad.csv\")\nload(\"good.csv\")\nprint(d.t.a)\n");
+    let output = served.run(&script);
+    assert_eq!(text(&output.stdout), "1\n2\n");
+    let errors = text(&output.stderr);
+    assert!(errors.starts_with("line 4: ") && errors.contains("bad.csv, line 1002"), "{errors}");
+    // A load in a batch is refused, and its file skipped.
+    let output = served.run("batch_queries()\nload(\"bad.csv\")\nbatch_execute()\nprint(d.t.a)\n");
+    assert_eq!((text(&output.stdout), output.status.code()), ("1\n2\n".into(), Some(1)));
+}
+
+#[test]
+fn many_clients_and_long_scripts_are_answered_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::new(folder.path());
+    served.shown(TABLE);
+    let inserts: String = (0..20).map(|i| format!("relational_insert(d.t,{i})\n")).collect();
+    served.shown(&inserts);
+    let script: String = (0..2_000)
+        .map(|i| format!("p=select(d.t.a,{},{})\nv=fetch(d.t.a,p)\nprint(v)\n", i % 20, i % 20 + 1))
+        .collect();
+    let expected: String = (0..2_000).map(|i| format!("{}\n", i % 20)).collect();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| served.shown(&script))).collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), expected);
+        }
+    });
+}
+
+#[test]
+fn acknowledged_statements_survive_a_kill_and_unfinished_loads_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::new(folder.path());
+    served.shown(&format!("{TABLE}relational_insert(d.t,7)\n"));
+    // A load whose client is killed: the file is a pipe that has no end.
+    let pipe = folder.path().join("pipe.csv");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut client = served.start();
+    client.stdin.as_mut().unwrap().write_all(b"load(\"pipe.csv\")\n").unwrap();
+    let mut file = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let rows: String = (0..200_000).map(|i| format!("{i}\n")).collect();
+    file.write_all(format!("d.t.a\n{rows}").as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_eq!(served.shown("print(d.t.a)\n"), "7\n");
+    served.kill();
+    let served = Served::new(folder.path());
+    assert_eq!(served.shown("print(d.t.a)\n"), "7\n");
+}
+
+#[test]
+fn shutdown_ends_the_server_and_disconnects_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::new(folder.path());
+    let mut idle = served.start();
+    // It is connected once it has printed.
+    idle.stdin.as_mut().unwrap().write_all(b"info()\nt=time()\nd=time(t)\nprint(d)\n").unwrap();
+    let mut shown = BufReader::new(idle.stdout.take().unwrap());
+    shown.read_line(&mut String::new()).unwrap();
+    let output = served.run(&format!("{TABLE}relational_insert(d.t,3)\nshutdown\nprint(d.t.a)\n"));
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(!folder.path().join("socket").exists());
+    assert!(served.ends());
+    assert_eq!(idle.wait().unwrap().code(), Some(1));
+    let mut errors = String::new();
+    idle.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(errors.contains("the server is shutting down"), "{errors}");
+    // Nobody answers any more.
+    assert_eq!(served.run("info()\n").status.code(), Some(1));
+    assert_eq!(Served::new(folder.path()).shown("print(d.t.a)\n"), "3\n");
+}
+
+#[test]
+fn a_database_of_its_own_needs_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = || {
+        let mut command = serac();
+        command.args(["operators", "db"]).current_dir(folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let output = run(&mut command(), &format!("{TABLE}relational_insert(d.t,3)\nshutdown\n"));
+    assert!(output.status.success(), "{output:?}");
+    let output = run(&mut command(), "print(d.t.a)\nprint(x)\n");
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), "3\n".into()), "{output:?}");
+}
+
+#[test]
+fn passwords_and_rights_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "CREATE SCHEMA d; CREATE TABLE d.t (a INTEGER NOT NULL); INSERT INTO d.t VALUES (4); \
+        ALTER ROLE serac PASSWORD 'secret'; CREATE ROLE reader LOGIN PASSWORD 'other'; \
+        GRANT USAGE ON SCHEMA d TO reader; GRANT SELECT ON d.t TO reader";
+    assert!(serac().current_dir(folder.path()).args(["db", "-c", sql]).status().unwrap().success());
+    let served = Served::new(folder.path());
+    let as_user = |user: &str, password: Option<&str>, script: &str| {
+        let mut command = served.client();
+        command.args(["--user", user]);
+        if let Some(password) = password {
+            command.env("SERAC_PASSWORD", password);
+        }
+        run(&mut command, script)
+    };
+    for (user, password, said) in [
+        ("serac", None, "SERAC_PASSWORD"),
+        ("serac", Some("other"), "password authentication failed"),
+        ("nobody", Some("secret"), "password authentication failed"),
+    ] {
+        let output = as_user(user, password, "print(d.t.a)\n");
+        assert!(!output.status.success() && output.stdout.is_empty());
+        assert!(text(&output.stderr).contains(said), "{output:?}");
+    }
+    let script = "print(d.t.a)\nrelational_insert(d.t,5)\ncreate(db,\"e\")\nshutdown\nprint(d.t.a)\n";
+    let output = as_user("reader", Some("other"), script);
+    assert_eq!((text(&output.stdout), output.status.code()), ("4\n4\n".into(), Some(1)));
+    let errors = text(&output.stderr);
+    let refused: Vec<&str> = errors.lines().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(refused, ["line 2", "line 3", "line 4"], "{errors}");
+    let output = as_user("serac", Some("secret"), "relational_insert(d.t,5)\nprint(d.t.a)\nshutdown\n");
+    assert_eq!((text(&output.stdout), output.status.code()), ("4\n5\n".into(), Some(0)), "{output:?}");
+}
+
+#[test]
+fn nonsense_ends_its_own_connection_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::new(folder.path());
+    served.shown(&format!("{TABLE}relational_insert(d.t,1)\n"));
+    let hello = [&[b'h', 0, 0, 0, 5, 0, 1, 0, 0][..], &[0]].concat();
+    let statement = [&[b's', 0, 0, 0, 14][..], &[0, 0, 0, 0, 0, 0, 0, 1], b"info()"].concat();
+    let valid = [&hello[..], &statement, &[b'b', 0, 0, 0, 0, b'e', 0, 0, 0, 1, 0]].concat();
+    // A generator, so that a failure can be had again.
+    let mut state = 42_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let began = Instant::now();
+    for round in 0..200 {
+        let mut bytes = valid.clone();
+        match round % 4 {
+            0 => bytes = (0..random() % 64).map(|_| random() as u8).collect(),
+            1 => {
+                let at = random() as usize % bytes.len();
+                bytes[at] = random() as u8;
+            }
+            2 => bytes.truncate(random() as usize % bytes.len()),
+            // A frame that says that it is huge.
+            _ => bytes.extend_from_slice(&[b's', 0xff, 0xff, 0xff, random() as u8]),
+        }
+        let mut socket = UnixStream::connect(folder.path().join("socket")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // The server may have ended the connection before all was sent.
+        let _ = socket.write_all(&bytes);
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        match socket.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "round {round}: {bytes:?}"),
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(300));
+    assert_eq!(served.shown("print(d.t.a)\n"), "1\n");
+}
