@@ -863,7 +863,7 @@ mod tests {
         predicates: &[Bounds],
         of: impl Fn(i64) -> T,
     ) -> Result<(), TestCaseError> {
-        let (mut base, mut row, mut rows) = (Runs::default(), 0, Vec::new());
+        let (mut base, mut row, mut rows) = (Runs::default(), 0u64, Vec::new());
         let mut columns = Vec::new();
         for block in blocks {
             row = row.div_ceil(1000) * 1000;
