@@ -18,6 +18,7 @@ mod freeze;
 mod frozen_scan;
 mod gather;
 mod micro;
+mod operators;
 mod ordered;
 mod peer;
 mod pgbench;
@@ -70,6 +71,8 @@ enum Benchmark {
     Tpch(tpch::TpchArguments),
     /// The ordered index's tree beside scc's TreeIndex, crossbeam's skip list and congee.
     Ordered(ordered::OrderedArguments),
+    /// Column operators: shared scans, joins and hash tables (figures of the column-store report).
+    Operators(operators::OperatorsArguments),
     /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation of cold blocks (figure 10 of the paper).
     Tpcc(tpcc::TpccArguments),
     /// The twelve TPC-H queries on bitmap indexes with refresh functions beside them, queries to refreshes 98 to 2.
@@ -175,6 +178,7 @@ fn main() -> Result<(), String> {
         Benchmark::Compaction { part, blocks, threads } => compaction::run(part, blocks, &threads, &mut report),
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Ordered(arguments) => ordered::run(&arguments, &mut report),
+        Benchmark::Operators(arguments) => operators::run(&arguments, &mut report),
         Benchmark::Tpcc(arguments) => tpcc::run(&arguments, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),

@@ -11,7 +11,7 @@ pub struct Report {
 }
 
 /// What this is measured on.
-fn machine() -> String {
+pub fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()

@@ -176,8 +176,8 @@ const SAMPLE_EVERY: usize = 5 << 20;
 /// Pages of a sample at the most.
 const SAMPLE_PAGES: usize = 16;
 
-/// The costs of the two algorithms, in nanoseconds: medians of `serac-bench operators classify` on an AMD EPYC with AVX-512 and two cores. Only their proportions
-/// matter.
+/// The costs of the two algorithms, in nanoseconds. Estimates, checked by `serac-bench operators
+/// classify` on one machine with AVX-512; only their proportions matter.
 mod cost {
     /// Comparing 8 bytes of values with one predicate.
     pub(super) const COMPARE_8_BYTES: f64 = 0.1;

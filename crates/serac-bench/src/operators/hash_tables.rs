@@ -1,0 +1,336 @@
+//! The hash tables of the column-store report (§5.1, §5.2), integer to integer, repeated keys allowed: chained over a pool allocator, and Robin Hood with a maximum
+//! load. They are measured here beside hashbrown; the engine's joins have a table of their own.
+
+/// A table under test.
+pub trait IntegerTable {
+    /// A table for so many entries; 0 for one that is to grow.
+    fn with_capacity(entries: usize) -> Self;
+    /// Adds an entry.
+    fn insert(&mut self, key: i32, value: i32);
+    /// The value of an entry with the key.
+    fn get(&self, key: i32) -> Option<i32>;
+    /// Takes out an entry with the key, if there is one.
+    fn remove(&mut self, key: i32) -> Option<i32>;
+    /// Bytes in memory.
+    fn bytes(&self) -> usize;
+}
+
+const SMALLEST: usize = 16;
+const NONE: u32 = u32::MAX;
+
+/// The upper bits of the product depend on all bits of the key.
+#[inline]
+fn hash(key: i32) -> u64 {
+    u64::from(key.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A chunk of the pool: an entry and the next chunk of its chain, or of the free list.
+#[derive(Clone, Copy)]
+struct Chunk {
+    key: i32,
+    value: i32,
+    next: u32,
+}
+
+const BLOCK_CHUNKS: usize = 1 << 16;
+
+/// A pool allocator: blocks of equal chunks, whose free chunks form a list. A chunk is known by its number.
+struct Pool {
+    blocks: Vec<Box<[Chunk]>>,
+    /// The allocation pointer.
+    free: u32,
+}
+
+impl Pool {
+    fn with_capacity(chunks: usize) -> Self {
+        let mut pool = Self { blocks: Vec::new(), free: NONE };
+        (0..chunks.div_ceil(BLOCK_CHUNKS)).for_each(|_| pool.add_block());
+        pool
+    }
+    fn add_block(&mut self) {
+        let first = self.blocks.len() * BLOCK_CHUNKS;
+        assert!(first + BLOCK_CHUNKS < NONE as usize, "chunks have 32-bit numbers");
+        let chunk = |at: usize| {
+            let next = if at + 1 == BLOCK_CHUNKS { self.free } else { (first + at + 1) as u32 };
+            Chunk { key: 0, value: 0, next }
+        };
+        let block = (0..BLOCK_CHUNKS).map(chunk).collect();
+        self.blocks.push(block);
+        self.free = first as u32;
+    }
+    #[inline]
+    fn chunk(&self, at: u32) -> &Chunk {
+        &self.blocks[at as usize / BLOCK_CHUNKS][at as usize % BLOCK_CHUNKS]
+    }
+    #[inline]
+    fn chunk_mut(&mut self, at: u32) -> &mut Chunk {
+        &mut self.blocks[at as usize / BLOCK_CHUNKS][at as usize % BLOCK_CHUNKS]
+    }
+    #[inline]
+    fn allocate(&mut self) -> u32 {
+        if self.free == NONE {
+            self.add_block();
+        }
+        let at = self.free;
+        self.free = self.chunk(at).next;
+        at
+    }
+    #[inline]
+    fn release(&mut self, at: u32) {
+        self.chunk_mut(at).next = self.free;
+        self.free = at;
+    }
+}
+
+/// Buckets of linked chunks. It has twice as many buckets once it has more entries than 90 % of them.
+pub struct Chained {
+    buckets: Vec<u32>,
+    pool: Pool,
+    len: usize,
+}
+
+impl Chained {
+    #[inline]
+    fn bucket(&self, key: i32) -> usize {
+        (hash(key) >> (u64::BITS - self.buckets.len().trailing_zeros())) as usize
+    }
+    fn grow(&mut self) {
+        let wanted = self.buckets.len() * 2;
+        let old = std::mem::replace(&mut self.buckets, vec![NONE; wanted]);
+        for mut at in old {
+            while at != NONE {
+                let Chunk { key, next, .. } = *self.pool.chunk(at);
+                let bucket = self.bucket(key);
+                self.pool.chunk_mut(at).next = self.buckets[bucket];
+                self.buckets[bucket] = at;
+                at = next;
+            }
+        }
+    }
+}
+
+impl IntegerTable for Chained {
+    fn with_capacity(entries: usize) -> Self {
+        let buckets = (entries * 10 / 9 + 1).next_power_of_two().max(SMALLEST);
+        Self { buckets: vec![NONE; buckets], pool: Pool::with_capacity(entries), len: 0 }
+    }
+    fn insert(&mut self, key: i32, value: i32) {
+        if (self.len + 1) * 10 > self.buckets.len() * 9 {
+            self.grow();
+        }
+        let (bucket, at) = (self.bucket(key), self.pool.allocate());
+        *self.pool.chunk_mut(at) = Chunk { key, value, next: self.buckets[bucket] };
+        self.buckets[bucket] = at;
+        self.len += 1;
+    }
+    fn get(&self, key: i32) -> Option<i32> {
+        let mut at = self.buckets[self.bucket(key)];
+        while at != NONE {
+            let chunk = self.pool.chunk(at);
+            if chunk.key == key {
+                return Some(chunk.value);
+            }
+            at = chunk.next;
+        }
+        None
+    }
+    fn remove(&mut self, key: i32) -> Option<i32> {
+        let bucket = self.bucket(key);
+        let (mut before, mut at) = (NONE, self.buckets[bucket]);
+        while at != NONE {
+            let chunk = *self.pool.chunk(at);
+            if chunk.key == key {
+                match before {
+                    NONE => self.buckets[bucket] = chunk.next,
+                    before => self.pool.chunk_mut(before).next = chunk.next,
+                }
+                self.pool.release(at);
+                self.len -= 1;
+                return Some(chunk.value);
+            }
+            (before, at) = (at, chunk.next);
+        }
+        None
+    }
+    fn bytes(&self) -> usize {
+        self.buckets.len() * size_of::<u32>() + self.pool.blocks.len() * BLOCK_CHUNKS * size_of::<Chunk>()
+    }
+}
+
+/// A slot of an open table: 0 when it is free, else 1 more than the distance from where the key belongs.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    key: i32,
+    value: i32,
+    distance: u32,
+}
+
+/// Open addressing: an entry that is further from where it belongs takes the slot of one that is less far (Celis, Larson and Munro 1985). It has twice as many slots
+/// once more than `MAX_LOAD` percent are taken. Removal moves the entries behind back by one.
+pub struct RobinHood<const MAX_LOAD: usize> {
+    slots: Vec<Slot>,
+    len: usize,
+}
+
+impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
+    #[inline]
+    fn home(&self, key: i32) -> usize {
+        (hash(key) >> (u64::BITS - self.slots.len().trailing_zeros())) as usize
+    }
+    fn place(&mut self, key: i32, value: i32) {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key);
+        let mut entry = Slot { key, value, distance: 1 };
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.distance == 0 {
+                *slot = entry;
+                return;
+            }
+            if slot.distance < entry.distance {
+                std::mem::swap(slot, &mut entry);
+            }
+            entry.distance += 1;
+            at = (at + 1) & mask;
+        }
+    }
+    /// The slot of an entry with the key.
+    #[inline]
+    fn find(&self, key: i32) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        let (mut at, mut distance) = (self.home(key), 1);
+        loop {
+            let slot = &self.slots[at];
+            // An entry that is less far stands where the key's would have taken the place.
+            if slot.distance < distance {
+                return None;
+            }
+            if slot.key == key {
+                return Some(at);
+            }
+            distance += 1;
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
+    fn with_capacity(entries: usize) -> Self {
+        let slots = (entries * 100 / MAX_LOAD + 1).next_power_of_two().max(SMALLEST);
+        Self { slots: vec![Slot::default(); slots], len: 0 }
+    }
+    fn insert(&mut self, key: i32, value: i32) {
+        if (self.len + 1) * 100 > self.slots.len() * MAX_LOAD {
+            let wanted = self.slots.len() * 2;
+            let old = std::mem::replace(&mut self.slots, vec![Slot::default(); wanted]);
+            old.iter().filter(|slot| slot.distance > 0).for_each(|slot| self.place(slot.key, slot.value));
+        }
+        self.place(key, value);
+        self.len += 1;
+    }
+    fn get(&self, key: i32) -> Option<i32> {
+        self.find(key).map(|at| self.slots[at].value)
+    }
+    fn remove(&mut self, key: i32) -> Option<i32> {
+        let mask = self.slots.len() - 1;
+        let mut at = self.find(key)?;
+        let value = self.slots[at].value;
+        loop {
+            let next = (at + 1) & mask;
+            let mut moved = self.slots[next];
+            if moved.distance <= 1 {
+                self.slots[at] = Slot::default();
+                break;
+            }
+            moved.distance -= 1;
+            self.slots[at] = moved;
+            at = next;
+        }
+        self.len -= 1;
+        Some(value)
+    }
+    fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot>()
+    }
+}
+
+/// hashbrown's table with the same hash, whose halves are folded: it takes the place from the lower bits.
+pub struct Hashbrown(hashbrown::HashTable<(i32, i32)>);
+
+#[inline]
+fn folded(key: i32) -> u64 {
+    let hash = hash(key);
+    hash ^ hash >> 32
+}
+
+impl IntegerTable for Hashbrown {
+    fn with_capacity(entries: usize) -> Self {
+        Self(hashbrown::HashTable::with_capacity(entries))
+    }
+    fn insert(&mut self, key: i32, value: i32) {
+        self.0.insert_unique(folded(key), (key, value), |(key, _)| folded(*key));
+    }
+    fn get(&self, key: i32) -> Option<i32> {
+        self.0.find(folded(key), |(other, _)| *other == key).map(|(_, value)| *value)
+    }
+    fn remove(&mut self, key: i32) -> Option<i32> {
+        let entry = self.0.find_entry(folded(key), |(other, _)| *other == key).ok()?;
+        Some(entry.remove().0.1)
+    }
+    fn bytes(&self) -> usize {
+        self.0.allocation_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::HashMap;
+
+    fn storm<T: IntegerTable>(capacity: usize, seed: u64) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (mut table, mut model) = (T::with_capacity(capacity), HashMap::<i32, Vec<i32>>::new());
+        for step in 0..20_000 {
+            let key = rng.random_range(-600..600);
+            let held = model.entry(key).or_default();
+            match rng.random_range(0..10) {
+                0..5 => {
+                    table.insert(key, step);
+                    held.push(step);
+                }
+                5..7 => match table.get(key) {
+                    Some(value) => assert!(held.contains(&value), "seed {seed}"),
+                    None => assert!(held.is_empty(), "seed {seed}"),
+                },
+                _ => match table.remove(key) {
+                    Some(value) => {
+                        let at = held.iter().position(|other| *other == value);
+                        held.swap_remove(at.unwrap_or_else(|| panic!("seed {seed}: {value} is not there")));
+                    }
+                    None => assert!(held.is_empty(), "seed {seed}"),
+                },
+            }
+        }
+        for (key, held) in model {
+            for _ in 0..held.len() {
+                assert!(table.remove(key).is_some_and(|value| held.contains(&value)), "seed {seed}");
+            }
+            assert_eq!(table.get(key), None, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn tables_agree_with_a_map_of_lists() {
+        for seed in 0..4 {
+            for capacity in [0, 1_000, 20_000] {
+                storm::<Chained>(capacity, seed);
+                storm::<RobinHood<20>>(capacity, seed);
+                storm::<RobinHood<50>>(capacity, seed);
+                storm::<RobinHood<90>>(capacity, seed);
+                storm::<Hashbrown>(capacity, seed);
+            }
+        }
+    }
+}

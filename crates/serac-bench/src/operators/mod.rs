@@ -1,0 +1,144 @@
+//! The column operators: the figures of the column-store report with our sizes, and what shared scans, joins and hash tables can do.
+//!
+//! Each figure is a subcommand. `--out` takes a directory for the results as JSON, with the command that made them, and `--plot` adds charts as SVG. The report's
+//! counts of cache misses (figures 2, 6 and 8, right) need counters that virtual machines rarely have, and are left out.
+
+mod hash_tables;
+mod joins;
+mod plot;
+mod scans;
+mod tables;
+
+use crate::report::{Report, median};
+use plot::{Chart, Line};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value as Json, json};
+use std::path::PathBuf;
+use std::time::Instant;
+
+#[derive(clap::Args, Debug)]
+pub struct OperatorsArguments {
+    #[command(subcommand)]
+    figure: Figure,
+    /// Rows of a column, or entries of a table.
+    #[arg(long, global = true, default_value_t = 10_000_000)]
+    rows: usize,
+    /// Measured runs, after one that is not; the median is shown.
+    #[arg(long, global = true, default_value_t = 3)]
+    runs: usize,
+    /// Threads.
+    #[arg(long, global = true, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Directory for the results as JSON and, with --plot, the charts.
+    #[arg(long, global = true)]
+    out: Option<PathBuf>,
+    /// Write charts as SVG.
+    #[arg(long, global = true, requires = "out")]
+    plot: bool,
+}
+
+#[derive(clap::Subcommand, Debug, Clone, Copy)]
+enum Figure {
+    /// Chunks of a column and selects of a task, by selectivity (figure 6).
+    Chunks,
+    /// Four hash tables: insert into a presized and into a growing table, get, remove (figure 9).
+    Tables,
+    /// Growing Robin Hood tables with maximum loads of 20, 50 and 90 % (figure 10).
+    MaximumLoad,
+    /// 100 selects as one multiselect and one by one, by selectivity.
+    Selects,
+    /// What sharing can give: k predicates in one pass against k passes, inside and outside the last-level cache.
+    Ceiling,
+    /// Comparing each value with k predicates against classifying it once.
+    Classify,
+    /// Joins by method, sizes and repeats.
+    Join,
+}
+
+/// Collects the rows and lines of one figure.
+struct Recorder<'r> {
+    name: &'static str,
+    arguments: &'r OperatorsArguments,
+    report: &'r mut Report,
+    rows: Vec<Json>,
+    charts: Vec<Chart>,
+}
+
+impl Recorder<'_> {
+    fn row(&mut self, figures: &[(&str, Json)]) {
+        self.report.row(figures);
+        self.rows.push(Json::Object(figures.iter().map(|(n, v)| (n.to_string(), v.clone())).collect::<Map<_, _>>()));
+    }
+    fn chart(&mut self, title: &str, x: &str, y: &str, log_x: bool) {
+        let (title, x, y) = (title.to_owned(), x.to_owned(), y.to_owned());
+        self.charts.push(Chart { title, x, y, log_x, lines: Vec::new() });
+    }
+    /// Adds a point to a line of the last chart.
+    fn point(&mut self, line: &str, x: f64, y: f64) {
+        let Some(chart) = self.charts.last_mut() else { return };
+        match chart.lines.iter_mut().find(|other| other.name == line) {
+            Some(line) => line.points.push((x, y)),
+            None => chart.lines.push(Line { name: line.into(), points: vec![(x, y)] }),
+        }
+    }
+    fn write(self) -> Result<(), String> {
+        let Some(directory) = &self.arguments.out else { return Ok(()) };
+        let said = |error: std::io::Error| format!("{}: {error}", directory.display());
+        std::fs::create_dir_all(directory).map_err(said)?;
+        let command: Vec<String> = std::env::args().collect();
+        let result = json!({ "command": command.join(" "), "machine": crate::report::machine(), "rows": self.rows });
+        let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
+        std::fs::write(directory.join(format!("{}.json", self.name)), text).map_err(said)?;
+        if self.arguments.plot {
+            for (at, chart) in self.charts.iter().enumerate() {
+                let number = if self.charts.len() > 1 { format!("-{}", at + 1) } else { String::new() };
+                std::fs::write(directory.join(format!("{}{number}.svg", self.name)), chart.svg()).map_err(said)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The median of some runs in milliseconds, after one that is not counted.
+fn milliseconds(runs: usize, mut run: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+    run()?;
+    let mut times = Vec::new();
+    for _ in 0..runs.max(1) {
+        let begun = Instant::now();
+        run()?;
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(times))
+}
+
+/// Numbers of a column are uniform in this range.
+const DOMAIN: i32 = 100_000_000;
+
+fn uniform(rows: usize, seed: u64) -> Vec<i32> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    (0..rows).map(|_| rng.random_range(0..DOMAIN)).collect()
+}
+
+pub fn run(arguments: &OperatorsArguments, report: &mut Report) -> Result<(), String> {
+    let name = match arguments.figure {
+        Figure::Chunks => "chunks",
+        Figure::Tables => "tables",
+        Figure::MaximumLoad => "maximum-load",
+        Figure::Selects => "selects",
+        Figure::Ceiling => "ceiling",
+        Figure::Classify => "classify",
+        Figure::Join => "join",
+    };
+    let mut recorder = Recorder { name, arguments, report, rows: Vec::new(), charts: Vec::new() };
+    match arguments.figure {
+        Figure::Chunks => scans::chunks(&mut recorder),
+        Figure::Tables => tables::operations(&mut recorder),
+        Figure::MaximumLoad => tables::maximum_load(&mut recorder),
+        Figure::Selects => scans::selects(&mut recorder),
+        Figure::Ceiling => scans::ceiling(&mut recorder),
+        Figure::Classify => scans::classify(&mut recorder),
+        Figure::Join => joins::run(&mut recorder),
+    }?;
+    recorder.write()
+}
