@@ -17,6 +17,7 @@ use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use serac_engine::roles::{Privilege, RoleId};
 use serac_engine::{Table, Transaction};
+use serac_operators::integers::integer_at;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -303,28 +304,16 @@ fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32
     while rows < most && end < bytes.len() {
         let (mut at, before) = (end, numbers.len());
         for field in 0..fields {
-            let is_negative = bytes.get(at) == Some(&b'-');
-            at += usize::from(is_negative);
-            let (from, mut number) = (at, 0_u64);
-            while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0'))
-                && digit < 10
-            {
-                number = number.wrapping_mul(10).wrapping_add(digit.into());
-                at += 1;
-            }
-            // Of ten digits, none was lost.
-            let is_number = (1..=10).contains(&(at - from));
-            let number = if is_negative { (number as i64).wrapping_neg() } else { number as i64 };
+            let number = integer_at(bytes, at);
+            at = number.map_or(at, |(_, end)| end);
             let is_last = field + 1 == fields;
             at += usize::from(is_last && bytes.get(at) == Some(&b'\r'));
             let ends = bytes.get(at) == Some(if is_last { &b'\n' } else { &b',' });
-            match i32::try_from(number) {
-                Ok(number) if is_number && ends => numbers.push(number),
-                _ => {
-                    numbers.truncate(before);
-                    return (rows, end);
-                }
-            }
+            let Some((number, _)) = number.filter(|_| ends) else {
+                numbers.truncate(before);
+                return (rows, end);
+            };
+            numbers.push(number);
             at += 1;
         }
         rows += 1;
