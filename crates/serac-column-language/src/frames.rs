@@ -388,8 +388,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Kind and body of the first frame in these bytes, and what follows.
-    fn split(bytes: &[u8], sender: Sender) -> Result<Option<(u8, &[u8], &[u8])>, FrameError> {
+    /// Kind and body of a frame, and what follows.
+    type Split<'b> = (u8, &'b [u8], &'b [u8]);
+
+    /// The first frame in these bytes.
+    fn split(bytes: &[u8], sender: Sender) -> Result<Option<Split<'_>>, FrameError> {
         let Some((start, rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let (kind, length) = header(*start, sender)?;
         Ok(rest.split_at_checked(length).map(|(body, rest)| (kind, body, rest)))
