@@ -325,10 +325,22 @@ mod tests {
             std::hint::black_box(&page);
             if levels == 0 { 0 } else { touch(levels - 1) + usize::from(page[levels % 4_096]) }
         }
-        let pages = || {
-            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
-            status.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
-        };
+        // Of the mapping in which this stack lies: other tests of the process have memory, too.
+        fn pages() -> usize {
+            let (here, mut is_mine) = (0u8, false);
+            let address = std::ptr::from_ref(&here).addr();
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            for line in maps.lines() {
+                let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                if let Some((Some(from), Some(to))) = range.map(|(from, to)| (number(from), number(to))) {
+                    is_mine = (from..to).contains(&address);
+                } else if let Some(size) = line.strip_prefix("Rss:").filter(|_| is_mine) {
+                    return size.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 4;
+                }
+            }
+            panic!("no mapping has the stack");
+        }
         let count = STACK / 4_096 / 4;
         let (before, touched, after) = elsewhere(move || {
             let before = pages();
