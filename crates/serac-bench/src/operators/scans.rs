@@ -58,7 +58,7 @@ pub(super) fn chunks(recorder: &mut Recorder<'_>) -> Result<(), String> {
         for (chunks, selects_per_task) in [(1024, 1), (64, 4), (1, 1), (1, SELECTS), (0, 1), (0, SELECTS)] {
             // 0: chunks of 512 KiB.
             let of_chunk = MultiselectSettings::default().chunk_bytes;
-            let chunk_bytes = if chunks == 0 { of_chunk } else { column.values.len() * 4 / chunks };
+            let chunk_bytes = (column.values.len() * 4).checked_div(chunks).unwrap_or(of_chunk);
             let settings = MultiselectSettings { chunk_bytes, selects_per_task, ..lists(threads, Append::NoBlock) };
             let name = if chunks == 0 { "512 KiB".into() } else { chunks.to_string() };
             for power in -7..=0 {
