@@ -1,5 +1,5 @@
-//! Row pins: who keeps row ids beyond the snapshot in which it found them pins the rows of their
-//! table.
+//! Row pins: whoever keeps row ids beyond the snapshot in which it found them pins the rows of
+//! their table.
 //!
 //! While a table is pinned, compaction moves none of its rows and none of its blocks is recycled,
 //! so a row id names the row that it named, or, once that is deleted, none. Blocks freeze and thaw
@@ -16,13 +16,15 @@
 //! pin is there, so the snapshot, which is newer, sees its rows in their new places. A group that
 //! looks later does nothing. In the other order a move could commit between a snapshot and its pin,
 //! and the row ids found in the snapshot would be those of the old places. A recycled block had no
-//! row that any snapshot sees, so nobody who pins later finds a row id in it.
+//! row that any snapshot sees, so nobody who pins later finds a row id in it. `serac-models` runs
+//! this file under loom.
 //!
-//! A pin waits no longer than one group's transaction takes in memory.
+//! A pin waits no longer than one group's transaction takes in memory. It does not keep the table
+//! alive: the memory of a table that was dropped is freed, although row ids of it are kept.
 
 use crate::data_table::DataTable;
 use serac_sync::{RwLock, RwLockReadGuard};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// How many pins a table has.
 #[derive(Debug, Default)]
@@ -37,34 +39,36 @@ impl RowPins {
         let pins = self.0.read();
         (*pins == 0).then_some(Unpinned(pins))
     }
-    /// Whether the table is pinned, for who wants to save itself the work.
+    /// Whether the table is pinned now: a caller that would do nothing then saves itself the work.
     pub(crate) fn are_pinned(&self) -> bool {
         *self.0.read() > 0
     }
 }
 
-/// Keeps the rows of a table where they are, for as long as it lives.
+/// Keeps the rows of a table where they are, for as long as it and the table live.
 #[derive(Debug)]
-pub struct RowPin(Arc<DataTable>);
+pub struct RowPin(Weak<DataTable>);
 
 impl DataTable {
     /// Pins the rows. To be called before the snapshot is taken in which row ids are found that are
     /// to be kept.
     pub fn pin_rows(self: &Arc<Self>) -> RowPin {
         *self.row_pins().0.write() += 1;
-        RowPin(self.clone())
+        RowPin(Arc::downgrade(self))
     }
 }
 
 impl RowPin {
-    /// The table.
-    pub fn table(&self) -> &Arc<DataTable> {
-        &self.0
+    /// The table; none if it was dropped.
+    pub fn table(&self) -> Option<Arc<DataTable>> {
+        self.0.upgrade()
     }
 }
 
 impl Drop for RowPin {
     fn drop(&mut self) {
-        *self.0.row_pins().0.write() -= 1;
+        if let Some(table) = self.table() {
+            *table.row_pins().0.write() -= 1;
+        }
     }
 }

@@ -110,7 +110,7 @@ fn pinned_rows_stay_and_their_blocks_are_not_recycled() {
         storage.freeze_table(&table, std::time::Duration::from_millis(20));
         assert!(table.block(BlockNo(0)).is_some(), "an emptied block is kept");
         if left {
-            drop(pins.0.table().clone());
+            assert!(pins.0.table().is_some_and(|pinned| Arc::ptr_eq(&pinned, &table)));
         }
     }
     assert_eq!(rows(&table, storage.begin().snapshot()), seen);
@@ -120,6 +120,20 @@ fn pinned_rows_stay_and_their_blocks_are_not_recycled() {
     assert!(storage.compact_table(&table).unwrap().moved > 0);
     storage.freeze_table(&table, std::time::Duration::from_secs(2));
     assert!(table.block(BlockNo(0)).is_none(), "nobody needs it any more");
+}
+
+/// A table that was dropped is not kept in memory by those who keep its row ids.
+#[test]
+fn a_pin_does_not_keep_a_dropped_table() {
+    let (storage, table) = open(options());
+    fill(&storage, &table, 1);
+    let (pin, kept) = (table.pin_rows(), Arc::downgrade(&table));
+    drop(table);
+    assert!(pin.table().is_some());
+    storage.drop_table(TableId(1));
+    storage.run_gc();
+    storage.run_gc();
+    assert!(pin.table().is_none() && kept.upgrade().is_none());
 }
 
 /// Whoever pins before the snapshot finds the rows where the snapshot has them for as long as the
