@@ -11,11 +11,11 @@ use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result, StatementError};
 use crate::memory::Taken;
-use crate::rights;
+use crate::rights::Rights;
 use crate::snapshot::find_table;
 use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
-use serac_engine::roles::{Privilege, RoleId};
+use serac_engine::roles::RoleId;
 use serac_engine::{Table, Transaction};
 use serac_operators::integers::integer_at;
 use serac_storage::ColumnType;
@@ -26,8 +26,6 @@ use std::sync::atomic::Ordering;
 const MOST_LINE_BYTES: usize = 1 << 20;
 /// Rows that go into the table together.
 const BATCH_ROWS: usize = 65_536;
-/// Rows that become columns together: their numbers stay in the nearest cache.
-const TRANSPOSED_ROWS: usize = 512;
 /// So many rows at a time are inserted one by one.
 const SINGLE_ROWS: usize = 1_000;
 /// A thread gets no fewer bytes than this,
@@ -58,8 +56,6 @@ struct Reading {
     role: RoleId,
     /// From the header on.
     target: Option<Target>,
-    /// Rows of plain lines, before they are columns.
-    numbers: Vec<i32>,
 }
 
 /// Where rows go.
@@ -69,7 +65,7 @@ struct Target {
     table: Arc<Table>,
     /// The table's column of each field.
     fields: Vec<usize>,
-    columns: Vec<ColumnBuffer>,
+    values: FieldValues,
     rows: usize,
     /// Whether rows were appended already.
     has_appended: bool,
@@ -115,6 +111,36 @@ impl ColumnBuffer {
     }
 }
 
+/// Values by field.
+#[derive(Debug)]
+enum FieldValues {
+    /// All columns are INTEGER, as those are that the language makes.
+    Plain(Vec<Vec<i32>>),
+    Mixed(Vec<ColumnBuffer>),
+}
+
+impl FieldValues {
+    fn new(columns: Vec<ColumnBuffer>) -> Self {
+        match columns.iter().all(|column| matches!(column, ColumnBuffer::Int32(_))) {
+            true => Self::Plain(vec![Vec::new(); columns.len()]),
+            false => Self::Mixed(columns),
+        }
+    }
+    /// False if the number does not fit.
+    fn push(&mut self, field: usize, number: i64) -> bool {
+        match self {
+            Self::Plain(all) => number.try_into().map(|number| all[field].push(number)).is_ok(),
+            Self::Mixed(all) => all[field].push(number),
+        }
+    }
+    fn take(&mut self, field: usize) -> ArrayRef {
+        match self {
+            Self::Plain(all) => Arc::new(Int32Array::from(std::mem::take(&mut all[field]))),
+            Self::Mixed(all) => all[field].take(),
+        }
+    }
+}
+
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
@@ -143,8 +169,8 @@ impl Reading {
             && self.threads > 1
         {
             let fields = target.fields.len();
-            for (part, (numbers, rows, end)) in parsed_parts(bytes, fields, self.threads) {
-                target.take_numbers(&numbers, operators)?;
+            for (part, (columns, rows, end)) in parsed_parts(bytes, fields, self.threads) {
+                target.take_rows(&columns, rows, operators)?;
                 self.line += rows as u64;
                 bytes = &bytes[end..];
                 if end < part {
@@ -153,12 +179,11 @@ impl Reading {
             }
         }
         while !bytes.is_empty() {
-            if let Some(target) = self.target.as_mut().filter(|target| target.is_plain()) {
-                let mut numbers = std::mem::take(&mut self.numbers);
-                numbers.clear();
-                let (rows, end) = plain_numbers(bytes, target.fields.len(), TRANSPOSED_ROWS, &mut numbers);
-                target.take_numbers(&numbers, operators)?;
-                self.numbers = numbers;
+            if let Some(target) = &mut self.target
+                && let FieldValues::Plain(columns) = &mut target.values
+            {
+                let (rows, end) = plain_rows(bytes, BATCH_ROWS - target.rows, columns);
+                target.note_rows(rows, operators)?;
                 self.line += rows as u64;
                 bytes = &bytes[end..];
                 if rows > 0 {
@@ -211,13 +236,13 @@ impl Reading {
         }
         let Some(name) = name else { return self.bad_header("it names no column") };
         let txn = operators.database().begin();
+        let rights = Rights::of(&txn, self.role);
+        rights.check_usage(&name.database)?;
         let table = match find_table(txn.catalog(), &name) {
             Ok(table) => table.clone(),
             Err(error) => return self.bad_header(error.to_string()),
         };
-        if self.role != RoleId::BOOTSTRAP {
-            rights::check_table(&txn.access(self.role), &name, Privilege::Insert)?;
-        }
+        rights.check_insert(&table)?;
         check_writable(&table, &name)?;
         let mut fields = Vec::with_capacity(columns.len());
         for column in &columns {
@@ -239,8 +264,8 @@ impl Reading {
                 expected: "a column of integers".into(),
             })
         };
-        let columns = (0..all.len()).map(buffer).collect::<Result<_>>()?;
-        Ok(Target { txn, table, fields, columns, rows: 0, has_appended: false, kept: Vec::new() })
+        let values = FieldValues::new(fields.iter().map(|at| buffer(*at)).collect::<Result<_>>()?);
+        Ok(Target { txn, table, fields, values, rows: 0, has_appended: false, kept: Vec::new() })
     }
 
     /// A row of integers.
@@ -278,7 +303,7 @@ impl Reading {
                 break format!("there are more than {} fields", target.fields.len());
             };
             let number = if is_negative { Some(number) } else { number.checked_neg() };
-            if !fits || !number.is_some_and(|number| target.columns[column].push(number)) {
+            if !fits || !number.is_some_and(|number| target.values.push(field, number)) {
                 break format!("the number is out of range for {}", target.table.definition.columns[column].sql_type);
             }
             field += 1;
@@ -295,25 +320,25 @@ impl Reading {
     }
 }
 
-/// Rows of the lines at the beginning of `bytes` that have nothing but `fields` numbers of at most
-/// ten digits, and fit 32 bits; these numbers, one after the other; how many rows, at most `most`;
-/// and where the last of the lines ends. The first line of another kind is left to
-/// [`Reading::take_line`], which takes all that a file may have, and knows what is wrong.
-fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32>) -> (usize, usize) {
+/// Appends the plain rows at the beginning of `bytes` to `columns`, at most `most` of them: how
+/// many they are, and where the last one ends. A row is plain if it has a number of at most ten
+/// digits, which fits 32 bits, for each column, and nothing else. [`Reading::take_line`] takes the
+/// first line of another kind: it knows all that a file may have, and what is wrong.
+fn plain_rows(bytes: &[u8], most: usize, columns: &mut [Vec<i32>]) -> (usize, usize) {
     let (mut rows, mut end) = (0, 0);
     while rows < most && end < bytes.len() {
-        let (mut at, before) = (end, numbers.len());
-        for field in 0..fields {
+        let mut at = end;
+        for field in 0..columns.len() {
             let number = integer_at(bytes, at);
             at = number.map_or(at, |(_, end)| end);
-            let is_last = field + 1 == fields;
+            let is_last = field + 1 == columns.len();
             at += usize::from(is_last && bytes.get(at) == Some(&b'\r'));
             let ends = bytes.get(at) == Some(if is_last { &b'\n' } else { &b',' });
             let Some((number, _)) = number.filter(|_| ends) else {
-                numbers.truncate(before);
+                columns[..field].iter_mut().for_each(|column| _ = column.pop());
                 return (rows, end);
             };
-            numbers.push(number);
+            columns[field].push(number);
             at += 1;
         }
         rows += 1;
@@ -322,8 +347,8 @@ fn plain_numbers(bytes: &[u8], fields: usize, most: usize, numbers: &mut Vec<i32
     (rows, end)
 }
 
-/// What a thread has found in its part of the bytes: numbers, rows, where the last of these ends.
-type Parsed = (Vec<i32>, usize, usize);
+/// What a thread has found in its part of the bytes: columns, rows, where the last of these ends.
+type Parsed = (Vec<Vec<i32>>, usize, usize);
 
 /// The plain rows at the beginning of each part of `bytes`, found by several threads; with the
 /// parts' lengths. None where there is too little to share.
@@ -341,9 +366,9 @@ fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Pars
         rest = others;
     }
     let parse = |part: &[u8]| {
-        let mut numbers = Vec::new();
-        let (rows, end) = plain_numbers(part, fields, usize::MAX, &mut numbers);
-        (numbers, rows, end)
+        let mut columns = vec![Vec::new(); fields];
+        let (rows, end) = plain_rows(part, usize::MAX, &mut columns);
+        (columns, rows, end)
     };
     std::thread::scope(|scope| {
         let mut helpers = Vec::with_capacity(parts.len());
@@ -362,28 +387,25 @@ fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Pars
 }
 
 impl Target {
-    /// Whether all columns are INTEGER, as those are that the language makes.
     fn is_plain(&self) -> bool {
-        self.columns.iter().all(|column| matches!(column, ColumnBuffer::Int32(_)))
+        matches!(self.values, FieldValues::Plain(_))
     }
-    /// Takes rows of plain lines, whose numbers stand one after the other.
-    fn take_numbers(&mut self, numbers: &[i32], operators: &Operators) -> Result<()> {
-        let (fields, mut rest) = (self.fields.len(), numbers);
-        while !rest.is_empty() {
-            let rows = (rest.len() / fields).min(BATCH_ROWS - self.rows).min(TRANSPOSED_ROWS);
-            let (some, others) = rest.split_at(rows * fields);
-            for (field, &column) in self.fields.iter().enumerate() {
-                if let ColumnBuffer::Int32(all) = &mut self.columns[column] {
-                    all.extend(some.iter().skip(field).step_by(fields));
-                }
-            }
-            self.rows += rows;
-            rest = others;
-            if self.rows == BATCH_ROWS {
-                self.flush(operators)?;
-            }
+    /// Takes plain rows that another thread has found.
+    fn take_rows(&mut self, columns: &[Vec<i32>], rows: usize, operators: &Operators) -> Result<()> {
+        let mut from = 0;
+        while from < rows {
+            let to = rows.min(from + BATCH_ROWS - self.rows);
+            let FieldValues::Plain(all) = &mut self.values else { return Ok(()) };
+            all.iter_mut().zip(columns).for_each(|(all, column)| all.extend_from_slice(&column[from..to]));
+            self.note_rows(to - from, operators)?;
+            from = to;
         }
         Ok(())
+    }
+    /// Notes rows whose values are there.
+    fn note_rows(&mut self, rows: usize, operators: &Operators) -> Result<()> {
+        self.rows += rows;
+        if self.rows == BATCH_ROWS { self.flush(operators) } else { Ok(()) }
     }
     /// With fewer rows than this in all, they go to where single inserts go: blocks of their own
     /// would be all but empty.
@@ -401,7 +423,10 @@ impl Target {
         Ok(())
     }
     fn batch(&mut self) -> Result<RecordBatch> {
-        let columns = self.columns.iter_mut().map(ColumnBuffer::take).collect();
+        let mut by_column: Vec<(usize, ArrayRef)> =
+            self.fields.iter().enumerate().map(|(field, at)| (*at, self.values.take(field))).collect();
+        by_column.sort_by_key(|(at, _)| *at);
+        let columns = by_column.into_iter().map(|(_, array)| array).collect();
         self.rows = 0;
         let schema = self.table.data.schema().arrow();
         Ok(RecordBatch::try_new(schema, columns).map_err(serac_storage::StorageError::from)?)
@@ -457,7 +482,7 @@ impl Load {
             operators: operators.clone(),
             cancel: cancel.clone(),
             line,
-            reading: Reading { file: path.into(), line: 1, threads, role, target: None, numbers: Vec::new() },
+            reading: Reading { file: path.into(), line: 1, threads, role, target: None },
             rest: Vec::new(),
             failed: false,
         }

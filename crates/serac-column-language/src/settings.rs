@@ -52,17 +52,6 @@ pub enum Access {
     Auto,
 }
 
-/// What a load looks at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LoadChecks {
-    /// Every byte of the file.
-    #[default]
-    Checked,
-    /// Every byte, too: unchecked input would be answered wrongly. The word is taken so that
-    /// scripts of both kinds run.
-    Unchecked,
-}
-
 /// The settings of one client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -80,8 +69,6 @@ pub struct Settings {
     pub selects_per_task: u32,
     /// `threads`: how many may work on a statement.
     pub threads: u32,
-    /// `load`.
-    pub load: LoadChecks,
 }
 
 impl Default for Settings {
@@ -94,7 +81,6 @@ impl Default for Settings {
             chunk_kib: 512,
             selects_per_task: serac_operators::multiselect::SELECTS_PER_TASK as u32,
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get() as u32),
-            load: LoadChecks::default(),
         }
     }
 }
@@ -151,11 +137,13 @@ impl Settings {
                 }
             }
             "load" => {
-                self.load = match value {
-                    "checked" => LoadChecks::Checked,
-                    "unchecked" => LoadChecks::Unchecked,
-                    _ => return unknown(),
-                }
+                return match value {
+                    "checked" => Ok(()),
+                    "unchecked" => Err(OperatorError::UnknownSetting(
+                        "load cannot be unchecked, because every load checks every byte".into(),
+                    )),
+                    _ => unknown(),
+                };
             }
             "chunk_kib" => self.chunk_kib = number(name, value, 1 << 20)?,
             "selects_per_task" => self.selects_per_task = number(name, value, 1 << 16)?,

@@ -22,7 +22,8 @@ set(inverse,off)
 set(access,index)
 set(chunk_kib,64)
 set(selects_per_task,4)
-set(load,unchecked)
+set(load,checked)
+set(load,unchecked) -- error
 set(colour,blue) -- error
 now=time()
 later=time(now)
