@@ -3,6 +3,7 @@
 
 use crate::column::rows_of;
 use crate::error::{OperatorError, Result};
+use crate::rights::Rights;
 use crate::snapshot::{Snapshot, find_table};
 use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
@@ -10,6 +11,7 @@ use crate::variable::Positions;
 use serac_engine::definition::{
     ColumnDefinition, ColumnOrder, IndexForm, IndexStructure, KeyDefinition, ReferentialAction, TableDefinition,
 };
+use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
 use serac_operators::selection::Selection;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
@@ -55,7 +57,9 @@ pub(crate) fn create_table(mut txn: Transaction, name: &TableName, columns: u32)
 }
 
 /// `create(col,…)`
-pub(crate) fn create_column(mut txn: Transaction, name: &ColumnName, sorted: bool) -> Result<()> {
+pub(crate) fn create_column(mut txn: Transaction, rights: &Rights, name: &ColumnName, sorted: bool) -> Result<()> {
+    // Before an error tells more about the table.
+    rights.check_owner(&name.table)?;
     let table = find_table(txn.catalog(), &name.table)?;
     if table.definition.column(&name.column).is_some() {
         return Err(OperatorError::Exists("column", name.to_string()));
@@ -80,7 +84,14 @@ pub(crate) fn create_column(mut txn: Transaction, name: &ColumnName, sorted: boo
 }
 
 /// `create(idx,…)`
-pub(crate) fn create_index(mut txn: Transaction, column: &ColumnName, form: IndexForm, clustered: bool) -> Result<()> {
+pub(crate) fn create_index(
+    mut txn: Transaction,
+    rights: &Rights,
+    column: &ColumnName,
+    form: IndexForm,
+    clustered: bool,
+) -> Result<()> {
+    rights.check_owner(&column.table)?;
     put_index(&mut txn, column, IndexStructure { form, clustered })?;
     commit(txn)
 }
@@ -189,8 +200,10 @@ pub(crate) fn value_for(column: &ColumnDefinition, number: i64) -> Result<Value<
 }
 
 /// `relational_insert(…)`
-pub(crate) fn insert(mut txn: Transaction, name: &TableName, values: &[i64]) -> Result<()> {
+pub(crate) fn insert(mut txn: Transaction, rights: &Rights, name: &TableName, values: &[i64]) -> Result<()> {
+    rights.check_usage(&name.database)?;
     let table = find_table(txn.catalog(), name)?.clone();
+    rights.check_insert(&table)?;
     check_writable(&table, name)?;
     let columns = &table.definition.columns;
     if columns.len() != values.len() {
@@ -243,6 +256,7 @@ fn for_each_row(
 /// `relational_delete(…)`
 pub(crate) fn delete(snapshot: &Snapshot, mut txn: Transaction, name: &TableName, positions: &Positions) -> Result<()> {
     let table: Arc<Table> = snapshot.table(name)?.0.clone();
+    snapshot.rights().check_columns(&table, Privilege::Delete, &[])?;
     if table.definition.materialized.is_some() {
         return Err(OperatorError::Refused(name.to_string(), "it is a materialized view"));
     }
@@ -261,10 +275,11 @@ pub(crate) fn update(
     number: i64,
 ) -> Result<()> {
     let table: Arc<Table> = snapshot.table(&name.table)?.0.clone();
-    check_writable(&table, &name.table)?;
     let Some(at) = table.definition.column(&name.column) else {
         return Err(OperatorError::UnknownColumn(name.to_string()));
     };
+    snapshot.rights().check_columns(&table, Privilege::Update, &[at])?;
+    check_writable(&table, &name.table)?;
     check_alone(snapshot.catalog(), &table, &name.table, Some(at))?;
     let value = value_for(&table.definition.columns[at], number)?;
     let rows = distinct_rows(snapshot, &name.table, positions)?;

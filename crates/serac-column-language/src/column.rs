@@ -45,10 +45,10 @@ pub fn select(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Resul
 /// # Errors
 /// As [`select`].
 pub fn scan(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<(Arc<Runs>, BooleanBuffer)> {
-    let rows = column.rows.data().approximate_rows();
+    let rows = column.data().approximate_rows();
     let _taken = snapshot.memory().take(rows / 8)?;
     let (mut base, mut bits) = (Runs::default(), BooleanBufferBuilder::new(rows as usize));
-    snapshot.for_each_block(column.rows, |mut reader| {
+    snapshot.for_each_block(column.data(), |mut reader| {
         push_visible(&mut base, &reader);
         let visible = reader.visible().clone();
         match verdict(&reader, column, bounds) {
@@ -148,7 +148,7 @@ pub(crate) fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: 
         return Ok(Some(Selection::List(Vec::new())));
     }
     let (min, max) = (min.max(least), max.min(most));
-    let data = column.rows.data();
+    let data = column.data();
     let limit = match access {
         Access::Index => u64::MAX,
         _ => (data.approximate_rows() / INDEX_SHARE).max(INDEX_ROWS),
@@ -188,10 +188,10 @@ pub(crate) fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: 
 /// # Errors
 /// As [`select`].
 pub fn whole(snapshot: &Snapshot, column: &Column<'_>) -> Result<Values> {
-    let rows = column.rows.data().approximate_rows();
+    let rows = column.data().approximate_rows();
     let _taken = snapshot.memory().take(rows * 8)?;
     let mut values = ValuesBuilder::new(column.kind, rows as usize);
-    snapshot.for_each_block(column.rows, |mut reader| {
+    snapshot.for_each_block(column.data(), |mut reader| {
         let visible = reader.visible().clone();
         values.append(&reader.columns(&[column.scanned()], &visible)?[0]);
         Ok(())
@@ -210,7 +210,7 @@ pub fn aggregate(snapshot: &Snapshot, column: &Column<'_>, aggregate: Aggregate)
 /// What all aggregates of a column follow from.
 pub(crate) fn aggregation(snapshot: &Snapshot, column: &Column<'_>) -> Result<Aggregation> {
     let mut all = Aggregation::new(column.kind);
-    snapshot.for_each_block(column.rows, |mut reader| {
+    snapshot.for_each_block(column.data(), |mut reader| {
         let visible = reader.visible().clone();
         all.note(&*reader.columns(&[column.scanned()], &visible)?[0]);
         Ok(())
@@ -316,7 +316,7 @@ impl<'g> Gathering<'g> {
     }
     fn read(&mut self, ranges: &[Range<u32>], count: u64) -> Result<()> {
         let Some(first) = self.columns.first() else { return Ok(()) };
-        let (data, storage) = (first.rows.data(), self.snapshot.storage());
+        let (data, storage) = (first.data(), self.snapshot.storage());
         if count < FEW_ROWS {
             let pin = serac_storage::pin();
             for slot in ranges.iter().cloned().flatten() {
@@ -374,18 +374,26 @@ fn has_all(visible: &serac_storage::Selection, ranges: &[Range<u32>]) -> bool {
     }
 }
 
+/// Asks at one call in so many whether to go on.
+fn check_now_and_then(snapshot: &Snapshot, calls: &mut usize) -> Result<()> {
+    *calls += 1;
+    if calls.is_multiple_of(ROWS_BETWEEN_CHECKS) { snapshot.check() } else { Ok(()) }
+}
+
 /// Positions as numbers: places in a vector as they are, rows as their ranks among the visible rows
 /// of their table.
 ///
 /// # Errors
-/// [`OperatorError::RowsGone`], [`OperatorError::RowDeleted`].
+/// [`OperatorError::RowsGone`], [`OperatorError::RowDeleted`], [`OperatorError::Cancelled`].
 pub fn numbers(snapshot: &Snapshot, positions: &Positions) -> Result<Vec<u64>> {
     let _taken = snapshot.memory().take(positions.len().saturating_mul(8))?;
     let Origin::Table(rows) = &positions.origin else { return Ok(positions.selection.to_list()) };
     snapshot.check_there(rows)?;
     let visible = snapshot.visible(rows)?;
     let mut numbers = Vec::with_capacity(positions.len() as usize);
+    let mut ranges = 0;
     positions.selection.for_each_range(|range| {
+        check_now_and_then(snapshot, &mut ranges)?;
         let len = range.end - range.start;
         match (visible.rank(range.start), visible.rank(range.end - 1)) {
             // Ranks ascend, so all rows between are there.
@@ -411,7 +419,9 @@ pub fn rows_of(snapshot: &Snapshot, rows: &TableRows, positions: &Positions) -> 
     }
     let visible = snapshot.visible(rows)?;
     let mut found = numbers(snapshot, positions)?;
+    let mut looked_up = 0;
     for number in &mut found {
+        check_now_and_then(snapshot, &mut looked_up)?;
         *number = visible.row(*number).ok_or(OperatorError::PositionOutOfRange(*number, visible.len()))?;
     }
     Ok(Arc::new(Selection::List(found)))

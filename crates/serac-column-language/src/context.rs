@@ -17,7 +17,7 @@ use crate::load::Load;
 use crate::memory::{Memory, Taken};
 use crate::parse::parse;
 use crate::print::print;
-use crate::rights;
+use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::statement::{Statement, TableName};
@@ -169,7 +169,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of a client who is this role, and may do what the role may. Without it, everything is allowed.
+    /// The context of a client that has this role, and may do what the role may. Without it,
+    /// everything is allowed.
     #[must_use]
     pub fn with_role(self, role: RoleId) -> Self {
         Self { role, ..self }
@@ -209,7 +210,13 @@ impl Context {
                 let Some(batch) = self.batch.take() else {
                     return Err(failed(OperatorError::NotHere("no batch is open")));
                 };
-                let (results, graph) = self.run_batch(&batch).map_err(failed)?;
+                let (results, graph) = match self.run_batch(&batch) {
+                    Ok(ran) => ran,
+                    Err(error) => {
+                        self.batch = Some(batch);
+                        return Err(failed(error));
+                    }
+                };
                 self.last_batch = Some(graph);
                 self.variables.extend(results.variables);
                 StatementError::of_batch(results.reports).map(|()| Outcome::Done)
@@ -240,40 +247,41 @@ impl Context {
         let begin = || {
             let mut txn = database.begin();
             txn.set_role(self.role);
-            txn
+            let rights = Rights::of(&txn, self.role);
+            (txn, rights)
         };
         match &statement {
-            Statement::CreateDatabase { name } => change::create_database(begin(), name)?,
-            Statement::CreateTable { name, columns } => change::create_table(begin(), name, *columns)?,
-            Statement::CreateColumn { name, sorted } => change::create_column(begin(), name, *sorted)?,
+            Statement::CreateDatabase { name } => change::create_database(begin().0, name)?,
+            Statement::CreateTable { name, columns } => change::create_table(begin().0, name, *columns)?,
+            Statement::CreateColumn { name, sorted } => {
+                let (txn, rights) = begin();
+                change::create_column(txn, &rights, name, *sorted)?;
+            }
             Statement::CreateIndex { column, form, clustered } => {
-                change::create_index(begin(), column, *form, *clustered)?;
+                let (txn, rights) = begin();
+                change::create_index(txn, &rights, column, *form, *clustered)?;
             }
             Statement::Load { path } => return Ok(Outcome::WantsFile(path.clone())),
             Statement::Insert { table, values } => {
-                let txn = begin();
-                self.check(&txn, &statement)?;
-                change::insert(txn, table, values)?;
+                let (txn, rights) = begin();
+                change::insert(txn, &rights, table, values)?;
             }
             Statement::Delete { table, positions } => {
                 let name = positions;
                 let variable = self.input(name)?;
                 let (snapshot, txn) = self.open(&[table])?;
-                self.check(&txn, &statement)?;
                 change::delete(&snapshot, txn, table, variable.positions(name)?)?;
             }
             Statement::Update { column, positions, value } => {
                 let name = positions;
                 let variable = self.input(name)?;
                 let (snapshot, txn) = self.open(&[&column.table])?;
-                self.check(&txn, &statement)?;
                 change::update(&snapshot, txn, column, variable.positions(name)?, *value)?;
             }
             Statement::Print { arguments } => {
                 let inputs = self.inputs(&statement)?;
                 let tables: Vec<&TableName> = statement.columns().iter().map(|column| &column.table).collect();
-                let (snapshot, txn) = self.open(&tables)?;
-                self.check(&txn, &statement)?;
+                let (snapshot, _txn) = self.open(&tables)?;
                 print(&snapshot, arguments, &inputs, output)?;
             }
             Statement::BatchQueries => self.batch = Some(Vec::new()),
@@ -294,11 +302,11 @@ impl Context {
             }
             Statement::Set { name, value } => self.settings.set(name, value)?,
             Statement::Info => {
-                info(&database, output)?;
+                info(&database, self.role, output)?;
                 self.last_batch.iter().try_for_each(|graph| output.write(graph))?;
             }
             Statement::Shutdown => {
-                self.check(&begin(), &statement)?;
+                begin().1.check_superuser("shut down the server")?;
                 self.operators.shut_down();
                 return Ok(Outcome::Shutdown);
             }
@@ -308,7 +316,6 @@ impl Context {
                 let inputs = self.inputs(reading)?;
                 let tables: Vec<&TableName> = reading.columns().iter().map(|column| &column.table).collect();
                 let (snapshot, txn) = self.open(&tables)?;
-                self.check(&txn, reading)?;
                 drop(txn);
                 let results = evaluate(&snapshot, reading, &inputs)?;
                 snapshot.settle()?;
@@ -320,14 +327,7 @@ impl Context {
 
     fn open(&self, tables: &[&TableName]) -> Result<(Snapshot, Transaction)> {
         let (database, memory) = (self.operators.database(), self.operators.memory());
-        Snapshot::open(database, tables.iter().copied(), &self.settings(), &self.cancel, memory)
-    }
-    /// Refuses a statement that the client's role may not carry out.
-    fn check(&self, txn: &Transaction, statement: &Statement) -> Result<()> {
-        match self.role {
-            RoleId::BOOTSTRAP => Ok(()),
-            role => rights::check(&txn.access(role), statement, txn.catalog()),
-        }
+        Snapshot::open(database, self.role, tables.iter().copied(), &self.settings(), &self.cancel, memory)
     }
     fn input(&self, name: &str) -> Result<Variable> {
         self.variable(name).cloned().ok_or_else(|| OperatorError::UnknownVariable(name.into()))
@@ -349,10 +349,8 @@ impl Context {
         let tables: Vec<&TableName> =
             batch.iter().flat_map(|waiting| waiting.statement.columns()).map(|column| &column.table).collect();
         let (snapshot, txn) = self.open(&tables)?;
-        let access = txn.access(self.role);
         drop(txn);
-        let may = |statement: &Statement| rights::check(&access, statement, snapshot.catalog());
-        let ran = batch::run(&snapshot, batch, |name| self.variable(name).cloned(), &may);
+        let ran = batch::run(&snapshot, batch, |name| self.variable(name).cloned());
         snapshot.settle()?;
         Ok(ran)
     }

@@ -2,6 +2,7 @@
 
 use crate::column::{self, ascending, gather, numbers, represent, rows_of, whole};
 use crate::error::{OperatorError, Result};
+use crate::memory::Taken;
 use crate::snapshot::{Column, Snapshot};
 use crate::statement::{JoinAlgorithm, Operand, Statement};
 use crate::values::Values;
@@ -46,11 +47,15 @@ enum Source<'s> {
 }
 
 impl Source<'_> {
-    /// All values.
-    fn all(self, snapshot: &Snapshot) -> Result<Values> {
+    /// All values, and the memory that they take beside that of variables.
+    fn all(self, snapshot: &Snapshot) -> Result<(Values, Option<Taken>)> {
         match self {
-            Self::Column(column) => whole(snapshot, &column),
-            Self::Values(values) => Ok(values),
+            Self::Column(column) => {
+                let values = whole(snapshot, &column)?;
+                let taken = snapshot.memory().take(values.bytes() as u64)?;
+                Ok((values, Some(taken)))
+            }
+            Self::Values(values) => Ok((values, None)),
         }
     }
     /// The values that stand beside positions: a vector's one by one, a column's at the positions.
@@ -153,15 +158,15 @@ pub fn evaluate(snapshot: &Snapshot, statement: &Statement, inputs: &[Variable])
         }
         Statement::Combine { operation, left, right, .. } => {
             let (left, right) = (inputs.source(snapshot, left)?, inputs.source(snapshot, right)?);
-            let (left, right) = (left.all(snapshot)?, right.all(snapshot)?);
+            let ((left, _left_taken), (right, _right_taken)) = (left.all(snapshot)?, right.all(snapshot)?);
             let _taken = snapshot.memory().take(left.bytes() as u64)?;
             vec![Variable::Values(left.combined(*operation, &right)?)]
         }
         Statement::Join { left, right, algorithm, .. } => {
             let (left, right) = (inputs.source(snapshot, &left.0)?, inputs.source(snapshot, &right.0)?);
             let (left_rows, right_rows) = (inputs.positions()?, inputs.positions()?);
-            let (left, right) = (left.all(snapshot)?, right.all(snapshot)?);
-            let (left, right) = (Side::new(&left, left_rows)?, Side::new(&right, right_rows)?);
+            let ((left, _left_taken), (right, _right_taken)) = (left.all(snapshot)?, right.all(snapshot)?);
+            let (left, right) = (Side::new(snapshot, &left, left_rows)?, Side::new(snapshot, &right, right_rows)?);
             joined(snapshot, &left, &right, *algorithm)?
         }
         // A batch takes nothing else, and a context carries the others out itself.
@@ -216,10 +221,11 @@ struct Side<'p> {
     keys: std::borrow::Cow<'p, [i64]>,
     rows: Vec<u64>,
     origin: &'p Origin,
+    _taken: Taken,
 }
 
 impl<'p> Side<'p> {
-    fn new(values: &'p Values, positions: &'p Positions) -> Result<Self> {
+    fn new(snapshot: &Snapshot, values: &'p Values, positions: &'p Positions) -> Result<Self> {
         check_lengths(values.len() as u64, positions.len())?;
         let Some(keys) = values.integers() else {
             let (what, found) = ("a side of the join".into(), "no integers".into());
@@ -228,11 +234,16 @@ impl<'p> Side<'p> {
         if keys.len() > MOST_KEYS {
             return Err(OperatorError::TooLong("join", MOST_KEYS as u64));
         }
+        // The list of positions; where there are NULLs, a second one and the keys without them.
+        let lists = if keys.nulls().is_some() { 3 } else { 1 };
+        let _taken = snapshot.memory().take(positions.len().saturating_mul(8 * lists))?;
         let (origin, rows) = (&positions.origin, positions.selection.to_list());
-        let Some(nulls) = keys.nulls() else { return Ok(Self { keys: keys.values()[..].into(), rows, origin }) };
+        let Some(nulls) = keys.nulls() else {
+            return Ok(Self { keys: keys.values()[..].into(), rows, origin, _taken });
+        };
         let valid = || nulls.valid_indices();
         let (keys, rows) = (valid().map(|at| keys.value(at)).collect(), valid().map(|at| rows[at]).collect());
-        Ok(Self { keys, rows, origin })
+        Ok(Self { keys, rows, origin, _taken })
     }
     fn at(&self, places: &[u32]) -> Variable {
         let rows = places.iter().map(|&place| self.rows[place as usize]).collect();

@@ -7,13 +7,15 @@
 use crate::context::Cancel;
 use crate::error::{OperatorError, Result};
 use crate::memory::Memory;
+use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::TableRows;
+use serac_engine::roles::{Privilege, RoleId};
 use serac_engine::{Catalog, Database, Table, Transaction};
 use serac_operators::selection::Runs;
-use serac_storage::{BlockNo, BlockReader, ColumnId, ColumnType, RowId, ScanColumn, Slot, TableId};
+use serac_storage::{BlockNo, BlockReader, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Slot, TableId};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +28,7 @@ const MOST_ATTEMPTS: usize = 100;
 pub struct Snapshot {
     storage: serac_storage::Snapshot,
     catalog: Arc<Catalog>,
+    rights: Rights,
     /// The tables that are named and are there.
     tables: HashMap<TableName, OpenTable>,
     /// The visible rows of tables, once they were asked for.
@@ -55,7 +58,11 @@ pub struct Column<'s> {
     pub(crate) kind: NumberKind,
 }
 
-impl Column<'_> {
+impl<'s> Column<'s> {
+    /// The rows of the column's table.
+    pub fn data(&self) -> &'s Arc<DataTable> {
+        &self.table.data
+    }
     /// The column as the storage numbers it.
     pub fn id(&self) -> ColumnId {
         ColumnId(self.at as u16)
@@ -79,13 +86,14 @@ pub(crate) fn find_table<'c>(catalog: &'c Catalog, name: &TableName) -> Result<&
 }
 
 impl Snapshot {
-    /// A snapshot for statements that name these tables, and the transaction whose it is; who only
-    /// reads drops that.
+    /// A snapshot for statements of a role that name these tables, and the transaction whose it is;
+    /// a caller that only reads drops that.
     ///
     /// # Errors
     /// [`OperatorError::Conflict`] when the tables are rewritten all the time.
     pub fn open<'n>(
         database: &Database,
+        role: RoleId,
         names: impl Iterator<Item = &'n TableName> + Clone,
         settings: &Settings,
         cancel: &Cancel,
@@ -102,7 +110,8 @@ impl Snapshot {
                     tables.insert(name.clone(), OpenTable { table, rows });
                 }
             }
-            let txn = database.begin();
+            let mut txn = database.begin();
+            txn.set_role(role);
             let catalog = txn.catalog().clone();
             let is_same = names.clone().all(|name| {
                 let found = find_table(&catalog, name).ok();
@@ -118,6 +127,7 @@ impl Snapshot {
             if is_same {
                 let snapshot = Self {
                     storage: txn.snapshot().clone(),
+                    rights: Rights::of(&txn, role),
                     catalog,
                     tables,
                     visible: Mutex::default(),
@@ -138,6 +148,10 @@ impl Snapshot {
     /// The catalog.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+    /// What the client's role may do.
+    pub(crate) fn rights(&self) -> &Rights {
+        &self.rights
     }
     /// The client's settings.
     pub fn settings(&self) -> &Settings {
@@ -169,26 +183,29 @@ impl Snapshot {
     /// A table that the statement names.
     ///
     /// # Errors
-    /// [`OperatorError::UnknownDatabase`], [`OperatorError::UnknownTable`].
+    /// [`OperatorError::UnknownDatabase`], [`OperatorError::UnknownTable`], a role without USAGE.
     pub fn table(&self, name: &TableName) -> Result<(&Arc<Table>, &Arc<TableRows>)> {
+        self.rights.check_usage(&name.database)?;
         if let Some(open) = self.tables.get(name) {
             return Ok((&open.table, &open.rows));
         }
         find_table(&self.catalog, name)?;
         Err(OperatorError::UnknownTable(name.to_string()))
     }
-    /// A column of numbers that the statement names.
+    /// A column of numbers that the statement names, and that the client's role may read. No
+    /// statement reads a column in another way, so this is where SELECT is asked for.
     ///
     /// # Errors
-    /// That it is not there, cannot be read, or has no numbers.
+    /// That it is not there, may not or cannot be read, or has no numbers.
     pub fn column(&self, name: &ColumnName) -> Result<Column<'_>> {
         let (table, rows) = self.table(&name.table)?;
-        if table.definition.materialized.as_ref().is_some_and(|view| !view.populated) {
-            return Err(OperatorError::Refused(name.table.to_string(), "the view was not filled yet"));
-        }
         let Some(at) = table.definition.column(&name.column) else {
             return Err(OperatorError::UnknownColumn(name.to_string()));
         };
+        self.rights.check_columns(table, Privilege::Select, &[at])?;
+        if table.definition.materialized.as_ref().is_some_and(|view| !view.populated) {
+            return Err(OperatorError::Refused(name.table.to_string(), "the view was not filled yet"));
+        }
         let sql_type = table.definition.columns[at].sql_type;
         let Some(kind) = NumberKind::of(sql_type.column_type) else {
             let (what, found) = (format!("\"{name}\""), format!("of type {sql_type}"));
@@ -212,10 +229,10 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`OperatorError::Cancelled`], and those of `f`.
-    pub fn for_each_block(&self, rows: &TableRows, mut f: impl FnMut(BlockReader<'_>) -> Result<()>) -> Result<()> {
-        for no in 0..rows.data().block_count() {
+    pub fn for_each_block(&self, data: &DataTable, mut f: impl FnMut(BlockReader<'_>) -> Result<()>) -> Result<()> {
+        for no in 0..data.block_count() {
             self.check()?;
-            if let Some(reader) = rows.data().read_block(&self.storage, BlockNo(no)) {
+            if let Some(reader) = data.read_block(&self.storage, BlockNo(no)) {
                 f(reader)?;
             }
         }
@@ -225,14 +242,14 @@ impl Snapshot {
     /// The rows of a table that the snapshot sees.
     ///
     /// # Errors
-    /// [`OperatorError::Cancelled`], [`OperatorError::OutOfMemory`].
+    /// [`OperatorError::Cancelled`], [`OperatorError::OutOfMemory`], [`OperatorError::RowsGone`].
     pub fn visible(&self, rows: &TableRows) -> Result<Arc<Runs>> {
         let known = |cache: &HashMap<TableId, Arc<Runs>>| cache.get(&rows.id()).cloned();
         if let Some(known) = known(&self.visible.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(known);
         }
         let mut runs = Runs::default();
-        self.for_each_block(rows, |reader| {
+        self.for_each_block(&*rows.data()?, |reader| {
             push_visible(&mut runs, &reader);
             self.memory.check(runs.bytes() as u64)
         })?;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The data of a table that positions were taken from: pinned, so that a row id names one row for
-/// as long as this lives.
+/// as long as this lives. It does not keep the data of a table that was dropped in memory.
 #[derive(Debug)]
 pub struct TableRows {
     pin: RowPin,
+    id: TableId,
     /// "database.table", for messages.
     pub(crate) name: String,
 }
@@ -20,15 +21,18 @@ pub struct TableRows {
 impl TableRows {
     /// Pins a table's rows. Before the snapshot is taken in which positions are found.
     pub(crate) fn new(data: &Arc<DataTable>, name: String) -> Arc<Self> {
-        Arc::new(Self { pin: data.pin_rows(), name })
+        Arc::new(Self { pin: data.pin_rows(), id: data.id(), name })
     }
     /// The rows.
-    pub fn data(&self) -> &Arc<DataTable> {
-        self.pin.table()
+    ///
+    /// # Errors
+    /// [`OperatorError::RowsGone`] when the table was dropped or rewritten.
+    pub fn data(&self) -> Result<Arc<DataTable>> {
+        self.pin.table().ok_or_else(|| OperatorError::RowsGone(self.name.clone()))
     }
     /// The number of the data: another one after the table's rows were written anew.
     pub fn id(&self) -> TableId {
-        self.data().id()
+        self.id
     }
 }
 

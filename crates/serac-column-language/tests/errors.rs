@@ -128,6 +128,44 @@ fn variables_have_a_limit() {
     assert_eq!(operators.memory().used(), 0);
 }
 
+/// A join lists the positions of its sides, which may be short ranges as variables.
+#[test]
+fn the_sides_of_a_join_count() {
+    let operators = Operators::with(Arc::new(Database::in_memory().unwrap()), 2_500_000, Settings::default());
+    let mut client = Client::new(&operators);
+    client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)");
+    let rows: String = (0..100_000).map(|row| format!("{row},{}\n", -1 - row)).collect();
+    client.load(format!("d.t.a,d.t.b\n{rows}").as_bytes(), 1 << 16).unwrap();
+    client.all("p=select(d.t.a,null,null)\nv=fetch(d.t.a,p)\nw=fetch(d.t.b,p)");
+    refused!(client, "x,y=join(v,p,w,p,hash)" => OutOfMemory { .. });
+    client.all("v=time()\nw=time()\nq=select(d.t.a,0,10000)\nv=fetch(d.t.a,q)\nx,y=join(v,q,v,q,hash)");
+}
+
+/// One key for nearly all rows, and no rows at all, by each algorithm.
+#[test]
+fn joins_of_skewed_and_empty_sides_agree() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)");
+    let key = |row: i32| if row % 10 == 0 { row } else { i32::MIN };
+    let rows: String = (0..3_000).map(|row| format!("{},{row}\n", key(row))).collect();
+    client.load(format!("d.t.a,d.t.b\n{rows}").as_bytes(), 1 << 16).unwrap();
+    client.all("p=select(d.t.b,0,500)\nq=select(d.t.b,500,2000)\ne=select(d.t.b,5,5)");
+    client.all("v=fetch(d.t.a,p)\nw=fetch(d.t.a,q)\nn=fetch(d.t.a,e)");
+    let (left, right) = (0..500, 500..2_000);
+    let pairs = left.clone().flat_map(|l| right.clone().map(move |r| (l, r))).filter(|(l, r)| key(*l) == key(*r));
+    let (sum_left, sum_right) = pairs.fold((0, 0), |(a, b), (l, r)| (a + i64::from(l), b + i64::from(r)));
+    for how in ["hash", "nested-loop", "naive-hash", "grace-hash"] {
+        for threads in [1, 3] {
+            client.all(&format!("set(threads,{threads})\nx,y=join(v,p,w,q,{how})\nf=fetch(d.t.b,x)\ng=fetch(d.t.b,y)"));
+            assert_eq!(client.all("s=sum(f)\nt=sum(g)\nprint(s,t)"), format!("{sum_left},{sum_right}\n"), "{how}");
+            for sides in ["v,p,n,e", "n,e,v,p", "n,e,n,e"] {
+                assert_eq!(client.all(&format!("x,y=join({sides},{how})\nprint(x,y)")), "", "{how} {sides}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_cancelled_ends() {
     let operators = in_memory();

@@ -93,6 +93,41 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_loaded() {
 }
 
 #[test]
+fn a_table_that_is_changed_beside_a_load_refuses_it() {
+    for change in ["drop", "truncate", "drop_column", "cluster", "index"] {
+        let operators = in_memory();
+        let mut client = Client::new(&operators);
+        client.all(TABLE);
+        let mut load = client.context.begin_load(1, "x");
+        load.push(b"d.t.a,d.t.b\n1,2\n").unwrap();
+        let mut txn = operators.database().begin();
+        match change {
+            "drop" => txn.drop_table("d", "t", false).unwrap(),
+            "truncate" => drop(txn.truncate(&[("d".into(), "t".into())], false, false).unwrap()),
+            "drop_column" => txn.drop_column("d", "t", "a", false).unwrap(),
+            "cluster" => txn.cluster("d", "t", vec![(1, Default::default())]).unwrap(),
+            _ => {
+                let key = serac_engine::definition::KeyDefinition {
+                    name: "k".into(),
+                    columns: vec![0],
+                    ..Default::default()
+                };
+                txn.create_index("d", "t", key).unwrap();
+            }
+        }
+        txn.commit().unwrap().wait().unwrap();
+        load.push(b"3,4\n").unwrap();
+        let error = load.finish().unwrap_err();
+        assert!(matches!(error.reports()[0].error, OperatorError::Conflict(_)), "{change}: {error}");
+        if change != "drop" {
+            assert_eq!(client.all("print(d.t.b)"), "", "{change}");
+            let txn = operators.database().begin();
+            txn.catalog().table("d", "t").unwrap().verify(txn.snapshot());
+        }
+    }
+}
+
+#[test]
 fn long_files_keep_their_order_and_fill_all_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let rows = 150_000;

@@ -2,11 +2,16 @@
 
 mod common;
 
-use common::Client;
-use serac_column_language::Operators;
+use common::{Client, in_memory};
+use serac_column_language::memory::Memory;
+use serac_column_language::statement::TableName;
+use serac_column_language::{Cancel, OperatorError, Operators, Settings, Snapshot, Variable, column};
 use serac_engine::Database;
-use serac_storage::{StorageOptions, TableId};
+use serac_engine::definition::{ColumnDefinition, ColumnOrder};
+use serac_engine::roles::RoleId;
+use serac_storage::{ColumnType, StorageOptions, TableId};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const ROWS: usize = 200_000;
@@ -103,4 +108,105 @@ fn rows_in_any_order_and_more_than_once() {
         let sum: usize = (199_000..199_030).filter(|row| row % 10 < 5).sum();
         assert_eq!(client.all("print(m,n,s,t)"), format!("0,0,{sum},{}\n", 3 * 10), "{how}");
     }
+}
+
+/// The statements that change a table's rows or columns, each between two uses of positions.
+#[test]
+fn positions_of_a_table_that_was_dropped_or_rewritten_are_refused() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.ok("create(db,\"d\")");
+    for change in ["drop", "recreate", "truncate", "drop_column", "add_column", "cluster", "rename"] {
+        client.all("create(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)");
+        let rows: String = (0..3_000).map(|row| format!("{row},{}\n", 3_000 - row)).collect();
+        client.load(format!("d.t.a,d.t.b\n{rows}").as_bytes(), 1 << 16).unwrap();
+        client.all("p=select(d.t.a,10,13)\nnone=select(d.t.a,5,5)\nall=select(d.t.a,null,null)");
+        let data = Arc::downgrade(&operators.database().catalog().table("d", "t").unwrap().data);
+        let mut txn = operators.database().begin();
+        let added = ColumnDefinition {
+            name: "z".into(),
+            sql_type: ColumnType::Int64.into(),
+            nullable: true,
+            default: None,
+            always_generated: false,
+            generation: None,
+            hidden: false,
+        };
+        let nulls = |old: &arrow_array::RecordBatch| {
+            Ok(arrow_array::new_null_array(&ColumnType::Int64.arrow(), old.num_rows()))
+        };
+        match change {
+            "drop" | "recreate" => txn.drop_table("d", "t", false).unwrap(),
+            "truncate" => drop(txn.truncate(&[("d".into(), "t".into())], false, false).unwrap()),
+            "drop_column" => txn.drop_column("d", "t", "a", false).unwrap(),
+            "add_column" => txn.add_column("d", "t", added, nulls).unwrap(),
+            "cluster" => txn.cluster("d", "t", vec![(1, ColumnOrder::default())]).unwrap(),
+            _ => txn.rename_table("d", "t", "other").unwrap(),
+        }
+        txn.commit().unwrap().wait().unwrap();
+        if change == "recreate" {
+            client
+                .all("create(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)\nrelational_insert(d.t,1,2)");
+        }
+        if change == "rename" {
+            // The rows are the same, whatever their table is called.
+            assert_eq!(client.all("v=fetch(d.other.b,p)\nprint(v)"), "2990\n2989\n2988\n");
+        } else {
+            for positions in ["p", "none", "all"] {
+                let error = client.fails(&format!("print({positions})"));
+                assert!(matches!(error, OperatorError::RowsGone(_)), "{change}: {error}");
+                for line in ["v=fetch(d.t.b,P)", "relational_delete(d.t,P)", "relational_update(d.t.b,P,3)"] {
+                    let error = client.fails(&line.replace('P', positions));
+                    let gone = matches!(error, OperatorError::RowsGone(_));
+                    assert!(gone || (change == "drop" && matches!(error, OperatorError::UnknownTable(_))), "{error}");
+                }
+            }
+            // The variables are there, but not the rows' memory.
+            let is_freed = (0..1_000).any(|_| {
+                operators.database().storage().run_gc();
+                std::thread::sleep(Duration::from_millis(1));
+                data.upgrade().is_none()
+            });
+            assert!(is_freed, "{change}");
+        }
+        let name = if change == "rename" { "other" } else { "t" };
+        if change != "drop" {
+            let mut txn = operators.database().begin();
+            txn.drop_table("d", name, false).unwrap();
+            txn.commit().unwrap().wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_update_of_the_clustering_column_keeps_positions() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,2)\ncreate(col,\"a\",d.t)\ncreate(col,\"b\",d.t)");
+    client.all("create(idx,d.t.a,sorted,clustered)\ncreate(idx,d.t.b,btree,unclustered)");
+    let rows: String = (0..5_000).map(|row| format!("{row},{}\n", 5_000 - row)).collect();
+    client.load(format!("d.t.a,d.t.b\n{rows}").as_bytes(), 1 << 16).unwrap();
+    client.all("p=select(d.t.a,10,13)\nrelational_update(d.t.a,p,-5)\nf=fetch(d.t.b,p)\ng=fetch(d.t.a,p)");
+    assert_eq!(client.all("print(g,f)"), "-5,4990\n-5,4989\n-5,4988\n");
+    assert_eq!(client.all("q=select(d.t.a,-5,-4)\nh=fetch(d.t.b,q)\ns=sum(h)\nprint(s)"), "14967\n");
+}
+
+/// To look up the numbers of many rows takes long, so it is asked now and then whether to go on.
+#[test]
+fn the_numbers_of_positions_can_be_cancelled() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,1)\ncreate(col,\"a\",d.t)");
+    client.load(format!("d.t.a\n{}", "1\n".repeat(200)).as_bytes(), 1 << 16).unwrap();
+    // 40,000 pairs, in no order.
+    client.all("p=select(d.t.a,null,null)\nv=fetch(d.t.a,p)\nx,y=join(v,p,v,p,nested-loop)");
+    let Some(Variable::Positions(positions)) = client.context.variable("y") else { panic!() };
+    let (cancel, name) = (Cancel::default(), TableName { database: "d".into(), table: "t".into() });
+    let memory = Memory::new(1 << 30);
+    let names = std::iter::once(&name);
+    let opened = Snapshot::open(operators.database(), RoleId::BOOTSTRAP, names, &Settings::default(), &cancel, &memory);
+    let (snapshot, _txn) = opened.unwrap();
+    assert_eq!(column::numbers(&snapshot, positions).unwrap().len(), 40_000);
+    cancel.store(true, Ordering::Relaxed);
+    assert!(matches!(column::numbers(&snapshot, positions), Err(OperatorError::Cancelled)));
 }

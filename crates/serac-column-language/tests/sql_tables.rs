@@ -5,7 +5,8 @@ mod common;
 use common::{Client, in_memory};
 use serac_column_language::OperatorError;
 use serac_engine::definition::{
-    CheckDefinition, ColumnDefinition, ForeignKeyDefinition, KeyDefinition, ReferentialAction, TableDefinition,
+    CheckDefinition, ColumnDefinition, ColumnOrder, ForeignKeyDefinition, KeyDefinition, ReferentialAction,
+    TableDefinition,
 };
 use serac_storage::{ColumnType, Value};
 
@@ -126,4 +127,83 @@ fn rules_of_sql_are_kept() {
         .all("relational_update(public.other.n,o,7)\nc=select(public.child.p,1,2)\nrelational_delete(public.child,c)");
     client.ok("relational_delete(public.parent,p)");
     assert_eq!(client.all("print(public.other.id,public.other.n)\nprint(public.parent.id)"), "1,7\n");
+}
+
+/// Bounds at and beyond the ends of each integer type, on columns with NULLs, through ascending and
+/// descending indexes: alone and in a batch, by each heuristic, as a scan gives them.
+#[test]
+fn all_ways_to_select_agree_at_the_ends_of_integers() {
+    let operators = in_memory();
+    let mut txn = operators.database().begin();
+    let mut tables = Vec::new();
+    for (column_type, min, max) in [
+        (ColumnType::Int16, i64::from(i16::MIN), i64::from(i16::MAX)),
+        (ColumnType::Int32, i64::from(i32::MIN), i64::from(i32::MAX)),
+        (ColumnType::Int64, i64::MIN, i64::MAX),
+    ] {
+        for order in [ColumnOrder::default(), ColumnOrder { descending: true, nulls_first: true }] {
+            let name = format!("t{}", tables.len());
+            let column = ColumnDefinition {
+                name: "a".into(),
+                sql_type: column_type.into(),
+                nullable: true,
+                default: None,
+                always_generated: false,
+                generation: None,
+                hidden: false,
+            };
+            let mut definition = TableDefinition::new("public", &name, vec![column]);
+            let key = KeyDefinition {
+                name: format!("{name}_key"),
+                columns: vec![0],
+                orders: vec![order],
+                ..Default::default()
+            };
+            definition.keys.push(key);
+            txn.create_table(definition).unwrap();
+            let table = txn.catalog().table("public", &name).unwrap().clone();
+            for number in [Some(min), None, Some(-1), Some(0), Some(1), None, Some(max), Some(max)] {
+                let value = number.map_or(Value::Null, |number| match column_type {
+                    ColumnType::Int16 => Value::Int16(number as i16),
+                    ColumnType::Int32 => Value::Int32(number as i32),
+                    _ => Value::Int64(number),
+                });
+                txn.insert(&table, &[value]).unwrap();
+            }
+            tables.push(name);
+        }
+    }
+    txn.commit().unwrap();
+    let numbers = [i64::MIN, i64::MIN + 1, -2_147_483_649, -2_147_483_648, -32_769, -32_768, -1, 0, 1, 2, 32_767];
+    let numbers = numbers.into_iter().chain([32_768, 2_147_483_647, 2_147_483_648, i64::MAX]);
+    let bounds: Vec<String> = std::iter::once("null".into()).chain(numbers.map(|n| n.to_string())).collect();
+    let pairs: Vec<(&String, &String)> = bounds.iter().flat_map(|l| bounds.iter().map(move |u| (l, u))).collect();
+    for table in tables {
+        let mut client = Client::new(&operators);
+        client.ok("set(access,scan)");
+        let select = |name: &str, (l, u): (&String, &String)| format!("{name}=select(public.{table}.a,{l},{u})");
+        let mut wanted = Vec::new();
+        for pair in &pairs {
+            client.ok(&select("p", *pair));
+            wanted.push(client.all("print(p)"));
+        }
+        for access in ["scan", "index", "auto"] {
+            for heuristic in [None, Some("default"), Some("breadth_multiselect"), Some("smart")] {
+                client.all(&format!("set(access,{access})\nset(threads,2)"));
+                if let Some(heuristic) = heuristic {
+                    client.all(&format!("set(batch_heuristic,{heuristic})\nbatch_queries()"));
+                }
+                for (at, pair) in pairs.iter().enumerate() {
+                    client.ok(&select(&format!("q{at}"), *pair));
+                }
+                if heuristic.is_some() {
+                    client.ok("batch_execute()");
+                }
+                for (at, wanted) in wanted.iter().enumerate() {
+                    let found = client.all(&format!("print(q{at})"));
+                    assert_eq!(&found, wanted, "{table} {access} {heuristic:?} {:?}", pairs[at]);
+                }
+            }
+        }
+    }
 }

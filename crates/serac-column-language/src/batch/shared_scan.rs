@@ -45,7 +45,7 @@ where
     fn read(&self, block: usize, use_block: UseBlock<'_, A::Native>) -> Result<()> {
         self.snapshot.check()?;
         let no = self.blocks[block].no;
-        let Some(mut reader) = self.column.rows.data().read_block(self.snapshot.storage(), no) else {
+        let Some(mut reader) = self.column.data().read_block(self.snapshot.storage(), no) else {
             // The rows are pinned, and a snapshot sees the same rows at any time.
             return Err(OperatorError::RowDeleted);
         };
@@ -120,7 +120,7 @@ pub(crate) fn takes(column: &Column<'_>) -> bool {
 /// A cancelled batch, memory, a damaged file.
 pub(crate) fn select_column(snapshot: &Snapshot, column: &Column<'_>, bounds: &[Bounds]) -> Result<Vec<Selection>> {
     let (mut base, mut blocks) = (Runs::default(), Vec::new());
-    snapshot.for_each_block(column.rows, |reader| {
+    snapshot.for_each_block(column.data(), |reader| {
         push_visible(&mut base, &reader);
         let zone = reader.zone(column.id()).map(|zone| zone.min..=zone.max);
         blocks.push(ColumnBlock { no: reader.block_no(), rows: reader.visible().len(), zone });
