@@ -327,13 +327,19 @@ fn find_manifest(
                     .map_err(|e| StorageError::io(format!("cannot read {}", folder.display()), e))
                     .map(|n| n.is_empty())
             };
-            if is_empty(DATA_FOLDER)? && is_empty(LOG_FOLDER)? {
+            // A database without rows and log, whose manifest has its tables, has a copy that says so.
+            let has_no_other = match Manifest::read(&path.join(MANIFEST_COPY), files) {
+                Ok(copy) => copy.is_none_or(|copy| copy.state.is_none()),
+                Err(StorageError::Corrupt { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if has_no_other && is_empty(DATA_FOLDER)? && is_empty(LOG_FOLDER)? {
                 let manifest = Manifest::of_new_database();
                 manifest.write_new(path, files)?;
                 Manifest::put_in_place(path, files)?;
                 return Ok((manifest, None));
             }
-            let detail = "the file is missing, although there are data files or log segments".into();
+            let detail = "the file is missing, although there are data files, log segments or a copy of it".into();
             StorageError::Corrupt { file: place.clone(), offset: 0, detail }
         }
     };
@@ -423,11 +429,16 @@ impl Storage {
         let start = if found.is_some() { LogStart::Anywhere } else { LogStart::At(manifest.log) };
         let recovery = LogRecovery { directory: &log_folder, files, start, checkpoint_ts: newest };
         let salvage = options.salvage.then_some(&mut aside);
+        let lost_before_log = report.lost.len();
         let lost = &mut report.lost;
         let recovered = recover(&recovery, salvage, &mut |ts, redo| {
             staging.replay(&mut Replay { catalog: &mut *catalog, ts, found: &found }, redo, lost)
         })?;
         report.lost.extend(recovered.lost);
+        if report.lost.len() > lost_before_log {
+            // Some of its changes are in no table: the next checkpoint takes the log away.
+            recovered.tail.keep(&log_folder, &mut aside)?;
+        }
         report.log_bytes = recovered.bytes;
         report.transactions_replayed = recovered.transactions;
         report.cut = recovered.cut;

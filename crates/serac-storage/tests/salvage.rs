@@ -417,6 +417,106 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     });
 }
 
+/// A commit whose first parts are missing is left out, and what the log has of it is kept, though the
+/// next checkpoint removes the log.
+#[test]
+fn the_log_of_a_commit_that_is_left_out_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let spilling = |salvage| StorageOptions { salvage, log_spill_bytes: 256, ..options(path) };
+    let (storage, table, _) = open_table(spilling(false), schema()).unwrap();
+    insert(&storage, &table, 0..100).unwrap();
+    checkpoint(&storage);
+    insert(&storage, &table, 100..600).unwrap();
+    insert(&storage, &table, 600..610).unwrap();
+    storage.close().unwrap();
+    drop((storage, table));
+    for manifest in [MANIFEST, MANIFEST_COPY] {
+        std::fs::remove_file(path.join(manifest)).unwrap();
+    }
+    let segments: Vec<PathBuf> = files(&path.join("log")).into_keys().collect();
+    assert!(segments.len() > 2, "the commit lies in several segments");
+    std::fs::remove_file(&segments[0]).unwrap();
+    let before = files(path);
+    let (storage, table, report) = open_table(spilling(true), schema()).unwrap();
+    assert!(report.lost.iter().any(|lost| lost.contains("parts of the commit")), "{:?}", report.lost);
+    assert_eq!(ids(&storage, &table), (0..100).chain(600..610).collect());
+    for round in 1..4 {
+        insert(&storage, &table, round * 1_000..round * 1_000 + 200).unwrap();
+        checkpoint(&storage);
+    }
+    storage.close().unwrap();
+    drop((storage, table));
+    let now = files(path);
+    for segment in &segments[1..] {
+        let aside = path.join("salvaged-1").join(segment.strip_prefix(path).unwrap());
+        assert!(is_there(&now, &aside, &before[segment]), "{} is gone", segment.display());
+    }
+}
+
+/// What has tables without rows, and no log, is a database all the same.
+#[test]
+fn a_manifest_that_has_tables_alone_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let without_log = |salvage| StorageOptions { salvage, durability: Durability::Off, ..options(path) };
+    let (storage, ..) = open_table(without_log(false), schema()).unwrap();
+    checkpoint(&storage);
+    storage.close().unwrap();
+    drop(storage);
+    std::fs::remove_file(path.join(MANIFEST)).unwrap();
+    let before = files(path);
+    refused(path, &path.join(MANIFEST));
+    assert_eq!(files(path), before);
+    let mut catalog = one_table::OneTable(schema());
+    let (storage, report) = Storage::open(without_log(true), &mut catalog).unwrap();
+    assert!(storage.table(TableId(1)).is_some(), "{report:?}");
+    storage.close().unwrap();
+    drop(storage);
+    assert_nothing_is_gone(path, &before);
+}
+
+/// Files that were cut, emptied or removed, with a manifest and without.
+#[test]
+fn torn_data_files_are_left_out_and_kept() {
+    for with_manifest in [true, false] {
+        for left in [None, Some(0), Some(1), Some(2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path();
+            database(path);
+            if !with_manifest {
+                [MANIFEST, MANIFEST_COPY].iter().for_each(|name| std::fs::remove_file(path.join(name)).unwrap());
+            }
+            let file = files(&path.join(DATA_FOLDER)).into_keys().next().unwrap();
+            let bytes = std::fs::read(&file).unwrap();
+            match left {
+                None => std::fs::remove_file(&file).unwrap(),
+                Some(halves) => std::fs::write(&file, &bytes[..(bytes.len() * halves / 2).saturating_sub(1)]).unwrap(),
+            }
+            let before = files(path);
+            assert!(open(path, false).is_err());
+            assert_eq!(files(path), before);
+            let (storage, table, report) = open(path, true).unwrap();
+            // Where nothing says from where on it is needed, all of the log is wanted.
+            let whole = if with_manifest { 100..150 } else { 0..150 };
+            assert_eq!(ids(&storage, &table), whole.clone().collect(), "manifest: {with_manifest}, left: {left:?}");
+            assert!(!report.lost.is_empty());
+            insert(&storage, &table, 1_000..1_010).unwrap();
+            checkpoint(&storage);
+            table.verify();
+            storage.close().unwrap();
+            drop((storage, table));
+            if left.is_some() {
+                let aside = path.join("salvaged-1").join(file.strip_prefix(path).unwrap());
+                assert_eq!(files(path)[&aside], before[&file]);
+            }
+            let (storage, table, report) = open(path, false).expect("what is salvaged is a whole database");
+            assert_eq!(ids(&storage, &table), whole.chain(1_000..1_010).collect());
+            assert!(report.lost.is_empty());
+        }
+    }
+}
+
 #[test]
 fn folders_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
