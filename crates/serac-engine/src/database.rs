@@ -13,6 +13,7 @@ use crate::error::{EngineError, Result};
 use crate::moves::IndexFollower;
 use crate::procedure::Procedures;
 use crate::roles::{RoleId, Security};
+use crate::salvage::violations;
 use crate::sequence::Mark;
 use crate::transaction::Transaction;
 use serac_index::cubit::Merger;
@@ -141,10 +142,13 @@ impl Database {
     /// As [`open`](Self::open).
     pub fn open_with(options: StorageOptions) -> Result<Self> {
         let mut recovering = Recovering { catalog: Catalog::initial(), next_id: 1, made: Vec::new() };
-        let (storage, recovery) = Storage::open(options, &mut recovering)?;
+        let (storage, mut recovery) = Storage::open(options, &mut recovering)?;
         recovering.drop_unused(&storage);
         recovering.catalog.use_clock(storage.manager());
         rebuild_indexes(&recovering.catalog, &storage)?;
+        if !recovery.lost.is_empty() {
+            recovery.lost.extend(violations(&recovering.catalog, storage.begin().snapshot())?);
+        }
         let now = storage.manager().now().0;
         let inner = Arc::new(DatabaseInner {
             storage,

@@ -27,6 +27,7 @@ pub mod procedure;
 mod read_set;
 mod referential_action;
 pub mod roles;
+mod salvage;
 pub mod sequence;
 mod statement;
 pub mod statistics;
