@@ -25,6 +25,9 @@ const LOAD: u32 = 6;
 const DELETE: u32 = 10;
 const UPDATE: u32 = 13;
 const INSERT: u32 = 16;
+/// Of a plan of many versions, or of moves.
+const REWORK: u32 = 20;
+const THIN_OUT: u32 = 21;
 /// Keys of loaded rows begin here.
 const LOADED: i64 = 1_000;
 
@@ -101,9 +104,11 @@ impl Client {
         }
         let mut running =
             Running { txn, own: Changes::new(), marks: Vec::new(), seen: 0, reads: Vec::new(), is_patient: false };
-        let only_reads = self.rng.random_bool(0.2);
+        let has_versions = self.world.plan.has(Part::Versions);
+        let only_reads = self.rng.random_bool(if has_versions { 0.3 } else { 0.2 });
         // Some let others come and go before many of their steps.
-        running.is_patient = self.rng.random_bool(if self.has_families() { 0.3 } else { 0.2 });
+        let often = if has_versions && only_reads { 0.6 } else { 0.2 };
+        running.is_patient = self.rng.random_bool(if self.has_families() { 0.3 } else { often });
         let patience = if running.is_patient { 0.5 } else { 0.02 };
         for _ in 0..self.rng.random_range(1..if self.has_families() { 3 } else { 9 }) {
             if read_committed {
@@ -127,7 +132,7 @@ impl Client {
             let others = self.rng.random_range(1..6);
             self.outlast(others);
         }
-        if self.rng.random_bool(0.1) {
+        if self.rng.random_bool(if has_versions { 0.4 } else { 0.1 }) {
             return;
         }
         self.commit(running);
@@ -209,6 +214,20 @@ impl Client {
                 (_, 10) => (CHILD, UPDATE),
                 _ => anything,
             },
+            false if self.world.plan.has(Part::Versions) => match self.rng.random_range(0..12) {
+                0..7 => (anything.0, REWORK),
+                7 | 8 => (anything.0, INSERT),
+                _ => anything,
+            },
+            // Of many children of a parent one is left, which moves, and the parent goes if it can.
+            false if self.world.plan.has(Part::Moves) => match self.rng.random_range(0..12) {
+                0 | 1 => (CHILD, LOAD),
+                2..5 => (CHILD, THIN_OUT),
+                5..8 => (PARENT, DELETE),
+                8 | 9 => (PARENT, INSERT),
+                10 => (CHILD, INSERT),
+                _ => anything,
+            },
             false => anything,
         };
         // The disk is full for one statement, often a long one, and the transaction goes on.
@@ -241,6 +260,8 @@ impl Client {
             }
             DELETE..UPDATE => self.delete(running, table),
             UPDATE..INSERT => self.update(running, table),
+            REWORK => self.rework(running, table),
+            THIN_OUT => self.thin_out(running),
             _ => self.insert(running, table),
         };
         let result = result.and_then(|()| running.txn.check_statement_end());
@@ -487,6 +508,10 @@ impl Client {
         let first = LOADED + self.rng.random_range(0..20) * 100;
         let flag = [Datum::Bool(false), Datum::Bool(true), Datum::Null][self.rng.random_range(0..3)].clone();
         let mut rows: Vec<Row> = (0..count).map(|_| self.row(running, table)).collect();
+        if self.world.plan.has(Part::Moves) && table == CHILD {
+            let parent = Datum::Int(self.some_key(running, PARENT));
+            rows.iter_mut().for_each(|row| row[REFERENCE] = parent.clone());
+        }
         for (i, row) in (0..).zip(&mut rows) {
             row[ID] = Datum::Int(first + i);
             row[CODE] = Datum::Null;
@@ -520,6 +545,19 @@ impl Client {
         self.delete_keys(running, table, &keys)
     }
 
+    /// Deletes the children of a parent but one.
+    fn thin_out(&mut self, running: &mut Running) -> Result {
+        let parent = Datum::Int(self.some_key(running, PARENT));
+        let children = self.view(running, CHILD).into_iter().filter(|(_, row)| row[REFERENCE] == parent);
+        let mut keys: Vec<i64> = children.map(|(key, _)| key).collect();
+        if !keys.is_empty() {
+            // More often the last, which has probably come last.
+            let kept = if self.rng.random() { keys.len() - 1 } else { self.rng.random_range(0..keys.len()) };
+            keys.remove(kept);
+        }
+        self.delete_keys(running, CHILD, &keys)
+    }
+
     fn delete(&mut self, running: &mut Running, table: Table) -> Result {
         let keys: Vec<i64> = (0..self.rng.random_range(1..3)).map(|_| self.some_key(running, table)).collect();
         self.delete_keys(running, table, &keys)
@@ -549,17 +587,40 @@ impl Client {
         Ok(())
     }
 
+    /// Changes a row column by column, and perhaps takes that back.
+    fn rework(&mut self, running: &mut Running, table: Table) -> Result {
+        let key = self.some_key(running, table);
+        let (savepoint, own) = (running.txn.savepoint(), running.own.clone());
+        for _ in 0..self.rng.random_range(1..5) {
+            let column = [REFERENCE, REFERENCE, CODE, FLAG, NOTE][self.rng.random_range(0..5)];
+            self.change(running, table, key, &[column])?;
+            if self.rng.random_bool(0.1) {
+                self.pause();
+            }
+        }
+        if self.rng.random_bool(0.3) {
+            running.txn.rollback_to(&savepoint);
+            running.own = own;
+        }
+        Ok(())
+    }
+
     fn update(&mut self, running: &mut Running, table: Table) -> Result {
         let key = self.some_key(running, table);
+        let mut columns: Vec<usize> = (0..WIDTH).filter(|_| self.rng.random_bool(0.4)).collect();
+        if self.rng.random_bool(0.7) {
+            columns.retain(|column| *column != ID);
+        }
+        self.change(running, table, key, &columns)
+    }
+
+    /// Gives the columns of a row new values, or locks it if there are none.
+    fn change(&mut self, running: &mut Running, table: Table, key: i64, columns: &[usize]) -> Result {
         let view = self.view(running, table);
         let Some(row) = self.find(running, table, key)? else {
             assert!(!view.contains_key(&key), "{table} {key} is not found by {}", self.describe(running));
             return Ok(());
         };
-        let mut columns: Vec<usize> = (0..WIDTH).filter(|_| self.rng.random_bool(0.4)).collect();
-        if self.rng.random_bool(0.7) {
-            columns.retain(|column| *column != ID);
-        }
         if columns.is_empty() {
             return running.txn.lock_row(&crate::definition::table(&running.txn, table), row);
         }

@@ -39,6 +39,10 @@ pub enum Part {
     Families,
     /// Parents that reference parents.
     Trees,
+    /// Few rows that are changed many times and changed back, beside snapshots that keep some versions of them.
+    Versions,
+    /// Rows that compaction moves to places where the same key was before, beside checks of foreign keys.
+    Moves,
 }
 
 /// The plan of an execution.
@@ -118,10 +122,24 @@ impl Plan {
                 Part::FullDisks => 0.4,
                 Part::Families => 0.5,
                 Part::Trees => 0.4,
+                Part::Versions | Part::Moves => 0.4,
                 _ => 0.75,
             };
             if !rng.random_bool(often) {
                 plan.without.push(*part);
+            }
+        }
+        if plan.has(Part::Versions) {
+            plan.is_about(&mut rng, &[Part::Collectors, Part::Savepoints], &[Part::Moves, Part::Freezing]);
+        } else if plan.has(Part::Moves) {
+            plan.is_about(&mut rng, &[Part::Collectors, Part::Freezing, Part::Compaction, Part::Loads], &[]);
+            plan.freeze_after_ms = Some([1, 2][rng.random_range(0..2)]);
+            if plan.format == FreezeFormat::Never {
+                plan.format = FreezeFormat::View;
+            }
+            // Whether there is a child is then asked of the newest state alone.
+            if rng.random_bool(0.8) {
+                plan.on_delete = [ReferentialAction::NoAction, ReferentialAction::Restrict][rng.random_range(0..2)];
             }
         }
         if plan.has(Part::Families) {
@@ -151,6 +169,23 @@ impl Plan {
         plan.clients = clients.unwrap_or(plan.clients);
         plan.transactions = transactions.unwrap_or(plan.transactions);
         plan
+    }
+    /// Many transactions of several clients on few keys, with these parts, and without those and others that take
+    /// their time.
+    fn is_about(&mut self, rng: &mut StdRng, with: &[Part], without: &[Part]) {
+        self.without.retain(|part| !with.contains(part));
+        self.without.extend([Part::Families, Part::FullDisks, Part::BrokenDisks]);
+        self.without.extend(without);
+        for part in [Part::Definitions, Part::Trees, Part::Serializable, Part::Exports, Part::Checkpoints] {
+            if rng.random_bool(0.7) {
+                self.without.push(part);
+            }
+        }
+        self.clients = rng.random_range(3..6);
+        self.transactions = rng.random_range(20..80);
+        self.keys = [2, 3, 4][rng.random_range(0..3)];
+        self.collectors = rng.random_range(1..3);
+        self.crashes = 1;
     }
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)

@@ -799,6 +799,7 @@ impl DataTable {
             let present = block.is_present(row.slot());
             // Acquire: pairs with the writers' Release fence, as in `read`.
             fence(Ordering::Acquire);
+            serac_sync::linger();
             if head() == newest {
                 break present; // the copy has no change whose record was not noted
             }

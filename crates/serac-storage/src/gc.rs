@@ -461,6 +461,7 @@ impl GarbageCollector {
             *actions = early;
         }
         for DeferredAction(action) in actions.into_values().flatten() {
+            serac_sync::linger();
             // Held anew for each action: the watermark stays where it is meanwhile.
             let _present = manager.map(TransactionManager::hold);
             action();
