@@ -15,6 +15,8 @@ use tonic::{Status, Streaming};
 
 /// Bytes of parameters at a time.
 const MAX_PARAMETERS: usize = 256 << 20;
+/// Bytes of a message that is read where it arrives.
+const MOST_READ_IN_PLACE: usize = 64 << 10;
 /// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and takes this when it is
 /// one of its parameter's type. So does a row without values, which is executed like others.
 const LEAST_VALUE: usize = 16;
@@ -26,12 +28,31 @@ fn decoded(
 ) -> impl Stream<Item = Result<ArrowMessage, SqlError>> + Send + 'static {
     let first = futures::stream::iter([Ok(first)]);
     let has_arrow = |message: &FlightData| std::future::ready(!message.data_header.is_empty());
-    let mut messages = ArrowMessages::default();
-    first.chain(rest).try_filter(has_arrow).map(move |message| {
-        let FlightData { data_header, data_body, .. } =
-            message.map_err(|error| SqlError::new("08P01", format!("the batches cannot be read: {error}")))?;
-        messages.read(&data_header, &Buffer::from(data_body))
+    let messages = first.chain(rest).try_filter(has_arrow).boxed();
+    futures::stream::try_unfold((messages, ArrowMessages::default()), |(mut messages, arrow)| async {
+        let unreadable = |error| SqlError::new("08P01", format!("the batches cannot be read: {error}"));
+        let Some(message) = messages.try_next().await.map_err(unreadable)? else { return Ok(None) };
+        let (message, arrow) = read(arrow, message).await?;
+        Ok(Some((message, (messages, arrow))))
     })
+}
+
+/// Reads a message. A large one takes its time, because it is checked and unpacked, so it does that
+/// on a thread that nobody else waits for.
+async fn read(mut arrow: ArrowMessages, message: FlightData) -> Result<(ArrowMessage, ArrowMessages), SqlError> {
+    let FlightData { data_header, data_body, .. } = message;
+    let is_small = data_header.len() + data_body.len() <= MOST_READ_IN_PLACE;
+    let work = move || {
+        let message = arrow.read(&data_header, &Buffer::from(data_body))?;
+        Ok((message, arrow))
+    };
+    if is_small {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(panic) => Err(SqlError::new("XX000", format!("internal error: {panic}"))),
+    }
 }
 
 /// All batches of a put.

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, oneshot};
 use tonic::Status;
 
 /// How long a call waits for its session.
@@ -43,17 +43,6 @@ pub(super) struct Seat {
     wanted: Notify,
     /// Its transaction was rolled back behind the client's back.
     has_expired: AtomicBool,
-}
-
-/// Cancels what goes on when it is dropped.
-struct Abandoned<'a>(Option<&'a CancelHandle>);
-
-impl Drop for Abandoned<'_> {
-    fn drop(&mut self) {
-        if let Some(cancel) = self.0 {
-            cancel.cancel();
-        }
-    }
 }
 
 struct Waiting<'a>(&'a AtomicUsize);
@@ -124,14 +113,26 @@ impl Seat {
     }
 
     /// Does something to its end with a session of this seat; cancels it if the caller goes away.
+    ///
+    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
+    /// session is free only when the task has ended.
     pub(super) async fn attend<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, Status> {
-        let mut abandoned = Abandoned(Some(&self.cancel));
-        let result = tokio::spawn(work).await;
-        abandoned.0 = None;
-        match result {
+        let (_caller, gone) = oneshot::channel::<()>();
+        let cancel = self.cancel.clone();
+        let attended = async move {
+            tokio::pin!(work);
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                // Nothing is sent: the caller's end has been dropped.
+                _ = gone => cancel.cancel(),
+            }
+            work.await
+        };
+        match tokio::spawn(attended).await {
             Ok(result) => result.map_err(|error| status_of(&error)),
             Err(panic) => Err(error("XX000", format!("internal error: {panic}"))),
         }

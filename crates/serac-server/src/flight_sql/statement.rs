@@ -12,6 +12,7 @@ use arrow_flight::sql::{
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::ipc::writer::IpcWriteOptions;
 use datafusion::sql::sqlparser::ast::Statement;
@@ -33,6 +34,52 @@ pub(super) struct PreparedStatement {
     description: Arc<Description>,
     /// Rows of parameters for the next executions.
     bound: Mutex<Option<Arc<Parameters>>>,
+}
+
+/// Bytes of the rows that the executions of a statement for many rows of parameters may give.
+const MOST_RETURNED: usize = 256 << 20;
+/// Batches of so few rows that their own size counts, until they become one.
+const BATCHES_TOGETHER: usize = 1_024;
+
+/// The rows of one execution after the other.
+#[derive(Default)]
+struct Returned {
+    batches: Vec<RecordBatch>,
+    /// Small ones, which become one.
+    small: Vec<RecordBatch>,
+    bytes: usize,
+}
+
+impl Returned {
+    /// # Errors
+    /// When they are too many.
+    fn add(&mut self, batches: Vec<RecordBatch>) -> Result<(), SqlError> {
+        for batch in batches {
+            self.bytes += batch.get_array_memory_size();
+            if self.bytes > MOST_RETURNED {
+                let message = format!("the statement returns more than {MOST_RETURNED} bytes for all its parameters");
+                return Err(SqlError::new("54000", message));
+            }
+            self.small.push(batch);
+            if self.small.len() == BATCHES_TOGETHER {
+                self.put_together()?;
+            }
+        }
+        Ok(())
+    }
+    fn put_together(&mut self) -> Result<(), SqlError> {
+        let Some(first) = self.small.first() else { return Ok(()) };
+        let before: usize = self.small.iter().map(RecordBatch::get_array_memory_size).sum();
+        let together = concat_batches(&first.schema(), &self.small)?;
+        self.bytes = self.bytes - before + together.get_array_memory_size();
+        self.batches.push(together);
+        self.small.clear();
+        Ok(())
+    }
+    fn finish(mut self) -> Result<Vec<RecordBatch>, SqlError> {
+        self.put_together()?;
+        Ok(self.batches)
+    }
 }
 
 /// Rows that have been computed.
@@ -202,7 +249,7 @@ impl PreparedStatement {
             if parameters.len() > 1 {
                 session.begin_implicit();
             }
-            let (mut changed, mut batches, mut last) = (0, Vec::new(), None);
+            let (mut changed, mut returned, mut last) = (0, Returned::default(), None);
             for row in parameters.rows() {
                 // Between two executions nothing runs that could be cancelled, and one may take no time in which
                 // others have their turn.
@@ -216,12 +263,13 @@ impl PreparedStatement {
                 changed += count(&result);
                 last = Some(match result {
                     StatementResult::Rows { tag, schema, batches: more } => {
-                        batches.extend(more);
+                        returned.add(more).inspect_err(|_| session.fail_transaction())?;
                         StatementResult::Rows { tag, schema, batches: Vec::new() }
                     }
                     command => command,
                 });
             }
+            let batches = returned.finish().inspect_err(|_| session.fail_transaction())?;
             if let Some(committed) = session.end_implicit()? {
                 committed.durable().await?;
             }

@@ -34,6 +34,23 @@ async fn parameters_without_bytes_are_bounded_by_their_number() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_returned_for_many_rows_of_parameters_are_bounded() {
+    let (served, mut client) = with_table().await;
+    let insert = "INSERT INTO t VALUES ($1, 1) RETURNING b, repeat('x', 100000) AS x";
+    let mut prepared = client.prepare(insert.into(), None).await.unwrap();
+    prepared.set_parameters(nulls(1, 4_000)).unwrap();
+    let refused = code(prepared.execute().await.unwrap_err());
+    assert!(refused.contains("54000"), "{refused}");
+    assert_eq!(number(&mut client, "SELECT count(*) FROM t", None).await, 0);
+    prepared.set_parameters(nulls(1, 2_500)).unwrap();
+    let info = prepared.execute().await.unwrap();
+    let returned = rows(&mut client, info).await;
+    assert_eq!(returned.iter().map(RecordBatch::num_rows).sum::<usize>(), 2_500);
+    assert_eq!(number(&mut client, "SELECT count(*) FROM t", None).await, 2_500);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_ends_what_runs_for_many_rows() {
     let (served, mut client) = with_table().await;
     let mut prepared = client.prepare("INSERT INTO t VALUES ($1, 1)".into(), None).await.unwrap();
