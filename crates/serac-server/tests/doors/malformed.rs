@@ -1,6 +1,7 @@
 //! Messages that no client sends, made of good ones by mutation: none ends the server, and none makes it panic.
 //!
-//! A run prints its seed; `SERAC_SEED` repeats it. `SERAC_STRESS=1` makes it long.
+//! A run prints its seed; `SERAC_SEED` repeats it. `SERAC_MESSAGES` says how many messages each
+//! port gets.
 
 use super::flight::flight_server;
 use super::metrics::get;
@@ -33,6 +34,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
 
+/// Messages of a client of PostgreSQL's protocol before it goes.
+const MESSAGES_OF_A_CLIENT: usize = 20;
+
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts the panics of the server's threads from now on.
@@ -51,11 +55,14 @@ fn watch_panics() {
     });
 }
 
-fn seeded() -> (StdRng, bool) {
+/// The generator, and how many messages to send, of which there are so many usually.
+fn seeded(usual: usize) -> (StdRng, usize) {
     watch_panics();
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    (StdRng::seed_from_u64(seed), std::env::var("SERAC_STRESS").is_ok())
+    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seed = given("SERAC_SEED").unwrap_or_else(rand::random);
+    let messages = given("SERAC_MESSAGES").map_or(usual, |messages| messages as usize);
+    println!("SERAC_SEED={seed} SERAC_MESSAGES={messages}");
+    (StdRng::seed_from_u64(seed), messages)
 }
 
 /// Changes some bytes, or the length.
@@ -137,7 +144,7 @@ async fn messages(batch: &RecordBatch, columns: &[usize]) -> Vec<FlightData> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arrow_that_is_none_is_refused() {
-    let (mut rng, stress) = seeded();
+    let (mut rng, count) = seeded(6_000);
     let db = database();
     let served = flight_server(&db, FlightSqlOptions::default(), FlightOptions::default()).await;
     let address = format!("http://{}", served.address);
@@ -158,7 +165,8 @@ async fn arrow_that_is_none_is_refused() {
         CommandPreparedStatementQuery { prepared_statement_handle: handle }.as_any().encode_to_vec(),
     ];
     let batches = batches();
-    for _ in 0..if stress { 1_000_000 } else { 3_000 } {
+    let mut done = 0;
+    while done < count {
         let batch = &batches[usize::from(rng.random_range(0..8) == 0)];
         let columns: Vec<usize> =
             (0..rng.random_range(1..4)).map(|_| rng.random_range(0..batch.num_columns())).collect();
@@ -166,6 +174,7 @@ async fn arrow_that_is_none_is_refused() {
         columns.sort_unstable();
         columns.dedup();
         let mut sent = messages(batch, &columns).await;
+        done += sent.len();
         let broken = rng.random_range(0..sent.len());
         let message = &mut sent[broken];
         if message.data_body.is_empty() || rng.random_bool(0.7) {
@@ -194,7 +203,7 @@ async fn arrow_that_is_none_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_are_none_of_postgresqls_are_refused() {
-    let (mut rng, stress) = seeded();
+    let (mut rng, count) = seeded(6_000);
     let served = postgresql_server(database(), PgOptions { max_message: 1 << 20, ..PgOptions::default() }).await;
     Client::open(served.address).await.run("CREATE TABLE t (a INTEGER PRIMARY KEY, m TIME, b BYTEA)").await;
     let good = [
@@ -222,12 +231,12 @@ async fn messages_that_are_none_of_postgresqls_are_refused() {
         (b'H', Vec::new()),
         sync(),
     ];
-    for _ in 0..if stress { 100_000 } else { 300 } {
+    for _ in 0..count / MESSAGES_OF_A_CLIENT {
         let mut bytes = startup(196_608, &[("user", "serac")]);
         if rng.random_range(0..20) == 0 {
             mutate(&mut rng, &mut bytes);
         }
-        for _ in 0..20 {
+        for _ in 0..MESSAGES_OF_A_CLIENT {
             let mut message = good[rng.random_range(0..good.len())].clone();
             if rng.random_bool(0.3) {
                 mutate(&mut rng, &mut message.1);
@@ -253,7 +262,7 @@ async fn messages_that_are_none_of_postgresqls_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_no_http_are_refused() {
-    let (mut rng, stress) = seeded();
+    let (mut rng, count) = seeded(300);
     let readiness = Readiness::default();
     readiness.set(true);
     let server = HttpServer::bind(database(), "127.0.0.1:0".parse().unwrap(), readiness).await.unwrap();
@@ -264,7 +273,7 @@ async fn requests_that_are_no_http_are_refused() {
         "HEAD /ready HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc",
         "POST /live HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ];
-    for _ in 0..if stress { 100_000 } else { 300 } {
+    for _ in 0..count {
         let mut bytes = good[rng.random_range(0..good.len())].as_bytes().to_vec();
         mutate(&mut rng, &mut bytes);
         let mut socket = TcpStream::connect(address).await.unwrap();
