@@ -22,8 +22,8 @@
 //! file. It then answers at once and drops what comes up to the LoadEnd. A client that meets that Done while it sends may
 //! cut the file short, with a LoadEnd.
 //!
-//! A Cancel names the line of the statement that it means. It overtakes the statements that wait, and does nothing if
-//! another one is running.
+//! A Cancel names the line of the statement that it means. It overtakes the statements that wait: if another one is
+//! running, its own is cancelled when its turn comes.
 //!
 //! Both sides read only as much as they have room for, so that the stream itself holds up a sender that is too fast.
 
@@ -156,7 +156,7 @@ pub enum ClientFrame<'a> {
     LoadChunk(&'a [u8]),
     /// The file's end, or why there is no more of it.
     LoadEnd(Result<(), &'a str>),
-    /// The statement of this line shall stop, if it is running.
+    /// The statement of this line shall stop.
     Cancel {
         /// The line.
         line: u64,

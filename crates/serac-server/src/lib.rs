@@ -7,6 +7,7 @@ mod http;
 pub mod operators;
 mod passwords;
 mod pg;
+mod port;
 mod tls;
 
 pub use flight_sql::{FlightSql, FlightSqlOptions};

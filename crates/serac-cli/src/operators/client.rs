@@ -100,9 +100,11 @@ enum End {
 pub async fn run(stream: impl Stream) -> Ending {
     let progress = Arc::new(Progress::default());
     let (frames, mut waiting) = mpsc::channel::<Vec<u8>>(WAITING);
+    // Of its own, because a load fills the other.
+    let (cancels, mut cancelled) = mpsc::channel::<Vec<u8>>(1);
     let is_terminal = std::io::stdin().is_terminal();
     let spawned = {
-        let (progress, frames) = (progress.clone(), frames.clone());
+        let progress = progress.clone();
         // Not the runtime's: its end would wait for a line.
         std::thread::Builder::new().name("serac-input".into()).spawn(move || {
             let mut input = Input::new(&progress, frames, is_terminal);
@@ -123,20 +125,24 @@ pub async fn run(stream: impl Stream) -> Ending {
     }
     let (reader, mut writer) = tokio::io::split(stream);
     let writing = async {
-        while let Some(out) = waiting.recv().await {
+        loop {
+            let out = tokio::select! {
+                biased;
+                Some(out) = cancelled.recv() => out,
+                Some(out) = waiting.recv() => out,
+            };
             // A server that ends the connection says why: that is read on the other side.
             if write(&mut writer, &out).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
-        std::future::pending().await
     };
     let reading = read(BufReader::with_capacity(READ_BYTES, reader), &progress);
     tokio::pin!(writing, reading);
     let end = loop {
         tokio::select! {
             end = &mut reading => break end,
-            () = &mut writing => {}
+            () = &mut writing => unreachable!("it writes until it is dropped"),
             () = progress.input_over.notified() => {
                 if progress.state().is_complete() {
                     break End::Complete;
@@ -146,7 +152,8 @@ pub async fn run(stream: impl Stream) -> Ending {
             _ = tokio::signal::ctrl_c(), if is_terminal => {
                 let mut out = Vec::new();
                 ClientFrame::Cancel { line: progress.state().last_sent }.put(&mut out);
-                let _ = frames.try_send(out);
+                // If there is one already, it says the same.
+                let _ = cancels.try_send(out);
             }
         }
     };

@@ -5,7 +5,7 @@
 //! wait, so the task looks first and waits then.
 //!
 //! The flag that cancels is set and cleared under the latch, so that a cancellation meets the statement that it means:
-//! `begin` clears it, unless the connection is ending.
+//! `begin` clears it, unless the connection is ending or the line was cancelled while it waited.
 
 use super::read::Frame;
 use parking_lot::{Condvar, Mutex};
@@ -69,6 +69,10 @@ struct State {
     finished: bool,
     /// The statement that runs, and since when.
     running: Option<(u64, Instant)>,
+    /// The line of the statement that began last.
+    begun: u64,
+    /// A later line, which was cancelled while it waited for its turn.
+    cancelled: Option<u64>,
     /// Since when the thread has waited for the client.
     waiting: Option<Instant>,
     /// The line of a `shutdown`, which is answered when the server has ended.
@@ -101,6 +105,8 @@ impl Link {
             gone: false,
             finished: false,
             running: None,
+            begun: 0,
+            cancelled: None,
             waiting: None,
             asked: None,
         };
@@ -151,8 +157,9 @@ impl Link {
         let may = !state.gone && state.stopping.is_none();
         if may {
             state.running = Some((line, Instant::now()));
+            state.begun = line;
             // Relaxed, as in `set_cancel`.
-            self.cancel.store(false, Ordering::Relaxed);
+            self.cancel.store(state.cancelled.take_if(|cancelled| *cancelled <= line) == Some(line), Ordering::Relaxed);
         }
         may
     }
@@ -226,11 +233,13 @@ impl Link {
         self.state.lock().stopping.get_or_insert_with(|| why.to_owned());
         self.thread.notify_all();
     }
-    /// Cancels the statement that runs, if one does; with a line, if it is that line's.
+    /// Cancels the statement that runs, if one does; with a line, that line's, which may still wait.
     pub(super) fn cancel(&self, line: Option<u64>) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if state.running.is_some_and(|(running, _)| line.is_none_or(|line| line == running)) {
             self.set_cancel();
+        } else if line.is_some_and(|line| line > state.begun) {
+            state.cancelled = line;
         }
     }
     /// Takes the client for gone: what runs is cancelled, and nothing else begins.
@@ -336,8 +345,13 @@ mod tests {
         assert!(is_cancelled() && matches!(link.next(Place::Load), Next::Cancelled));
         link.ended();
         assert!(link.begin(8) && !is_cancelled());
+        link.cancel(Some(9));
+        link.ended();
+        assert!(link.begin(9) && is_cancelled(), "it waited when it was cancelled");
+        link.ended();
+        assert!(link.begin(10) && !is_cancelled());
         link.leave();
-        assert!(is_cancelled() && !link.begin(9));
+        assert!(is_cancelled() && !link.begin(11));
         assert!(matches!(link.next(Place::Load), Next::End(End::Client)));
         assert!(link.answer(false, |_| {}).is_err());
     }

@@ -3,9 +3,9 @@
 use super::connection::{left_first, serve};
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
+use crate::port;
 use crate::tls::TlsConfig;
 use serac_column_language::Operators;
-use serac_export::admission::Admission;
 use serac_export::listen::{Listener, Socket};
 use serac_sql::SqlDatabase;
 use std::collections::HashMap;
@@ -17,16 +17,10 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tracing::{info, warn};
+use tracing::info;
 
-/// How long cancelled statements may take to end.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Places for those who have not said who they are, at the least.
-const LEAST_WAITING: usize = 64;
-/// Wait after a failed accept (no file descriptors left, for example).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How connections are taken.
 #[derive(Clone, Debug)]
@@ -175,35 +169,21 @@ impl OperatorsServer {
         let Self { listeners, adopted, shared } = self;
         let (busy, mut all_ended) = mpsc::channel(1);
         let mut connections = JoinSet::new();
-        let admission = Admission::new(shared.options.max_connections.max(LEAST_WAITING));
+        let admission = port::admission(shared.options.max_connections);
         for socket in adopted {
             connections.spawn(serve(socket, shared.clone(), admission.enter(None), busy.clone()));
         }
-        tokio::pin!(stop);
-        loop {
-            tokio::select! {
-                () = &mut stop => break,
-                Some(_) = connections.join_next() => {}
-                accepted = Listener::accept(&listeners) => match accepted {
-                    Ok(socket) => {
-                        let place = admission.enter(socket.peer_address().map(|address| address.ip()));
-                        connections.spawn(serve(socket, shared.clone(), place, busy.clone()));
-                    }
-                    Err(error) => {
-                        warn!(%error, "a connection could not be taken");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-            }
-        }
-        // Who comes now is refused by the system.
-        drop((listeners, busy));
+        port::take_connections(listeners, &admission, &mut connections, stop, |connections, socket, place| {
+            connections.spawn(serve(socket, shared.clone(), place, busy.clone()));
+        })
+        .await;
+        drop(busy);
         shared.phase.send_replace(Phase::Stopping);
         let timeout = if *shared.asked.borrow() { Duration::MAX } else { shared.options.shutdown_timeout };
         if tokio::time::timeout(timeout, all_ended.recv()).await.is_err() {
             info!("statements of operators are cancelled");
             shared.phase.send_replace(Phase::Cancelling);
-            let _ = tokio::time::timeout(GRACE, all_ended.recv()).await;
+            let _ = tokio::time::timeout(port::GRACE, all_ended.recv()).await;
         }
         Farewell { shared, connections }
     }

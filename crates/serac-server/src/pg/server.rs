@@ -4,9 +4,9 @@ use super::connection::Stop;
 use super::login::serve;
 use super::reactor::Reactor;
 use super::scram::{Mock, Verifier};
+use crate::port;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
-use serac_export::admission::Admission;
 use serac_export::listen::Listener;
 use serac_sql::SqlDatabase;
 use serac_sql::activity::Activity;
@@ -20,14 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tracing::{info, warn};
-
-/// How long cancelled statements may take to end.
-const GRACE: Duration = Duration::from_secs(5);
-/// Places for those who have not said who they are, at the least.
-const LEAST_WAITING: usize = 64;
-/// Wait after a failed accept (no file descriptors left, for example).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use tracing::info;
 
 /// How connections are taken.
 #[derive(Clone, Debug)]
@@ -159,36 +152,21 @@ impl PgServer {
         let (stopping, stopped) = watch::channel(false);
         let stopped = Stop(stopped);
         let mut connections = JoinSet::new();
-        let admission = Admission::new(shared.options.max_connections.max(LEAST_WAITING));
-        tokio::pin!(stop);
-        loop {
-            tokio::select! {
-                () = &mut stop => break,
-                Some(_) = connections.join_next() => {}
-                accepted = Listener::accept(&listeners) => match accepted {
-                    Ok(socket) => {
-                        let place = admission.enter(socket.peer_address().map(|address| address.ip()));
-                        let reactor = Reactor::least_busy(&reactors);
-                        if let Ok(socket) = reactor.adopt(socket) {
-                            connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), place));
-                        }
-                    }
-                    Err(error) => {
-                        warn!(%error, "a connection could not be taken");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
+        let admission = port::admission(shared.options.max_connections);
+        port::take_connections(listeners, &admission, &mut connections, stop, |connections, socket, place| {
+            let reactor = Reactor::least_busy(&reactors);
+            if let Ok(socket) = reactor.adopt(socket) {
+                connections.spawn(serve(socket, shared.clone(), reactor, stopped.clone(), place));
             }
-        }
-        // Who comes now is refused by the system.
-        drop(listeners);
+        })
+        .await;
         let _ = stopping.send(true);
         let mut all_ended = async || while connections.join_next().await.is_some() {};
         if tokio::time::timeout(shared.options.shutdown_timeout, all_ended()).await.is_err() {
             let left: Vec<_> = shared.running.lock().values().map(|(_, activity)| activity.clone()).collect();
             info!(connections = left.len(), "statements are cancelled");
             left.iter().for_each(|activity| activity.terminate());
-            let _ = tokio::time::timeout(GRACE, all_ended()).await;
+            let _ = tokio::time::timeout(port::GRACE, all_ended()).await;
         }
     }
 }

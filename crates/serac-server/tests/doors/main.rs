@@ -4,6 +4,7 @@
 mod flight;
 mod malformed;
 mod metrics;
+mod operators;
 mod postgresql;
 mod wire;
 
@@ -60,7 +61,8 @@ const STRANGER: [u8; 4] = [127, 0, 0, 2];
 fn certificate(folder: &Path) -> TlsConfig {
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout"])
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
         .arg(&key)
         .arg("-out")
         .arg(&certificate)
