@@ -1,4 +1,7 @@
 //! Scripts taken apart: statements, backslash lines, and the data that follows COPY … FROM STDIN.
+//!
+//! A script may come a few lines at a time. What is complete is handed out; the rest waits for the
+//! lines that follow, and none of it is looked at twice but for the token that is open.
 
 /// A piece of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,107 +63,135 @@ fn comment_length(text: &str) -> Option<usize> {
     None
 }
 
-/// The first complete part, and how many bytes of the script it takes; an empty statement is none.
-/// If there is no complete part: what the rest is in the middle of.
-fn next_part(script: &str) -> Result<(Part, usize), Within> {
-    let mut start = 0;
-    let bytes = script.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &script[at..];
-        match bytes[at] {
-            b'\\' => {
-                let end = rest.find('\n').map_or(script.len(), |n| at + n);
-                let statement = script[start..at].trim();
-                let statement = if is_blank(statement) { "" } else { statement };
-                let line = script[at..end].trim().to_owned();
-                return Ok((Part::Command { line, statement: statement.to_owned() }, end));
-            }
-            quote @ (b'\'' | b'"') => {
-                let escapes = quote == b'\'' && {
-                    let mut before = script[start..at].chars().rev();
-                    matches!(before.next(), Some('e' | 'E'))
-                        && !before.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
-                };
-                at += quoted_length(rest, quote, escapes).ok_or(Within::Quote(quote.into()))?;
-            }
-            b'-' if rest.starts_with("--") => at += rest.find('\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with("/*") => at += comment_length(rest).ok_or(Within::Comment)?,
-            b'$' => {
-                let tag_end = rest[1..].find('$').map(|n| n + 2);
-                let is_word = |c: char| c.is_alphanumeric() || c == '_';
-                let tag = tag_end.map(|n| &rest[..n]).filter(|t| t[1..t.len() - 1].chars().all(is_word));
-                match tag {
-                    Some(tag) => {
-                        let length = rest[tag.len()..].find(tag).ok_or(Within::Quote('$'))?;
-                        at += length + 2 * tag.len();
-                    }
-                    None => at += 1,
-                }
-            }
-            b';' => {
-                let statement = script[start..at].trim();
-                at += 1;
-                if !is_blank(statement) {
-                    return Ok((Part::Statement(statement.to_owned()), at));
-                }
-                start = at;
-            }
-            _ => at += rest.chars().next().map_or(1, char::len_utf8),
-        }
-    }
-    Err(Within::Statement)
-}
-
 /// Whether nothing but comments is left.
 fn is_blank(text: &str) -> bool {
     text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"))
 }
 
 /// A script, taken apart from its beginning.
-pub struct Script<'s> {
-    rest: &'s str,
+#[derive(Default)]
+pub struct Script {
+    /// Whole lines, but for the last line of all.
+    text: String,
+    /// Where the part begins that comes next.
+    start: usize,
+    /// Where the token begins that is looked at next.
+    at: usize,
+    /// Whether what comes next is the data of a COPY.
+    is_data: bool,
 }
 
-impl<'s> Script<'s> {
-    pub fn new(script: &'s str) -> Self {
-        Self { rest: script }
+impl Script {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+    /// Adds lines at the end.
+    pub fn push(&mut self, lines: &str) {
+        self.text.drain(..self.start);
+        self.at -= self.start;
+        self.start = 0;
+        self.text.push_str(lines);
+    }
+    /// Puts the beginning of a statement before all that is left.
+    pub fn put_back(&mut self, statement: &str) {
+        self.text.insert_str(self.start, statement);
+        self.at = self.start;
+    }
+
+    /// The next complete part; an empty statement is none. If there is none: what the rest is in
+    /// the middle of.
+    fn part(&mut self) -> Result<Part, Within> {
+        while self.at < self.text.len() {
+            let (start, at) = (self.start, self.at);
+            let rest = &self.text[at..];
+            match rest.as_bytes()[0] {
+                b'\\' => {
+                    let end = rest.find('\n').map_or(self.text.len(), |n| at + n);
+                    let statement = self.text[start..at].trim();
+                    let statement = if is_blank(statement) { "" } else { statement }.to_owned();
+                    let line = self.text[at..end].trim().to_owned();
+                    (self.start, self.at) = (end, end);
+                    return Ok(Part::Command { line, statement });
+                }
+                quote @ (b'\'' | b'"') => {
+                    let escapes = quote == b'\'' && {
+                        let mut before = self.text[start..at].chars().rev();
+                        matches!(before.next(), Some('e' | 'E'))
+                            && !before.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
+                    };
+                    self.at += quoted_length(rest, quote, escapes).ok_or(Within::Quote(quote.into()))?;
+                }
+                b'-' if rest.starts_with("--") => self.at += rest.find('\n').unwrap_or(rest.len()),
+                b'/' if rest.starts_with("/*") => self.at += comment_length(rest).ok_or(Within::Comment)?,
+                b'$' => {
+                    let tag_end = rest[1..].find('$').map(|n| n + 2);
+                    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                    let tag = tag_end.map(|n| &rest[..n]).filter(|t| t[1..t.len() - 1].chars().all(is_word));
+                    self.at += match tag {
+                        Some(tag) => {
+                            let length = rest[tag.len()..].find(tag).ok_or(Within::Quote('$'))?;
+                            length + 2 * tag.len()
+                        }
+                        None => 1,
+                    }
+                }
+                b';' => {
+                    let statement = self.text[start..at].trim();
+                    let part = (!is_blank(statement)).then(|| Part::Statement(statement.to_owned()));
+                    (self.start, self.at) = (at + 1, at + 1);
+                    if let Some(part) = part {
+                        return Ok(part);
+                    }
+                }
+                _ => self.at += rest.chars().next().map_or(1, char::len_utf8),
+            }
+        }
+        Err(Within::Statement)
     }
     /// The next complete part.
     pub fn next_complete(&mut self) -> Option<Part> {
-        let (part, used) = next_part(self.rest).ok()?;
-        self.rest = &self.rest[used..];
-        Some(part)
+        self.part().ok()
     }
-    /// The next part; the last statement may do without a semicolon.
-    pub fn next(&mut self) -> Option<Part> {
-        self.next_complete().or_else(|| {
-            let last = std::mem::take(&mut self.rest);
-            (!is_blank(last)).then(|| Part::Statement(last.trim().to_owned()))
-        })
+    /// The last statement, which may do without a semicolon.
+    pub fn last(&mut self) -> Option<Part> {
+        let last = self.incomplete().map(|last| Part::Statement(last.trim().to_owned()));
+        *self = Self::default();
+        last
     }
     /// What is left, if that is more than blanks and comments.
-    pub fn incomplete(&self) -> Option<&'s str> {
-        (!is_blank(self.rest)).then_some(self.rest)
+    pub fn incomplete(&self) -> Option<&str> {
+        Some(&self.text[self.start..]).filter(|rest| !is_blank(rest))
     }
-    /// What the rest is in the middle of.
-    pub fn within(&self) -> Within {
-        next_part(self.rest).err().unwrap_or(Within::Statement)
+    /// What the rest is in the middle of, once its complete parts are taken.
+    pub fn within(&mut self) -> Within {
+        self.part().err().unwrap_or(Within::Statement)
     }
-    /// The data after a COPY … FROM STDIN: the lines up to one that is `\.`, or all there are.
-    pub fn data(&mut self) -> &'s str {
-        let from = self.rest.find('\n').map_or(self.rest.len(), |n| n + 1);
-        let rest = &self.rest[from..];
-        let mut at = 0;
-        for line in rest.split_inclusive('\n') {
-            if line.trim_end() == "\\." {
-                self.rest = &rest[at + line.len()..];
-                return &rest[..at];
-            }
-            at += line.len();
+
+    /// What follows the line of the statement that came last is data.
+    pub fn begin_data(&mut self) {
+        let from = self.text[self.start..].find('\n').map_or(self.text.len(), |n| self.start + n + 1);
+        (self.start, self.at, self.is_data) = (from, from, true);
+    }
+    /// Whether more data may come.
+    pub fn is_in_data(&self) -> bool {
+        self.is_data
+    }
+    /// The data that is there: the lines up to one that is `\.`, which ends it, or all there are.
+    pub fn data(&mut self) -> &str {
+        if !self.is_data {
+            return "";
         }
-        self.rest = "";
-        rest
+        let from = self.start;
+        let mut to = from;
+        for line in self.text[from..].split_inclusive('\n') {
+            if line.trim_end() == "\\." {
+                (self.start, self.at, self.is_data) = (to + line.len(), to + line.len(), false);
+                return &self.text[from..to];
+            }
+            to += line.len();
+        }
+        (self.start, self.at) = (to, to);
+        &self.text[from..to]
     }
 }
 
@@ -174,7 +205,7 @@ mod tests {
     fn command(statement: &str, line: &str) -> Part {
         Part::Command { line: line.into(), statement: statement.into() }
     }
-    fn split(script: &str) -> (Vec<Part>, Script<'_>) {
+    fn split(script: &str) -> (Vec<Part>, Script) {
         let mut script = Script::new(script);
         (std::iter::from_fn(|| script.next_complete()).collect(), script)
     }
@@ -190,7 +221,7 @@ mod tests {
         ];
         assert_eq!(parts, wanted);
         assert_eq!(left.incomplete().map(str::trim), Some("select 3"));
-        assert_eq!((left.next(), left.next()), (Some(statement("select 3")), None));
+        assert_eq!((left.last(), left.last()), (Some(statement("select 3")), None));
         assert_eq!(split("-- only a comment\n").1.incomplete(), None);
         assert_eq!(
             split(r"select E'it\'s; '; select 'a\'; x").0,
@@ -216,19 +247,48 @@ mod tests {
             ("select $x$ a; $$", Within::Quote('$')),
             ("/* a; /* */", Within::Comment),
         ] {
-            let script = Script::new(text);
-            assert_eq!((script.within(), script.incomplete()), (within, Some(text)));
+            let mut script = Script::new(text);
+            assert_eq!(script.within(), within);
+            assert_eq!(script.incomplete(), Some(text));
         }
     }
 
     #[test]
     fn data_ends_at_its_mark() {
         let mut script = Script::new("COPY t FROM STDIN;\n1,';'\n2,\n\\.\nSELECT 1;");
-        assert_eq!(script.next(), Some(statement("COPY t FROM STDIN")));
+        assert_eq!(script.next_complete(), Some(statement("COPY t FROM STDIN")));
+        script.begin_data();
         assert_eq!(script.data(), "1,';'\n2,\n");
-        assert_eq!(script.next(), Some(statement("SELECT 1")));
-        let mut script = Script::new("COPY t FROM STDIN; \n1");
-        script.next();
-        assert_eq!((script.data(), script.next()), ("1", None));
+        assert!(!script.is_in_data());
+        assert_eq!(script.next_complete(), Some(statement("SELECT 1")));
+        let mut script = Script::new("COPY t FROM STDIN; \n1\n");
+        script.next_complete();
+        script.begin_data();
+        assert_eq!(script.data(), "1\n");
+        script.push("2\n\\.\nSELECT 1;\n");
+        assert_eq!(script.data(), "2\n");
+        assert!(!script.is_in_data());
+        assert_eq!(script.next_complete(), Some(statement("SELECT 1")));
+    }
+
+    #[test]
+    fn a_script_that_comes_line_by_line_is_taken_apart_the_same_way() {
+        let whole = "select 1;; select 'a;\n;b', /* ;\n */ $x$;\n$x$;\nselect 2 -- ;\n;\n\\dt\nselect E'\\';\n' \\gx\n";
+        let mut script = Script::default();
+        let mut parts = Vec::new();
+        for line in whole.split_inclusive('\n') {
+            script.push(line);
+            parts.extend(std::iter::from_fn(|| script.next_complete()));
+        }
+        assert_eq!(parts, split(whole).0);
+        assert_eq!((parts.len(), script.incomplete()), (5, None));
+    }
+
+    #[test]
+    fn what_is_put_back_comes_before_the_rest() {
+        let mut script = Script::new("select 1 \\p\n, 2;");
+        assert_eq!(script.next_complete(), Some(command("select 1", "\\p")));
+        script.put_back("select 1");
+        assert_eq!(script.next_complete(), Some(statement("select 1\n, 2")));
     }
 }

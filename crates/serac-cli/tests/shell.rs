@@ -3,6 +3,7 @@
 mod common;
 
 use common::{serac, text};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -130,6 +131,30 @@ fn copies_read_and_write_the_standard_streams() {
     let output = serac(&["--mode", "csv", "--continue-on-error"], &script);
     assert_eq!(text(&output.stdout), "n\n0\n");
     assert!(text(&output.stderr).contains("22P02") && text(&output.stderr).contains("STDIN"));
+}
+
+#[test]
+fn statements_of_a_pipe_run_as_they_come() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(["--mode", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answer = |script: &str, count: usize| {
+        input.write_all(script.as_bytes()).unwrap();
+        lines.by_ref().take(count).map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!(answer("SELECT 1 AS a; SELECT\n", 2), ["a", "1"]);
+    assert_eq!(answer("2 AS b;\nCREATE TABLE t (a INT);\n", 2), ["b", "2"]);
+    assert!(answer("COPY t FROM STDIN;\n1\n2\n", 0).is_empty());
+    assert_eq!(answer("3\n\\.\nSELECT sum(a) AS s FROM t;\n", 2), ["s", "6"]);
+    assert_eq!(answer("COPY t (x) FROM STDIN;\n4\n\\.\nSELECT 7 AS c", 0), [""; 0]);
+    drop(input);
+    assert_eq!(lines.next().map(Result::unwrap), None, "the script ends at its error");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Backslash commands.
 
+use super::source::Source;
 use super::{Data, Shell, show_error};
 use crate::blocks::{Canvas, tables_named, watch};
 use crate::output::Mode;
@@ -146,7 +147,7 @@ fn edited(text: &str, file: Option<&str>) -> Result<String, String> {
 
 impl Shell {
     /// Runs a backslash command, which may end a statement; Ok(false) for \q.
-    pub(super) async fn command(&mut self, line: &str, statement: String) -> Result<bool, String> {
+    pub(super) async fn command(&mut self, line: &str, statement: String, source: &Source) -> Result<bool, String> {
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
         // The statement that the command is about: the one that it ends, or the last one.
@@ -183,12 +184,17 @@ impl Shell {
                 let file = Some(argument).filter(|file| !file.is_empty());
                 let text = edited(&about().map_or(String::new(), |sql| format!("{sql};\n")), file)?;
                 self.write(&format!("{}\n", text.trim_end()));
-                return Box::pin(self.run(&text, false)).await.map_err(|()| String::new());
+                let edited = Source::text(text);
+                let result = Box::pin(self.run_complete(&edited)).await.map_err(|()| String::new());
+                if let Some((rest, _)) = edited.incomplete() {
+                    source.put_back(&rest);
+                }
+                return result;
             }
             "\\p" => {
                 let text = about()?;
                 self.write(&format!("{text}\n"));
-                self.buffer.push_str(&statement);
+                source.put_back(&statement);
                 return Ok(true);
             }
             "\\r" => {
@@ -237,7 +243,7 @@ impl Shell {
             "\\i" => {
                 let script = std::fs::read_to_string(argument).map_err(|e| format!("{argument}: {e}"))?;
                 let data = std::mem::replace(&mut self.data, Data::Script);
-                let result = Box::pin(self.script(&script)).await;
+                let result = Box::pin(self.script(&Source::text(script))).await;
                 self.data = data;
                 return result.map_err(|()| String::new());
             }

@@ -3,12 +3,14 @@
 mod commands;
 mod describe;
 mod editor;
+mod source;
 
 use crate::output::{CopyBar, Mode, RowsWriter, printable};
-use crate::script::{Part, Script};
+use crate::script::Part;
 use console::Term;
 use editor::{LineEditor, Typed, prompt};
 use serac_sql::{CancelHandle, Notification, Session, SqlDatabase, SqlError, StatementStream, reads_stdin};
+use source::Source;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -48,8 +50,6 @@ struct Shell {
     editor: Option<LineEditor>,
     /// The statement that ran last, for \g, \watch and \e.
     last: String,
-    /// Where a statement that has begun stands until it is complete.
-    buffer: String,
 }
 
 /// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then.
@@ -214,7 +214,7 @@ impl Shell {
     }
 
     /// Runs one part of a script; Ok(false) if it said \q.
-    async fn part(&mut self, part: Part, script: &mut Script<'_>) -> Result<bool, String> {
+    async fn part(&mut self, part: Part, source: &Source) -> Result<bool, String> {
         match as_sql(&part) {
             Some(sql) => {
                 match sql.trim().to_lowercase().as_str() {
@@ -225,52 +225,52 @@ impl Shell {
                     }
                     _ => {}
                 }
-                if reads_stdin(&sql) {
-                    let data: Box<dyn Read + Send> = match self.data {
-                        Data::Stdin => Box::new(std::io::stdin()),
-                        Data::Script => Box::new(Cursor::new(script.data().as_bytes().to_vec())),
-                        Data::Terminal => Box::new(Cursor::new(self.typed_data().into_bytes())),
-                    };
-                    self.session.set_copy_input(data);
+                if !reads_stdin(&sql) {
+                    return self.statement(&sql).await.map(|()| true);
                 }
-                self.statement(&sql).await.map(|()| true)
+                let data: Box<dyn Read + Send> = match self.data {
+                    Data::Stdin => Box::new(std::io::stdin()),
+                    Data::Script => Box::new(source.data()),
+                    Data::Terminal => Box::new(Cursor::new(self.typed_data().into_bytes())),
+                };
+                self.session.set_copy_input(data);
+                let result = self.statement(&sql).await;
+                source.skip_data().await.map_err(|error| error.to_string())?;
+                result.map(|()| true)
             }
             None => {
                 let Part::Command { line, statement } = part else { unreachable!("a statement is SQL") };
-                self.command(&line, statement).await
+                self.command(&line, statement, source).await
             }
         }
     }
 
-    /// Runs the parts of a script that are complete, and with `all` what is left; Ok(false) if it
-    /// said \q. What is incomplete stays in the buffer.
-    async fn run(&mut self, text: &str, all: bool) -> Result<bool, ()> {
-        let mut script = Script::new(text);
-        loop {
-            let next = if all { script.next() } else { script.next_complete() };
-            let Some(part) = next else { break };
-            match self.part(part, &mut script).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(message) => {
-                    if !message.is_empty() {
-                        eprintln!("{message}");
-                    }
-                    if !self.continue_on_error {
-                        return Err(());
-                    }
-                }
+    /// Runs a part, and says what is wrong with it; Ok(false) if the script ends here.
+    async fn run(&mut self, part: Part, source: &Source) -> Result<bool, ()> {
+        self.part(part, source).await.or_else(|message| {
+            if !message.is_empty() {
+                eprintln!("{message}");
             }
-        }
-        if let Some(rest) = script.incomplete() {
-            self.buffer.push_str(rest.trim_start());
+            if self.continue_on_error { Ok(true) } else { Err(()) }
+        })
+    }
+    /// Runs the parts of a script that are complete; Ok(false) if it said \q.
+    async fn run_complete(&mut self, source: &Source) -> Result<bool, ()> {
+        while let Some(part) = source.next_complete() {
+            if !self.run(part, source).await? {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
-
     /// Runs a whole script; Ok(false) if it said \q.
-    async fn script(&mut self, script: &str) -> Result<bool, ()> {
-        self.run(script, true).await
+    async fn script(&mut self, source: &Source) -> Result<bool, ()> {
+        while let Some(part) = source.next().await.map_err(|error| eprintln!("{error}"))? {
+            if !self.run(part, source).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn interactive(&mut self) -> Result<(), String> {
@@ -279,19 +279,19 @@ impl Shell {
         self.editor = Some(LineEditor::new()?);
         self.continue_on_error = true;
         self.data = Data::Terminal;
+        let source = Source::text("");
         // All lines since the statement began, for the history.
         let mut typed = String::new();
         loop {
-            let within = (!self.buffer.is_empty()).then(|| Script::new(&self.buffer).within());
+            let within = source.incomplete().map(|(_, within)| within);
             let prompt = prompt(self.session.transaction_status(), within);
             let editor = self.editor.as_mut().expect("it is interactive");
             editor.know(&self.session);
             match editor.read(&prompt)? {
                 Typed::Line(line) => {
                     let word = line.trim().trim_end_matches(';').to_lowercase();
-                    let is_new = self.buffer.is_empty();
                     let line = match word.as_str() {
-                        "exit" | "quit" | "help" if is_new => format!("{word};"),
+                        "exit" | "quit" | "help" if within.is_none() => format!("{word};"),
                         "exit" | "quit" => {
                             println!("Use \\q to quit.");
                             line
@@ -300,9 +300,11 @@ impl Shell {
                     };
                     typed.push_str(&line);
                     typed.push('\n');
-                    let text = std::mem::take(&mut self.buffer) + &line + "\n";
-                    let goes_on = self.run(&text, false).await.unwrap_or(true);
-                    if self.buffer.is_empty() {
+                    source.push(&format!("{line}\n"));
+                    let goes_on = self.run_complete(&source).await.unwrap_or(true);
+                    if source.incomplete().is_none() {
+                        // Comments alone.
+                        source.clear();
                         let entry = std::mem::take(&mut typed);
                         if let Some(editor) = self.editor.as_mut().filter(|_| !entry.trim().is_empty()) {
                             editor.remember(&entry);
@@ -313,7 +315,7 @@ impl Shell {
                     }
                 }
                 Typed::Interrupted => {
-                    self.buffer.clear();
+                    source.clear();
                     typed.clear();
                 }
                 Typed::End => break,
@@ -338,27 +340,25 @@ pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> 
         data: Data::Script,
         editor: None,
         last: String::new(),
-        buffer: String::new(),
     };
     let failed = |result: Result<bool, ()>| result.map_err(|()| String::new());
     if options.commands.is_empty() && options.files.is_empty() {
         if std::io::stdin().is_terminal() {
             return shell.interactive().await;
         }
-        let mut script = String::new();
-        std::io::stdin().read_to_string(&mut script).map_err(|e| e.to_string())?;
-        failed(shell.script(&script).await)?;
+        let source = Source::stream(std::io::stdin()).map_err(|error| error.to_string())?;
+        failed(shell.script(&source).await)?;
     }
     shell.data = Data::Stdin;
     for command in &options.commands {
-        if !failed(shell.script(command).await)? {
+        if !failed(shell.script(&Source::text(command)).await)? {
             return Ok(());
         }
     }
     shell.data = Data::Script;
     for file in &options.files {
         let script = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        if !failed(shell.script(&script).await)? {
+        if !failed(shell.script(&Source::text(script)).await)? {
             return Ok(());
         }
     }
