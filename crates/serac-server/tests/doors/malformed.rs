@@ -5,6 +5,7 @@
 
 use super::flight::flight_server;
 use super::metrics::get;
+use super::operators::{Said, Served};
 use super::wire::{Client, bind, describe, execute, framed, parse, query, startup, sync};
 use super::{database, postgresql_server};
 use arrow_flight::encode::FlightDataEncoderBuilder;
@@ -26,7 +27,9 @@ use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serac_column_language::frames::{ClientFrame, HEADER_BYTES, VERSION};
 use serac_export::flight::FlightOptions;
+use serac_server::operators::OperatorsOptions;
 use serac_server::{FlightSqlOptions, HttpServer, PgOptions, Readiness};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
@@ -257,6 +260,76 @@ async fn messages_that_are_none_of_postgresqls_are_refused() {
         assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     }
     assert_eq!(Client::open(served.address).await.run("SELECT 42").await[1], "42");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_that_are_none_of_the_operators_are_refused() {
+    let (mut rng, count) = seeded(6_000);
+    let served = Served::begin(database(), OperatorsOptions::default()).await;
+    let mut before = served.client().await;
+    let script = ["create(db,\"d\")", "create(tbl,\"t\",d,2)", "create(col,\"a\",d.t)", "create(col,\"b\",d.t)"];
+    for (line, text) in (1..).zip(script) {
+        assert_eq!(before.ask(line, text).await, Said::Done(line, true));
+    }
+    let statement = |text| ClientFrame::Statement { line: 7, text };
+    let good = [
+        statement("relational_insert(d.t,1,2)"),
+        statement("p=select(d.t.a,0,5)"),
+        statement("v=fetch(d.t.b,p)"),
+        statement("x,y=join(v,p,v,p,hash)"),
+        statement("print(v,p)"),
+        statement("m=max(v)"),
+        statement("relational_update(d.t.b,p,7)"),
+        statement("relational_delete(d.t,p)"),
+        statement("batch_queries()"),
+        statement("batch_execute()"),
+        statement("create(idx,d.t.a,btree,unclustered)"),
+        statement("set(threads,2)"),
+        statement("info()"),
+        statement("load(\"t.csv\")"),
+        ClientFrame::LoadBegin,
+        ClientFrame::LoadChunk(b"d.t.a,d.t.b\n1,2\n-3,4\n"),
+        ClientFrame::LoadChunk(b"5,2147483647\r\n6,"),
+        ClientFrame::LoadEnd(Ok(())),
+        ClientFrame::LoadEnd(Err("it is gone")),
+        ClientFrame::Cancel { line: 7 },
+    ];
+    for _ in 0..count / MESSAGES_OF_A_CLIENT {
+        let mut bytes = Vec::new();
+        ClientFrame::Hello { version: VERSION, user: "", password: None }.put(&mut bytes);
+        if rng.random_range(0..20) == 0 {
+            mutate(&mut rng, &mut bytes);
+        }
+        // Often a whole load, which random frames seldom make.
+        let mut at = if rng.random_bool(0.3) { 13 } else { good.len() };
+        for _ in 0..MESSAGES_OF_A_CLIENT {
+            let frame = good.get(at).unwrap_or_else(|| &good[rng.random_range(0..good.len())]);
+            at += 1;
+            let mut framed = Vec::new();
+            frame.put(&mut framed);
+            if rng.random_bool(0.2) {
+                // The body alone: a frame whose length is wrong ends its connection.
+                let mut body = framed.split_off(HEADER_BYTES);
+                mutate(&mut rng, &mut body);
+                framed[1..].copy_from_slice(&(body.len() as u32).to_be_bytes());
+                framed.extend_from_slice(&body);
+            }
+            if rng.random_range(0..50) == 0 {
+                mutate(&mut rng, &mut framed);
+            }
+            bytes.extend_from_slice(&framed);
+        }
+        let mut socket = TcpStream::connect(served.address).await.unwrap();
+        let _ = socket.write_all(&bytes).await;
+        let _ = socket.shutdown().await;
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(std::time::Duration::from_secs(30), socket.read_to_end(&mut answer)).await;
+        assert!(read.is_ok(), "the server does not end the connection when the client has");
+        assert!(!answer.windows(8).any(|part| part == b"internal"), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+    }
+    let Said::Rows(_) = served.client().await.ask(1, "info()").await else { panic!("the server goes on") };
     served.end().await;
 }
 

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the server has said.
 #[derive(PartialEq, Eq, Debug)]
-enum Said {
+pub(super) enum Said {
     Welcome,
     Refused(String),
     Rows(usize),
@@ -36,7 +36,7 @@ enum Said {
     Nothing,
 }
 
-struct Client<S>(S);
+pub(super) struct Client<S>(S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn say(&mut self, frame: &ClientFrame<'_>) {
@@ -61,20 +61,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.say(&ClientFrame::Hello { version: VERSION, user, password }).await;
         self.hear().await
     }
-    async fn ask(&mut self, line: u64, text: &str) -> Said {
+    pub(super) async fn ask(&mut self, line: u64, text: &str) -> Said {
         self.say(&ClientFrame::Statement { line, text }).await;
         self.hear().await
     }
 }
 
-struct Served {
-    address: SocketAddr,
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Served {
-    async fn begin(db: SqlDatabase, options: OperatorsOptions) -> Self {
+    pub(super) async fn begin(db: SqlDatabase, options: OperatorsOptions) -> Self {
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let server = OperatorsServer::new(db, vec![listener], options);
         let address = server.local_address().unwrap();
@@ -90,12 +90,12 @@ impl Served {
     async fn connect(&self) -> Client<TcpStream> {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
-    async fn client(&self) -> Client<TcpStream> {
+    pub(super) async fn client(&self) -> Client<TcpStream> {
         let mut client = self.connect().await;
         assert_eq!(client.log_in("", None).await, Said::Welcome);
         client
     }
-    async fn end(self) {
+    pub(super) async fn end(self) {
         let _ = self.stop.send(());
         tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap();
     }
