@@ -17,7 +17,7 @@ use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use serac_engine::roles::RoleId;
 use serac_engine::{Table, Transaction};
-use serac_operators::integers::integer_at;
+use serac_operators::integer_rows::{plain_parts, plain_rows};
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,10 +28,6 @@ const MOST_LINE_BYTES: usize = 1 << 20;
 const BATCH_ROWS: usize = 65_536;
 /// So many rows at a time are inserted one by one.
 const SINGLE_ROWS: usize = 1_000;
-/// A thread gets no fewer bytes than this,
-const PART_BYTES: usize = 128 << 10;
-/// and no more than so many threads get any.
-const MOST_THREADS: usize = 16;
 
 /// A file that is being loaded.
 #[derive(Debug)]
@@ -169,20 +165,17 @@ impl Reading {
             && self.threads > 1
         {
             let fields = target.fields.len();
-            for (part, (columns, rows, end)) in parsed_parts(bytes, fields, self.threads) {
-                target.take_rows(&columns, rows, operators)?;
-                self.line += rows as u64;
-                bytes = &bytes[end..];
-                if end < part {
-                    break;
-                }
+            for part in plain_parts(bytes, b',', fields, self.threads) {
+                target.take_rows(&part.columns, part.rows, operators)?;
+                self.line += part.rows as u64;
+                bytes = &bytes[part.end..];
             }
         }
         while !bytes.is_empty() {
             if let Some(target) = &mut self.target
                 && let FieldValues::Plain(columns) = &mut target.values
             {
-                let (rows, end) = plain_rows(bytes, BATCH_ROWS - target.rows, columns);
+                let (rows, end) = plain_rows(bytes, b',', BATCH_ROWS - target.rows, columns);
                 target.note_rows(rows, operators)?;
                 self.line += rows as u64;
                 bytes = &bytes[end..];
@@ -318,72 +311,6 @@ impl Reading {
         };
         self.bad_row(field, problem)
     }
-}
-
-/// Appends the plain rows at the beginning of `bytes` to `columns`, at most `most` of them: how
-/// many they are, and where the last one ends. A row is plain if it has a number of at most ten
-/// digits, which fits 32 bits, for each column, and nothing else. [`Reading::take_line`] takes the
-/// first line of another kind: it knows all that a file may have, and what is wrong.
-fn plain_rows(bytes: &[u8], most: usize, columns: &mut [Vec<i32>]) -> (usize, usize) {
-    let (mut rows, mut end) = (0, 0);
-    while rows < most && end < bytes.len() {
-        let mut at = end;
-        for field in 0..columns.len() {
-            let number = integer_at(bytes, at);
-            at = number.map_or(at, |(_, end)| end);
-            let is_last = field + 1 == columns.len();
-            at += usize::from(is_last && bytes.get(at) == Some(&b'\r'));
-            let ends = bytes.get(at) == Some(if is_last { &b'\n' } else { &b',' });
-            let Some((number, _)) = number.filter(|_| ends) else {
-                columns[..field].iter_mut().for_each(|column| _ = column.pop());
-                return (rows, end);
-            };
-            columns[field].push(number);
-            at += 1;
-        }
-        rows += 1;
-        end = at;
-    }
-    (rows, end)
-}
-
-/// What a thread has found in its part of the bytes: columns, rows, where the last of these ends.
-type Parsed = (Vec<Vec<i32>>, usize, usize);
-
-/// The plain rows at the beginning of each part of `bytes`, found by several threads; with the
-/// parts' lengths. None where there is too little to share.
-fn parsed_parts(bytes: &[u8], fields: usize, threads: usize) -> Vec<(usize, Parsed)> {
-    let threads = threads.min(bytes.len() / PART_BYTES).min(MOST_THREADS);
-    if threads < 2 {
-        return Vec::new();
-    }
-    let (mut parts, mut rest) = (Vec::with_capacity(threads), bytes);
-    for left in (1..=threads).rev() {
-        let half = rest.len() / left;
-        let end = rest[half..].iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| half + end + 1);
-        let (part, others) = rest.split_at(if left == 1 { rest.len() } else { end });
-        parts.push(part);
-        rest = others;
-    }
-    let parse = |part: &[u8]| {
-        let mut columns = vec![Vec::new(); fields];
-        let (rows, end) = plain_rows(part, usize::MAX, &mut columns);
-        (columns, rows, end)
-    };
-    std::thread::scope(|scope| {
-        let mut helpers = Vec::with_capacity(parts.len());
-        for &part in &parts[1..] {
-            // Where no thread can be started, this one does its part.
-            helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(part)).ok());
-        }
-        let first = (parts[0].len(), parse(parts[0]));
-        let others = parts[1..].iter().zip(helpers).map(|(part, helper)| {
-            // A thread that has died has said nothing about its part.
-            let parsed = helper.and_then(|helper| helper.join().ok());
-            (part.len(), parsed.unwrap_or_else(|| parse(part)))
-        });
-        std::iter::once(first).chain(others).collect()
-    })
 }
 
 impl Target {

@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod arithmetic;
 pub mod fused;
+pub mod integer_rows;
 pub mod integers;
 pub mod join;
 pub mod key_set;

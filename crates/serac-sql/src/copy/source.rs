@@ -82,7 +82,7 @@ fn buffered<R: Read>(input: R) -> BufReader<R> {
 /// Of a format whose rows come one by one; none of another.
 fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
     match options.format {
-        Format::Csv => Some(Box::new(CsvReader::new(buffered(input), options, types.len()))),
+        Format::Csv => Some(Box::new(CsvReader::new(input, options, types))),
         Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
         Format::Binary => Some(without_lines(BinaryReader::new(buffered(input), types.to_vec()))),
         Format::Parquet | Format::Arrow => None,
@@ -138,17 +138,14 @@ fn stream_batches(
 ) -> Result<Batches> {
     let input = Counted { inner: input, progress };
     match options.format {
-        Format::Csv => {
-            let input = BufReader::with_capacity(1 << 20, UntilMark::new(input, options.quote));
-            Ok(Box::new(CsvReader::new(input, options, types.len())))
-        }
+        Format::Csv => Ok(Box::new(CsvReader::new(UntilMark::new(input, options.quote), options, types))),
         Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
         Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),
     }
 }
 
-/// Batches of an input as they are read; those of CSV and the text format are texts.
+/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or integers.
 pub(super) struct Source {
     batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
