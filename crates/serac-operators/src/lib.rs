@@ -3,7 +3,6 @@
 
 pub mod aggregate;
 pub mod arithmetic;
-pub mod fused;
 pub mod integers;
 pub mod join;
 pub mod key_set;
