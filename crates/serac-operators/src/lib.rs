@@ -8,6 +8,7 @@ pub mod join;
 pub mod key_set;
 pub mod multiselect;
 pub mod range_words;
+pub mod row_order;
 pub mod segments;
 pub mod select;
 pub mod selection;
