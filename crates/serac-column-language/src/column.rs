@@ -4,6 +4,7 @@
 //! whose smallest and largest value decide is not read at all. Few rows of a block are read one by
 //! one.
 
+use crate::access::{Costs, Known, Path, integers_of, keep_qualifying, keys};
 use crate::error::{OperatorError, Result};
 use crate::settings::{Access, Settings, Switch};
 use crate::snapshot::{Column, Snapshot, push_visible};
@@ -12,18 +13,15 @@ use crate::values::{Aggregation, NumberKind, Values, ValuesBuilder, integer_rang
 use crate::variable::{Origin, Positions, TableRows, Variable};
 use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
-use serac_engine::{KeyRange, TableIndex};
+use serac_engine::TableIndex;
+use serac_operators::row_order::sort_rows;
 use serac_operators::selection::{Runs, Selection};
-use serac_storage::{BlockNo, ColumnId, ColumnType, RowBuffer, RowId, ScanColumn, Value};
-use std::ops::{Bound, ControlFlow, Range};
+use serac_storage::{BlockNo, ColumnId, RowBuffer, RowId, ScanColumn};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// Of a block with fewer rows than this, each is read by itself.
 const FEW_ROWS: u64 = 24;
-/// An index is used for up to one row in so many, where the client does not say otherwise.
-const INDEX_SHARE: u64 = 32;
-/// But for so many it is always used.
-const INDEX_ROWS: u64 = 64;
 /// Rows between two questions whether to go on.
 const ROWS_BETWEEN_CHECKS: usize = 4_096;
 
@@ -32,7 +30,7 @@ const ROWS_BETWEEN_CHECKS: usize = 4_096;
 /// # Errors
 /// A cancelled statement, memory, a damaged file.
 pub fn select(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<Selection> {
-    if let Some(found) = select_by_index(snapshot, column, bounds)? {
+    if let Some(found) = select_by_index(snapshot, column, bounds, 1)? {
         return Ok(found);
     }
     let (base, bits) = scan(snapshot, column, bounds)?;
@@ -129,52 +127,72 @@ pub(crate) fn has_index(column: &Column<'_>) -> bool {
     index_of(column).is_some()
 }
 
-/// As [`select`], by an index; none where there is none, or where a scan is cheaper.
-pub(crate) fn select_by_index(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<Option<Selection>> {
+/// Finds out what the access paths of an indexed column cost, if that is not known.
+///
+/// # Errors
+/// A damaged file.
+pub(crate) fn find_out_paths(snapshot: &Snapshot, column: &Column<'_>) -> Result<Option<Arc<Known>>> {
+    let Some(index) = index_of(column) else { return Ok(None) };
+    snapshot.paths().find_out(column.data(), snapshot.storage(), column.at, column.column_type, index)
+}
+
+/// As [`select`], by an index; none where there is none, or where a scan is cheaper that so many
+/// `selects` share.
+pub(crate) fn select_by_index(
+    snapshot: &Snapshot,
+    column: &Column<'_>,
+    bounds: Bounds,
+    selects: usize,
+) -> Result<Option<Selection>> {
     let access = snapshot.settings().access;
     if access == Access::Scan || bounds == Bounds::default() {
         return Ok(None);
     }
     let Some(index) = index_of(column) else { return Ok(None) };
-    type MakeValue = fn(i64) -> Value<'static>;
-    let (least, most, value): (i64, i64, MakeValue) = match column.column_type {
-        ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into(), |v| Value::Int16(v as i16)),
-        ColumnType::Int32 => (i32::MIN.into(), i32::MAX.into(), |v| Value::Int32(v as i32)),
-        ColumnType::Int64 => (i64::MIN, i64::MAX, Value::Int64),
-        _ => return Ok(None),
-    };
+    let Some((least, most, value)) = integers_of(column.column_type) else { return Ok(None) };
     let (min, max) = integer_range(bounds);
     if min > max || min > most || max < least {
         return Ok(Some(Selection::List(Vec::new())));
     }
     let (min, max) = (min.max(least), max.min(most));
-    let data = column.data();
-    let limit = match access {
-        Access::Index => u64::MAX,
-        _ => (data.approximate_rows() / INDEX_SHARE).max(INDEX_ROWS),
+    let (data, storage) = (column.data(), snapshot.storage());
+    let (most_entries, costs) = match access {
+        Access::Index => {
+            (u64::MAX, snapshot.paths().known(data, column.at).map_or(Costs::ASSUMED, |known| known.costs))
+        }
+        _ => match find_out_paths(snapshot, column)?.map(|known| (known.path(min, max, selects), known.costs)) {
+            Some((Path::Index { most_entries }, costs)) => (most_entries, costs),
+            Some((Path::Scan, _)) | None => return Ok(None),
+        },
     };
-    let range = KeyRange::prefix(&[]).from(Bound::Included(value(min))).to(Bound::Included(value(max)));
     let (mut rows, mut ended) = (Vec::new(), Ok(()));
-    index.candidates(&range, |row| {
+    index.candidates(&keys(min, max, value), |row| {
         if rows.len().is_multiple_of(ROWS_BETWEEN_CHECKS) {
-            ended = snapshot.check().and_then(|()| snapshot.memory().check(rows.len() as u64 * 16));
+            // The entries, a second time while they are sorted, and what is found.
+            ended = snapshot.check().and_then(|()| snapshot.memory().check(rows.len() as u64 * 24));
         }
         rows.push(row.as_u64());
-        if ended.is_err() || rows.len() as u64 > limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if ended.is_err() || rows.len() as u64 > most_entries {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     ended?;
-    if rows.len() as u64 > limit {
+    if rows.len() as u64 > most_entries {
         return Ok(None);
     }
-    rows.sort_unstable();
-    rows.dedup();
+    sort_rows(&mut rows);
     let (mut found, mut buffer) = (Vec::with_capacity(rows.len()), RowBuffer::default());
-    for part in rows.chunks(ROWS_BETWEEN_CHECKS) {
+    for rows in rows.chunk_by(|one, other| RowId::from_u64(*one).block() == RowId::from_u64(*other).block()) {
         snapshot.check()?;
+        if !costs.reads_singly(rows.len()) {
+            keep_qualifying(data, storage, column.id(), rows, bounds, &mut found)?;
+            continue;
+        }
         let pin = serac_storage::pin();
-        for &row in part {
-            let is_there =
-                data.read_pinned(snapshot.storage(), RowId::from_u64(row), &[column.id()], &mut buffer, &pin)?;
+        for &row in rows {
+            let is_there = data.read_pinned(storage, RowId::from_u64(row), &[column.id()], &mut buffer, &pin)?;
             if is_there && buffer.integer(0).is_some_and(|value| (min..=max).contains(&value)) {
                 found.push(row);
             }

@@ -8,8 +8,10 @@
 //! A context belongs to one client and one thread at a time. A statement that fails leaves
 //! variables, batch and switches as they were.
 
+use crate::access::AccessPaths;
 use crate::batch;
 use crate::change;
+use crate::column;
 use crate::error::{OperatorError, Report, Result, StatementError};
 use crate::evaluate::evaluate;
 use crate::info::info;
@@ -74,6 +76,7 @@ pub struct Operators(Arc<Shared>);
 struct Shared {
     database: Arc<Database>,
     memory: Arc<Memory>,
+    paths: Arc<AccessPaths>,
     settings: Settings,
     shutting_down: AtomicBool,
 }
@@ -87,7 +90,13 @@ impl Operators {
     /// find set.
     pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
         let memory = Memory::new(memory_limit);
-        Self(Arc::new(Shared { database, memory, settings, shutting_down: AtomicBool::new(false) }))
+        Self(Arc::new(Shared {
+            database,
+            memory,
+            paths: Arc::default(),
+            settings,
+            shutting_down: AtomicBool::new(false),
+        }))
     }
     /// The database.
     pub fn database(&self) -> &Arc<Database> {
@@ -96,6 +105,10 @@ impl Operators {
     /// The memory of variables.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.0.memory
+    }
+    /// What is known of access paths.
+    pub(crate) fn paths(&self) -> &Arc<AccessPaths> {
+        &self.0.paths
     }
     /// A context for a client.
     pub fn context(&self) -> Context {
@@ -260,6 +273,10 @@ impl Context {
             Statement::CreateIndex { column, form, clustered } => {
                 let (txn, rights) = begin();
                 change::create_index(txn, &rights, column, *form, *clustered)?;
+                // What cannot be found out now is when the index is first used.
+                if let Ok((snapshot, _)) = self.open(&[&column.table]) {
+                    _ = snapshot.column(column).and_then(|column| column::find_out_paths(&snapshot, &column));
+                }
             }
             Statement::Load { path } => return Ok(Outcome::WantsFile(path.clone())),
             Statement::Insert { table, values } => {
@@ -302,7 +319,7 @@ impl Context {
             }
             Statement::Set { name, value } => self.settings.set(name, value)?,
             Statement::Info => {
-                info(&database, self.role, output)?;
+                info(&self.operators, self.role, output)?;
                 self.last_batch.iter().try_for_each(|graph| output.write(graph))?;
             }
             Statement::Shutdown => {
@@ -326,8 +343,7 @@ impl Context {
     }
 
     fn open(&self, tables: &[&TableName]) -> Result<(Snapshot, Transaction)> {
-        let (database, memory) = (self.operators.database(), self.operators.memory());
-        Snapshot::open(database, self.role, tables.iter().copied(), &self.settings(), &self.cancel, memory)
+        Snapshot::open(&self.operators, self.role, tables.iter().copied(), &self.settings(), &self.cancel)
     }
     fn input(&self, name: &str) -> Result<Variable> {
         self.variable(name).cloned().ok_or_else(|| OperatorError::UnknownVariable(name.into()))

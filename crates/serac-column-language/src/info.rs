@@ -1,17 +1,17 @@
 //! `info()`: the catalog as text.
 
-use crate::context::Output;
+use crate::context::{Operators, Output};
 use crate::error::Result;
 use crate::rights::Rights;
-use serac_engine::Database;
 use serac_engine::definition::IndexForm;
-use serac_engine::roles::RoleId;
+use serac_engine::roles::{Privilege, RoleId};
 use std::fmt::Write;
 
 /// Writes a line for each database, table and index, as far as a role may see them: databases with
-/// USAGE, tables and columns with any privilege, indexes with all their columns.
-pub(crate) fn info(database: &Database, role: RoleId, output: &mut dyn Output) -> Result<()> {
-    let txn = database.begin();
+/// USAGE, tables and columns with any privilege, indexes with all their columns. What is known of
+/// an index's values needs SELECT.
+pub(crate) fn info(operators: &Operators, role: RoleId, output: &mut dyn Output) -> Result<()> {
+    let txn = operators.database().begin();
     let rights = Rights::of(&txn, role);
     txn.snapshot().ticket().wait()?;
     for (name, schema) in txn.catalog().schemas.iter().filter(|(name, _)| rights.sees_database(name)) {
@@ -42,7 +42,14 @@ pub(crate) fn info(database: &Database, role: RoleId, output: &mut dyn Output) -
                     ),
                     None => "of SQL".into(),
                 };
-                let _ = writeln!(text, "index {name}.{table_name} ({}) {structure}", columns.join(", "));
+                let _ = write!(text, "index {name}.{table_name} ({}) {structure}", columns.join(", "));
+                if let [column] = key.columns[..]
+                    && rights.check_columns(table, Privilege::Select, &[column]).is_ok()
+                    && let Some(known) = operators.paths().known(&table.data, column)
+                {
+                    let _ = write!(text, ", {known}");
+                }
+                text.push('\n');
             }
         }
         output.write(&text)?;

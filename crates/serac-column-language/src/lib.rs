@@ -12,6 +12,7 @@
 //! | [`context`] | a client's variables, its batch and its settings; [`Operators`] is what all clients share |
 //! | [`snapshot`] | what one statement, or one batch, sees: a catalog, a storage snapshot, pinned tables |
 //! | [`evaluate()`] | the operators, as functions of a snapshot and their inputs |
+//! | `access` | whether an index or a scan finds rows sooner: percentiles of columns, measured costs |
 //! | [`column`] | selections on columns and values at positions, block by block |
 //! | [`values`] | vectors of numbers, and what is computed on them |
 //! | [`variable`] | what a name may stand for |
@@ -20,6 +21,7 @@
 //! | [`error`] | what can be wrong |
 #![warn(missing_docs)]
 
+mod access;
 mod batch;
 mod change;
 pub mod column;

@@ -4,7 +4,8 @@
 //! `serac_storage`'s row pins), so that positions found in it can be kept. A table may be dropped
 //! or rewritten between the two: then it begins again.
 
-use crate::context::Cancel;
+use crate::access::AccessPaths;
+use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result};
 use crate::memory::Memory;
 use crate::rights::Rights;
@@ -13,7 +14,7 @@ use crate::statement::{ColumnName, TableName};
 use crate::values::NumberKind;
 use crate::variable::TableRows;
 use serac_engine::roles::{Privilege, RoleId};
-use serac_engine::{Catalog, Database, Table, Transaction};
+use serac_engine::{Catalog, Table, Transaction};
 use serac_operators::selection::Runs;
 use serac_storage::{BlockNo, BlockReader, ColumnId, ColumnType, DataTable, RowId, ScanColumn, Slot, TableId};
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ pub struct Snapshot {
     settings: Settings,
     cancel: Cancel,
     memory: Arc<Memory>,
+    paths: Arc<AccessPaths>,
 }
 
 #[derive(Debug)]
@@ -92,13 +94,13 @@ impl Snapshot {
     /// # Errors
     /// [`OperatorError::Conflict`] when the tables are rewritten all the time.
     pub fn open<'n>(
-        database: &Database,
+        operators: &Operators,
         role: RoleId,
         names: impl Iterator<Item = &'n TableName> + Clone,
         settings: &Settings,
         cancel: &Cancel,
-        memory: &Arc<Memory>,
     ) -> Result<(Self, Transaction)> {
+        let database = operators.database();
         for _ in 0..MOST_ATTEMPTS {
             let now = database.catalog();
             let mut tables: HashMap<TableName, OpenTable> = HashMap::new();
@@ -133,7 +135,8 @@ impl Snapshot {
                     visible: Mutex::default(),
                     settings: settings.clone(),
                     cancel: cancel.clone(),
-                    memory: memory.clone(),
+                    memory: operators.memory().clone(),
+                    paths: operators.paths().clone(),
                 };
                 return Ok((snapshot, txn));
             }
@@ -160,6 +163,10 @@ impl Snapshot {
     /// The memory of variables.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+    /// What is known of access paths.
+    pub(crate) fn paths(&self) -> &AccessPaths {
+        &self.paths
     }
     /// Whether to go on: asked by every loop over blocks.
     ///

@@ -12,6 +12,7 @@ use arrow_array::types::{Decimal128Type, Float32Type, Float64Type, Int16Type, In
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, UInt64Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::DataType;
+use serac_operators::range_words::range_bits;
 use serac_operators::select::select_bits;
 use serac_storage::{ColumnType, Value};
 
@@ -113,7 +114,10 @@ impl Values {
         match self {
             Self::Integers(array) => {
                 let (min, max) = integer_range(bounds);
-                select_bits(array.values(), array.nulls(), |v| (v >= min) & (v <= max))
+                if min > max {
+                    return BooleanBuffer::new_unset(array.len());
+                }
+                range_bits(array.values(), array.nulls(), min, max)
             }
             Self::Decimals(array) => {
                 let (min, max) = decimal_range(bounds, array.scale());
@@ -280,7 +284,7 @@ pub(crate) fn qualifying(array: &ArrayRef, bounds: Bounds) -> BooleanBuffer {
                 return BooleanBuffer::new_unset(array.len());
             }
             let (min, max) = (min.max(least) as $native, max.min(most) as $native);
-            select_bits(array.as_primitive::<$arrow>().values(), array.nulls(), |v| (v >= min) & (v <= max))
+            range_bits(array.as_primitive::<$arrow>().values(), array.nulls(), min, max)
         }};
     }
     match array.data_type() {

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Client, in_memory};
-use serac_column_language::memory::Memory;
 use serac_column_language::statement::TableName;
 use serac_column_language::{Cancel, OperatorError, Operators, Settings, Snapshot, Variable, column};
 use serac_engine::Database;
@@ -202,9 +201,8 @@ fn the_numbers_of_positions_can_be_cancelled() {
     client.all("p=select(d.t.a,null,null)\nv=fetch(d.t.a,p)\nx,y=join(v,p,v,p,nested-loop)");
     let Some(Variable::Positions(positions)) = client.context.variable("y") else { panic!() };
     let (cancel, name) = (Cancel::default(), TableName { database: "d".into(), table: "t".into() });
-    let memory = Memory::new(1 << 30);
     let names = std::iter::once(&name);
-    let opened = Snapshot::open(operators.database(), RoleId::BOOTSTRAP, names, &Settings::default(), &cancel, &memory);
+    let opened = Snapshot::open(&operators, RoleId::BOOTSTRAP, names, &Settings::default(), &cancel);
     let (snapshot, _txn) = opened.unwrap();
     assert_eq!(column::numbers(&snapshot, positions).unwrap().len(), 40_000);
     cancel.store(true, Ordering::Relaxed);

@@ -3,14 +3,16 @@
 
 pub mod aggregate;
 pub mod arithmetic;
-pub mod fused;
 pub mod integer_rows;
 pub mod integers;
 pub mod join;
 pub mod key_set;
 pub mod multiselect;
 pub mod range_words;
+pub mod row_order;
+pub mod segments;
 pub mod select;
 pub mod selection;
+mod shared_bits;
 mod simd;
 pub mod tasks;

@@ -7,20 +7,33 @@
 //!   select 1  │  part   │  part   │  part   │  part   │   ├─ put together in order: a Selection for each
 //! ```
 //!
-//! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no rows qualify. There are two ways to find the parts:
+//! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no
+//! rows qualify. There are three ways to find the parts:
 //!
-//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all predicates of a task while the piece is in the cache.
-//! - *classify*: the bounds of all predicates cut the numbers into segments, and each value is looked up once, whatever the number of predicates. A bitmap of 2,048
-//!   buckets passes over values that nobody wants; for the others the segment is found, and the row is given to each select that has the segment. Time goes with
-//!   the rows that come out, so this is for many selects with few rows each.
+//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all
+//!   predicates of a task while the piece is in the cache.
+//! - *encode*: each value is looked up once among the bounds of all predicates, and becomes a byte
+//!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them costs
+//!   a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many selects.
+//! - *hand out*: values are encoded, too, and each row that somebody wants is given to the selects
+//!   that want it. Time goes with the rows that come out, so this is for many selects with few rows
+//!   each.
 //!
-//! And there are two ways to put parts together. [`Append::NoBlock`]: whoever finishes the last part of a select appends them in order, while other tasks go on.
-//! [`Append::Block`]: when all parts are there, each one's offset is known, and tasks write parts to their places, several of one select at a time.
+//! A sample says how many rows a select will have. One that will be a bitvector has it from the
+//! beginning, and its parts are written there ([`crate::shared_bits`]).
+//!
+//! There are two ways to put other parts together. [`Append::NoBlock`]: whoever finishes the last
+//! part of a select appends them in order, while other tasks go on. [`Append::Block`]: when all
+//! parts are there, each one's offset is known, and tasks write parts to their places, several of
+//! one select at a time.
 
-use crate::range_words::{self, Buckets, RangeValue, SLACK};
+use crate::range_words::{self, RangeValue};
+use crate::segments::{Marks, Segments, marked_words};
 use crate::selection::{Runs, Selection};
+use crate::shared_bits::SharedBits;
 use crate::tasks;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -116,8 +129,10 @@ pub enum Algorithm {
     Auto,
     /// Each value with each predicate.
     Compare,
-    /// Each value once.
-    Classify,
+    /// Each value once with the bounds of all predicates, and its code with each predicate.
+    Encode,
+    /// Each value once with the bounds of all predicates; rows are given to those that want them.
+    HandOut,
 }
 
 /// How a multiselect goes about it. The result is the same whatever they are, but for the representations of selections.
@@ -161,8 +176,8 @@ impl Default for MultiselectSettings {
     }
 }
 
-/// Selects that are classified together at the most. Their segments are fewer than 257, and have fewer than 33,000 pairs of segment and select.
-const CLASSIFIED: usize = 128;
+/// Selects that are encoded together at the most: each has two bounds, and a code is a byte.
+const ENCODED: usize = Segments::MOST_CUTS / 2;
 /// Values of a piece at the most: places are 32-bit numbers, and a bitmap of 8 KiB.
 const PIECE: usize = 1 << 16;
 /// Values between two changes of select, 16 KiB of INTEGER: they stay in the first-level cache.
@@ -176,18 +191,23 @@ const SAMPLE_EVERY: usize = 5 << 20;
 /// Pages of a sample at the most.
 const SAMPLE_PAGES: usize = 16;
 
-/// The costs of the two algorithms, in nanoseconds. Estimates, checked by `serac-bench operators
-/// classify` on one machine with AVX-512; only their proportions matter.
-mod cost {
-    /// Comparing 8 bytes of values with one predicate.
-    pub(super) const COMPARE_8_BYTES: f64 = 0.1;
-    /// Looking up the bucket of a value.
-    pub(super) const BUCKET: f64 = 0.35;
-    /// Finding the segment of a value whose bucket is marked.
-    pub(super) const SEGMENT: f64 = 4.0;
+/// The costs of the three algorithms, in nanoseconds. Estimates, to be checked by `serac-bench
+/// operators classify`; only their proportions matter.
+struct Costs {
+    /// Comparing a byte of values with one predicate.
+    compare_byte: f64,
+    /// Making a part of the outcome, for each value and predicate.
+    part: f64,
+    /// Encoding a byte of values of 32 or 64 bits; shorter ones are as those of 32.
+    encode_byte: f64,
     /// Giving a row to a select.
-    pub(super) const ROW: f64 = 1.5;
+    row: f64,
 }
+
+/// With AVX-512.
+const VECTOR_COSTS: Costs = Costs { compare_byte: 0.0125, part: 0.03, encode_byte: 0.2, row: 2.0 };
+/// By the portable loops.
+const PORTABLE_COSTS: Costs = Costs { compare_byte: 0.03, part: 0.05, encode_byte: 1.0, row: 2.0 };
 
 /// A part of a block.
 struct Piece {
@@ -212,7 +232,12 @@ enum Part {
     None,
     All,
     Places(Vec<u32>),
-    Words(Vec<u64>),
+    Words {
+        words: Vec<u64>,
+        count: usize,
+    },
+    /// The bitmap that the select has from the beginning has them, so many.
+    InBitmap(usize),
 }
 
 /// The mask of the lowest `bits` bits, at most 64.
@@ -230,7 +255,7 @@ impl Part {
             0 => Self::None,
             all if all == len => Self::All,
             few if Self::is_sparse(few, len) => Self::Places(range_words::places(words, few)),
-            _ => Self::Words(words.to_vec()),
+            count => Self::Words { words: words.to_vec(), count },
         }
     }
     fn of_places(places: &[u32], len: usize) -> Self {
@@ -238,11 +263,7 @@ impl Part {
             0 => Self::None,
             all if all == len => Self::All,
             few if Self::is_sparse(few, len) => Self::Places(places.to_vec()),
-            _ => {
-                let mut words = vec![0; len.div_ceil(64)];
-                places.iter().for_each(|&at| words[at as usize / 64] |= 1 << (at % 64));
-                Self::Words(words)
-            }
+            count => Self::Words { words: words_of(places, len), count },
         }
     }
     fn count(&self, len: usize) -> usize {
@@ -250,31 +271,29 @@ impl Part {
             Self::None => 0,
             Self::All => len,
             Self::Places(places) => places.len(),
-            Self::Words(words) => range_words::count(words),
+            Self::Words { count, .. } | Self::InBitmap(count) => *count,
         }
     }
     fn bytes(&self) -> u64 {
         match self {
-            Self::None | Self::All => 0,
+            Self::None | Self::All | Self::InBitmap(_) => 0,
             Self::Places(places) => 4 * places.len() as u64,
-            Self::Words(words) => 8 * words.len() as u64,
+            Self::Words { words, .. } => 8 * words.len() as u64,
+        }
+    }
+    /// As a bitmap; nothing of what the select's own has.
+    fn words(&self, len: usize) -> Cow<'_, [u64]> {
+        match self {
+            Self::None | Self::InBitmap(_) => vec![0; len.div_ceil(64)].into(),
+            Self::All => (0..len.div_ceil(64)).map(|i| low_bits(len - i * 64)).collect(),
+            Self::Places(places) => words_of(places, len).into(),
+            Self::Words { words, .. } => words.into(),
         }
     }
     /// The rows that do not qualify.
     fn inverted(&self, len: usize) -> Self {
-        let mut words = match self {
-            Self::None => return Self::All,
-            Self::All => return Self::None,
-            Self::Places(places) => {
-                let mut words = vec![u64::MAX; len.div_ceil(64)];
-                places.iter().for_each(|&at| words[at as usize / 64] &= !(1 << (at % 64)));
-                words
-            }
-            Self::Words(words) => words.iter().map(|word| !word).collect(),
-        };
-        if let Some(last) = words.last_mut() {
-            *last &= low_bits(len - (len - 1) / 64 * 64);
-        }
+        let all = Self::All;
+        let words: Vec<u64> = self.words(len).iter().zip(&*all.words(len)).map(|(word, all)| word ^ all).collect();
         Self::of_words(&words, len)
     }
     /// Writes the rows, and says how many there are.
@@ -282,7 +301,7 @@ impl Part {
         let first_rank = ranks.start;
         let mut ranges = base.parts(ranks.clone());
         match self {
-            Self::None => 0,
+            Self::None | Self::InBitmap(_) => 0,
             Self::All => {
                 let mut end = 0;
                 for (ranks, first) in ranges {
@@ -304,95 +323,85 @@ impl Part {
                 }
                 end
             }
-            Self::Words(words) => match (ranges.next(), ranges.next()) {
+            Self::Words { words, count } => match (ranges.next(), ranges.next()) {
                 (Some((_, first)), None) => range_words::rows(words, first, rows),
-                _ => Self::Places(range_words::places(words, range_words::count(words))).rows(ranks, base, rows),
+                _ => Self::Places(range_words::places(words, *count)).rows(ranks, base, rows),
             },
         }
     }
-    /// Sets the bits of the rows in a bitmap, where the first of them has the number `first`.
-    fn set_bits(&self, first: usize, len: usize, bits: &mut [u64]) {
-        let (at, shift) = (first / 64, first % 64);
-        let mut put = |i: usize, word: u64| {
-            bits[at + i] |= word << shift;
-            if shift > 0 && word >> (64 - shift) != 0 {
-                bits[at + i + 1] |= word >> (64 - shift);
-            }
-        };
-        match self {
-            Self::None => {}
-            Self::All => (0..len.div_ceil(64)).for_each(|i| put(i, low_bits(len - i * 64))),
-            Self::Places(places) => places.iter().for_each(|&place| {
-                let bit = first + place as usize;
-                bits[bit / 64] |= 1 << (bit % 64);
-            }),
-            Self::Words(words) => words.iter().enumerate().for_each(|(i, &word)| put(i, word)),
-        }
-    }
 }
 
-/// Several predicates as segments of the numbers.
-struct Classifier {
-    /// The first number of each segment but the first one, ascending.
-    cuts: Vec<i64>,
-    buckets: Buckets,
-    /// By bucket of the span, the number of cuts at or below its first number; one more for the end.
-    cuts_before: Vec<u16>,
-    /// By segment, where the selects that have it stand in `covering`; one more for the end.
-    covers: Vec<u32>,
-    covering: Vec<u16>,
+/// The bitmap of some places.
+fn words_of(places: &[u32], len: usize) -> Vec<u64> {
+    let mut words = vec![0; len.div_ceil(64)];
+    places.iter().for_each(|&at| words[at as usize / 64] |= 1 << (at % 64));
+    words
 }
 
-impl Classifier {
-    /// Of predicates as the smallest and the largest value of each; none if no number tells them apart, or nobody wants any.
-    fn new(intervals: &[Option<(i64, i64)>], min: i64, max: i64) -> Option<Self> {
-        let ends = |&(low, high): &(i64, i64)| [(low > min).then_some(low), (high < max).then(|| high + 1)];
-        let mut cuts: Vec<i64> = intervals.iter().flatten().flat_map(ends).flatten().collect();
-        cuts.sort_unstable();
-        cuts.dedup();
-        let (&first, &last) = (cuts.first()?, cuts.last()?);
-        let segment = |number: i64| cuts.partition_point(|cut| *cut <= number);
-        let mut covers = vec![Vec::new(); cuts.len() + 1];
+/// Who wants the values of which segment.
+struct Wanted {
+    /// The segments that somebody wants.
+    marks: Marks,
+    /// By segment, where the selects that want it stand in `selects`; one more for the end.
+    ends: Vec<u32>,
+    selects: Vec<u8>,
+}
+
+impl Wanted {
+    /// By select, the first and the last segment that it wants.
+    fn new(segments: usize, intervals: &[Option<(i64, i64)>]) -> Self {
+        let mut wanted = vec![Vec::new(); segments];
         for (select, interval) in intervals.iter().enumerate() {
-            if let Some((low, high)) = *interval {
-                covers[segment(low)..=segment(high)].iter_mut().for_each(|covers| covers.push(select as u16));
+            if let Some((first, last)) = *interval {
+                wanted[first as usize..=last as usize].iter_mut().for_each(|selects| selects.push(select as u8));
             }
         }
-        let mut buckets = Buckets::new(first, last);
-        for (at, _) in covers.iter().enumerate().filter(|(_, covers)| !covers.is_empty()) {
-            let low = (at > 0).then(|| cuts[at - 1]);
-            // The segment's last number lies below its upper cut.
-            let high = cuts.get(at).map(|cut| cut - 1);
-            buckets.mark(low, high.map(|high| high.max(first)));
-        }
-        let cuts_before = buckets.firsts().map(|number| segment(number) as u16).chain([cuts.len() as u16]).collect();
+        let mut marks = [0; 256];
+        marks.iter_mut().zip(&wanted).for_each(|(mark, selects)| *mark = u8::from(!selects.is_empty()));
         let mut ends = vec![0];
-        ends.extend(covers.iter().scan(0, |end, covers| {
-            *end += covers.len() as u32;
+        ends.extend(wanted.iter().scan(0, |end, selects| {
+            *end += selects.len() as u32;
             Some(*end)
         }));
-        Some(Self { buckets, cuts_before, covers: ends, covering: covers.concat(), cuts })
+        Self { marks, ends, selects: wanted.concat() }
     }
-    /// The selects that have a number.
+    /// The selects that want a segment.
     #[inline]
-    fn covering(&self, number: i64) -> &[u16] {
-        let bucket = self.buckets.bucket(number) as usize;
-        let segment = if number < self.cuts[0] {
-            0
-        } else if bucket + 1 == self.cuts_before.len() {
-            self.cuts.len()
-        } else {
-            let cuts = usize::from(self.cuts_before[bucket])..usize::from(self.cuts_before[bucket + 1]);
-            cuts.start + self.cuts[cuts].partition_point(|cut| *cut <= number)
-        };
-        &self.covering[self.covers[segment] as usize..self.covers[segment + 1] as usize]
+    fn by(&self, segment: u8) -> &[u8] {
+        let segment = usize::from(segment);
+        &self.selects[self.ends[segment] as usize..self.ends[segment + 1] as usize]
+    }
+}
+
+/// How a group of selects is evaluated.
+enum Way {
+    Compare,
+    /// With the predicates as intervals of codes.
+    Encode(Segments, Vec<Option<(i64, i64)>>),
+    HandOut(Segments, Wanted),
+}
+
+impl Way {
+    fn new(algorithm: Algorithm, intervals: &[Option<(i64, i64)>], min: i64, max: i64) -> Self {
+        if matches!(algorithm, Algorithm::Auto | Algorithm::Compare) {
+            return Self::Compare;
+        }
+        let ends = |&(low, high): &(i64, i64)| [(low > min).then_some(low), (high < max).then(|| high + 1)];
+        let segments = Segments::new(intervals.iter().flatten().flat_map(ends).flatten().collect());
+        let of = |number| i64::from(segments.of(number));
+        let codes: Vec<_> = intervals.iter().map(|interval| interval.map(|(low, high)| (of(low), of(high)))).collect();
+        if algorithm == Algorithm::HandOut {
+            let wanted = Wanted::new(segments.count(), &codes);
+            return Self::HandOut(segments, wanted);
+        }
+        Self::Encode(segments, codes)
     }
 }
 
 /// Which selects a task evaluates, and how.
 struct Group {
     selects: Range<usize>,
-    classifier: Option<Classifier>,
+    way: Way,
 }
 
 /// Evaluates predicates over one column.
@@ -406,6 +415,8 @@ struct Multiselect<'m, S, E> {
     /// Pieces of each chunk.
     chunks: Vec<Range<usize>>,
     groups: Vec<Group>,
+    /// By select, its bitmap, if it is to be one.
+    bitmaps: Vec<Option<SharedBits>>,
     /// By select and piece.
     parts: Vec<OnceLock<Part>>,
     /// By select, parts that are not there yet.
@@ -435,10 +446,15 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
     let rows = pieces.last().map_or(0, |piece| piece.ranks().end);
     assert_eq!(rows, base.len(), "the column has the base's rows");
     go_on(0)?;
-    let shares = match settings.algorithm {
-        Algorithm::Auto if predicates.len() > 1 => sample(source, &pieces, &intervals, settings.seed)?,
-        _ => None,
+    let shares = if predicates.len() > 1 { sample(source, &pieces, &intervals, settings.seed)? } else { None };
+    let is_bits = |select: usize| {
+        let share = shares.as_ref().map_or(0.0, |shares| shares[select]);
+        Form::of((share * rows as f64) as u64, rows, settings) == Form::Bits
     };
+    let bitmaps: Vec<Option<SharedBits>> =
+        (0..predicates.len()).map(|select| is_bits(select).then(|| SharedBits::new(rows as usize))).collect();
+    let held = bitmaps.iter().flatten().count() as u64 * (rows / 8);
+    go_on(held)?;
     let groups = group::<T>(&intervals, shares.as_deref(), settings);
     let append = match settings.append {
         Append::Auto if predicates.len() >= settings.threads => Append::NoBlock,
@@ -450,7 +466,8 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
         parts: once(pieces.len() * predicates.len()),
         missing: predicates.iter().map(|_| AtomicUsize::new(pieces.len())).collect(),
         selections: (0..predicates.len()).map(|_| OnceLock::new()).collect(),
-        held: AtomicU64::new(0),
+        held: AtomicU64::new(held),
+        bitmaps,
         source,
         base,
         settings,
@@ -534,35 +551,39 @@ fn group<T: RangeValue>(
     shares: Option<&[f64]>,
     settings: &MultiselectSettings,
 ) -> Vec<Group> {
+    let costs = if range_words::has_vectors() { VECTOR_COSTS } else { PORTABLE_COSTS };
+    let width = size_of::<T>() as f64;
     let mut groups = Vec::new();
-    for from in (0..intervals.len()).step_by(CLASSIFIED) {
-        let selects = from..(from + CLASSIFIED).min(intervals.len());
-        let classifies = match (settings.algorithm, shares) {
-            (Algorithm::Classify, _) => true,
-            (Algorithm::Compare, _) | (Algorithm::Auto, None) => false,
+    for from in (0..intervals.len()).step_by(ENCODED) {
+        let selects = from..(from + ENCODED).min(intervals.len());
+        let algorithm = match (settings.algorithm, shares) {
             (Algorithm::Auto, Some(shares)) => {
-                let rows: f64 = shares[selects.clone()].iter().sum();
-                let compare = selects.len() as f64 * cost::COMPARE_8_BYTES * size_of::<T>() as f64 / 8.0;
-                let segments = rows.min(1.0) + 2.0 * selects.len() as f64 / Buckets::MOST as f64;
-                let classify = cost::BUCKET + segments.min(1.0) * cost::SEGMENT + rows * cost::ROW;
-                classify < compare
+                let (count, rows) = (selects.len() as f64, shares[selects.clone()].iter().sum::<f64>());
+                let encoding = costs.encode_byte * width.max(4.0);
+                let ways = [
+                    (Algorithm::Compare, count * (costs.compare_byte * width + costs.part)),
+                    (Algorithm::Encode, encoding + count * (costs.compare_byte + costs.part)),
+                    (Algorithm::HandOut, encoding + rows * costs.row),
+                ];
+                ways.into_iter().min_by(|(_, one), (_, other)| one.total_cmp(other)).map_or(Algorithm::Compare, |w| w.0)
             }
+            (chosen, _) => chosen,
         };
-        let classifier = classifies.then(|| Classifier::new(&intervals[selects.clone()], T::MIN, T::MAX)).flatten();
-        if classifier.is_some() {
-            groups.push(Group { selects, classifier });
+        let way = Way::new(algorithm, &intervals[selects.clone()], T::MIN, T::MAX);
+        if !matches!(way, Way::Compare) {
+            groups.push(Group { selects, way });
             continue;
         }
         for at in selects.clone().step_by(settings.selects_per_task.max(1)) {
             let selects = at..(at + settings.selects_per_task.max(1)).min(selects.end);
-            groups.push(Group { selects, classifier: None });
+            groups.push(Group { selects, way: Way::Compare });
         }
     }
     groups
 }
 
 impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
-    fn run<T: RangeValue>(&self, rows: u64) -> Result<Vec<Selection>, E>
+    fn run<T: RangeValue>(mut self, rows: u64) -> Result<Vec<Selection>, E>
     where
         S: BlockSource<T, E>,
     {
@@ -582,14 +603,23 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         }
         // A column without rows has no task.
         (0..selects).filter(|&s| self.selections[s].get().is_none()).try_for_each(|s| self.put_together(s))?;
-        Ok(self.selections.iter().filter_map(|selection| selection.get().cloned()).collect())
+        let counts: Vec<u64> = (0..selects).map(|select| self.count(select)).collect();
+        let finish = |(select, count): (usize, u64)| match self.selections[select].take() {
+            Some(selection) => selection,
+            None => {
+                let words = self.bitmaps[select].take().map_or_else(Vec::new, SharedBits::into_words);
+                self.of_bits(words, count)
+            }
+        };
+        Ok(counts.into_iter().enumerate().map(finish).collect())
     }
 
     fn evaluate<T: RangeValue>(&self, chunk: Range<usize>, group: &Group) -> Result<(), E>
     where
         S: BlockSource<T, E>,
     {
-        let mut scratch = Scratch::default();
+        let (mut words, mut codes) = (Vec::new(), Vec::new());
+        let mut places = vec![Vec::new(); group.selects.len()];
         for at in chunk {
             let piece = &self.pieces[at];
             let mut parts = Vec::with_capacity(group.selects.len());
@@ -606,12 +636,35 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
                 self.source.read(piece.block, &mut |values: &[T], nulls| {
                     let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
                     let nulls = nulls.map(|nulls| nulls.slice(piece.values.start, piece.len()));
-                    let values = &values[piece.values.clone()];
-                    match &group.classifier {
-                        Some(classifier) => {
-                            classify(values, nulls.as_ref(), classifier, intervals.len(), &mut scratch, &mut parts);
+                    let valid = nulls.map(|nulls| nulls.inner().bit_chunks().iter_padded().collect::<Vec<u64>>());
+                    let (values, valid) = (&values[piece.values.clone()], valid.as_deref());
+                    let part_of = |select: usize, words: &[u64]| match &self.bitmaps[group.selects.start + select] {
+                        Some(bitmap) => {
+                            bitmap.write(piece.rank as usize, piece.len(), words);
+                            Part::InBitmap(range_words::count(words))
                         }
-                        None => compare(values, nulls.as_ref(), intervals, &mut scratch, &mut parts),
+                        None => Part::of_words(words, piece.len()),
+                    };
+                    let mut put = |words: &[u64]| parts.push(part_of(parts.len(), words));
+                    if !matches!(group.way, Way::Compare) {
+                        codes.resize(values.len(), 0);
+                    }
+                    match &group.way {
+                        Way::Compare => compare(values, valid, intervals, &mut words, &mut put),
+                        Way::Encode(segments, intervals) => {
+                            T::encode(values, segments, &mut codes);
+                            compare(&codes, valid, intervals, &mut words, &mut put);
+                        }
+                        Way::HandOut(segments, wanted) => {
+                            T::encode(values, segments, &mut codes);
+                            hand_out(&codes, valid, wanted, &mut words, &mut places);
+                            parts.extend(places.iter().enumerate().map(|(select, places)| {
+                                match self.bitmaps[group.selects.start + select] {
+                                    Some(_) => part_of(select, &words_of(places, values.len())),
+                                    None => Part::of_places(places, values.len()),
+                                }
+                            }));
+                        }
                     }
                 })?;
             }
@@ -621,7 +674,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
                 self.held.fetch_add(part.bytes(), Ordering::Relaxed);
                 let is_first = self.parts[select * self.pieces.len() + at].set(part).is_ok();
                 debug_assert!(is_first, "one task a piece and select");
-                // AcqRel: whoever takes the last one sees the parts of all others.
+                // AcqRel: whoever takes the last one sees the parts of all others, and their bits.
                 if self.missing[select].fetch_sub(1, Ordering::AcqRel) == 1 && self.append == Append::NoBlock {
                     self.put_together(select)?;
                 }
@@ -638,17 +691,15 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
     fn count(&self, select: usize) -> u64 {
         self.parts(select).map(|(piece, part)| part.count(piece.len()) as u64).sum()
     }
-    fn form(&self, count: u64) -> Form {
-        let (all, settings) = (self.base.len(), self.settings);
-        let except = all - count;
-        if all == 0 {
-            return Form::List;
-        }
-        match settings.inverse {
-            Inverse::On if count > all / 2 => Form::Inverse,
-            Inverse::Auto if except * 64 <= all || (!settings.bitvectors && except < count) => Form::Inverse,
-            _ if settings.bitvectors && count * 64 > all => Form::Bits,
-            _ => Form::List,
+    /// The part of a select in a piece, also what its bitmap has.
+    fn part(&self, select: usize, at: usize) -> Cow<'_, Part> {
+        let (piece, part) = (&self.pieces[at], self.parts[select * self.pieces.len() + at].get());
+        match (part, &self.bitmaps[select]) {
+            (Some(Part::InBitmap(_)), Some(bitmap)) => {
+                let words = bitmap.read(piece.rank as usize, piece.len());
+                Cow::Owned(Part::of_words(&words, piece.len()))
+            }
+            (part, _) => Cow::Borrowed(part.unwrap_or(&Part::None)),
         }
     }
     /// Asks whether so many more bytes may be held, and counts them.
@@ -660,16 +711,25 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         debug_assert!(is_first, "one selection a select");
     }
 
+    /// Makes a selection of the parts of a select; nothing is left to do where its bitmap has them.
     fn put_together(&self, select: usize) -> Result<(), E> {
         let count = self.count(select);
-        let selection = match self.form(count) {
-            Form::Bits => self.bits(select)?,
+        let selection = match Form::of(count, self.base.len(), self.settings) {
+            Form::Bits if self.bitmaps[select].is_some() => return Ok(()),
+            Form::Bits => {
+                self.hold(self.base.len() / 8)?;
+                let bits = SharedBits::new(self.base.len() as usize);
+                for (piece, part) in self.parts(select) {
+                    bits.write(piece.rank as usize, piece.len(), &part.words(piece.len()));
+                }
+                self.of_bits(bits.into_words(), count)
+            }
             form => {
                 let len = if form == Form::List { count } else { self.base.len() - count };
                 self.hold(8 * len)?;
                 let (mut rows, mut end) = (vec![0; len as usize], 0);
-                for (piece, part) in self.parts(select) {
-                    end += write_rows(form, piece, part, self.base, &mut rows[end..]);
+                for (at, piece) in self.pieces.iter().enumerate() {
+                    end += write_rows(form, piece, &self.part(select, at), self.base, &mut rows[end..]);
                 }
                 assert_eq!(end, rows.len(), "as many rows as counted");
                 self.of_rows(form, rows)
@@ -681,7 +741,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
 
     /// The same, each part at its offset.
     fn put_together_in_parallel(&self, select: usize, threads: usize) -> Result<(), E> {
-        let form = self.form(self.count(select));
+        let form = Form::of(self.count(select), self.base.len(), self.settings);
         if form == Form::Bits || threads == 1 {
             return self.put_together(select);
         }
@@ -703,9 +763,9 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         tasks::run(threads, self.chunks.len(), |chunk| {
             (self.go_on)(self.held.load(Ordering::Relaxed))?;
             for at in self.chunks[chunk].clone() {
-                let part = self.parts[select * self.pieces.len() + at].get().unwrap_or(&Part::None);
+                let part = self.part(select, at);
                 let mut place = places[at].lock().unwrap_or_else(PoisonError::into_inner);
-                let written = write_rows(form, &self.pieces[at], part, self.base, &mut place);
+                let written = write_rows(form, &self.pieces[at], &part, self.base, &mut place);
                 assert_eq!(written, place.len(), "as many rows as counted");
             }
             Ok(())
@@ -721,15 +781,9 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
             Form::List | Form::Bits => Selection::List(rows),
         }
     }
-    fn bits(&self, select: usize) -> Result<Selection, E> {
-        let len = self.base.len() as usize;
-        self.hold(len as u64 / 8)?;
-        let mut words = vec![0; len.div_ceil(64)];
-        for (piece, part) in self.parts(select) {
-            part.set_bits(piece.rank as usize, piece.len(), &mut words);
-        }
-        let bits = BooleanBuffer::new(Buffer::from_vec(words), 0, len);
-        Ok(Selection::bits(self.base.clone(), bits))
+    fn of_bits(&self, words: Vec<u64>, count: u64) -> Selection {
+        let bits = BooleanBuffer::new(Buffer::from_vec(words), 0, self.base.len() as usize);
+        Selection::Bits { base: self.base.clone(), bits, count }
     }
 }
 
@@ -741,6 +795,22 @@ enum Form {
     Inverse,
 }
 
+impl Form {
+    /// The form of a selection with so many rows of `all`.
+    fn of(count: u64, all: u64, settings: &MultiselectSettings) -> Self {
+        let except = all - count;
+        if all == 0 {
+            return Self::List;
+        }
+        match settings.inverse {
+            Inverse::On if count > all / 2 => Self::Inverse,
+            Inverse::Auto if except * 64 <= all || (!settings.bitvectors && except < count) => Self::Inverse,
+            _ if settings.bitvectors && count * 64 > all => Self::Bits,
+            _ => Self::List,
+        }
+    }
+}
+
 fn write_rows(form: Form, piece: &Piece, part: &Part, base: &Runs, rows: &mut [u64]) -> usize {
     match form {
         Form::Inverse => part.inverted(piece.len()).rows(piece.ranks(), base, rows),
@@ -748,67 +818,52 @@ fn write_rows(form: Form, piece: &Piece, part: &Part, base: &Runs, rows: &mut [u
     }
 }
 
-/// What tasks use again for each piece.
-#[derive(Default)]
-struct Scratch {
-    words: Vec<u64>,
-    candidates: Vec<u32>,
-    /// By select.
-    places: Vec<Vec<u32>>,
-}
-
+/// Calls `put` with a bitmap for each interval: which values lie within it, and are not NULL.
+/// `valid` are those.
 fn compare<T: RangeValue>(
     values: &[T],
-    nulls: Option<&NullBuffer>,
+    valid: Option<&[u64]>,
     intervals: &[Option<(i64, i64)>],
-    scratch: &mut Scratch,
-    parts: &mut Vec<Part>,
+    words: &mut Vec<u64>,
+    put: &mut dyn FnMut(&[u64]),
 ) {
     let words_each = values.len().div_ceil(64);
-    let words = &mut scratch.words;
-    words.resize(words_each * intervals.len(), 0);
-    for (at, values) in values.chunks(STRIDE).enumerate() {
-        for (interval, words) in intervals.iter().zip(words.chunks_mut(words_each)) {
-            if let Some((low, high)) = *interval {
-                T::range_words(values, T::of(low), T::of(high), &mut words[at * STRIDE / 64..]);
+    // As many as have bitmaps in the second-level cache.
+    for intervals in intervals.chunks(SELECTS_PER_TASK) {
+        words.resize(words_each * intervals.len(), 0);
+        for (at, values) in values.chunks(STRIDE).enumerate() {
+            for (interval, words) in intervals.iter().zip(words.chunks_mut(words_each)) {
+                let words = &mut words[at * STRIDE / 64..][..values.len().div_ceil(64)];
+                match *interval {
+                    Some((low, high)) => T::range_words(values, T::of(low), T::of(high), words),
+                    None => words.fill(0),
+                }
             }
         }
-    }
-    let valid: Option<Vec<u64>> = nulls.map(|nulls| nulls.inner().bit_chunks().iter_padded().collect());
-    for (interval, words) in intervals.iter().zip(words.chunks_mut(words_each)) {
-        if interval.is_none() {
-            parts.push(Part::None);
-            continue;
+        for words in words.chunks_mut(words_each) {
+            keep_valid(words, valid);
+            put(words);
         }
-        if let Some(valid) = &valid {
-            words.iter_mut().zip(valid).for_each(|(word, valid)| *word &= valid);
-        }
-        parts.push(Part::of_words(words, values.len()));
     }
 }
 
-fn classify<T: RangeValue>(
-    values: &[T],
-    nulls: Option<&NullBuffer>,
-    classifier: &Classifier,
-    selects: usize,
-    scratch: &mut Scratch,
-    parts: &mut Vec<Part>,
-) {
-    let Scratch { candidates, places, .. } = scratch;
-    candidates.resize(values.len() + SLACK, 0);
-    places.resize_with(selects, Vec::new);
+fn keep_valid(words: &mut [u64], valid: Option<&[u64]>) {
+    if let Some(valid) = valid {
+        words.iter_mut().zip(valid).for_each(|(word, valid)| *word &= valid);
+    }
+}
+
+/// Notes for each select the places of the values that it wants.
+fn hand_out(codes: &[u8], valid: Option<&[u64]>, wanted: &Wanted, words: &mut Vec<u64>, places: &mut [Vec<u32>]) {
+    words.resize(codes.len().div_ceil(64), 0);
+    marked_words(codes, &wanted.marks, words);
+    keep_valid(words, valid);
     places.iter_mut().for_each(Vec::clear);
-    let found = T::candidates(values, &classifier.buckets, candidates);
-    for &at in &candidates[..found] {
-        if nulls.is_some_and(|nulls| nulls.is_null(at as usize)) {
-            continue;
-        }
-        for &select in classifier.covering(values[at as usize].into()) {
+    for at in range_words::places(words, range_words::count(words)) {
+        for &select in wanted.by(codes[at as usize]) {
             places[usize::from(select)].push(at);
         }
     }
-    parts.extend(places.iter().map(|places| Part::of_places(places, values.len())));
 }
 
 #[cfg(test)]
@@ -838,7 +893,7 @@ mod tests {
         let mut all = Vec::new();
         for append in [Append::Auto, Append::NoBlock, Append::Block] {
             for inverse in [Inverse::Auto, Inverse::On, Inverse::Off] {
-                for algorithm in [Algorithm::Auto, Algorithm::Compare, Algorithm::Classify] {
+                for algorithm in [Algorithm::Auto, Algorithm::Compare, Algorithm::Encode, Algorithm::HandOut] {
                     for (threads, chunk_bytes, selects_per_task) in [(1, 1 << 20, 32), (2, 1, 1), (3, 700, 3)] {
                         let bitvectors = threads != 2;
                         all.push(MultiselectSettings {
@@ -914,7 +969,7 @@ mod tests {
         }
 
         #[test]
-        fn many_selects_are_classified(
+        fn many_selects_are_encoded(
             blocks in any_blocks(),
             lows in prop::collection::vec((-60i64..60, 1i64..9), 120..150),
         ) {

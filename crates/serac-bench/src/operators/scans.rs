@@ -103,7 +103,8 @@ pub(super) fn selects(recorder: &mut Recorder<'_>) -> Result<(), String> {
                 })
             };
             let compared = together(&MultiselectSettings { algorithm: Algorithm::Compare, ..settings.clone() })?;
-            let classified = together(&MultiselectSettings { algorithm: Algorithm::Classify, ..settings.clone() })?;
+            let encoded = together(&MultiselectSettings { algorithm: Algorithm::Encode, ..settings.clone() })?;
+            let handed_out = together(&MultiselectSettings { algorithm: Algorithm::HandOut, ..settings.clone() })?;
             let shared = together(&settings)?;
             let no_block = together(&MultiselectSettings { append: Append::NoBlock, ..settings.clone() })?;
             let block = together(&MultiselectSettings { append: Append::Block, ..settings.clone() })?;
@@ -114,7 +115,8 @@ pub(super) fn selects(recorder: &mut Recorder<'_>) -> Result<(), String> {
                 ("together ms", json!(shared)),
                 ("factor", json!(apart / shared)),
                 ("compare ms", json!(compared)),
-                ("classify ms", json!(classified)),
+                ("encode ms", json!(encoded)),
+                ("hand out ms", json!(handed_out)),
                 ("NO_BLOCK ms", json!(no_block)),
                 ("BLOCK ms", json!(block)),
             ]);
@@ -179,7 +181,7 @@ pub(super) fn ceiling(recorder: &mut Recorder<'_>) -> Result<(), String> {
 /// By the number of selects and the rows that each has: where the costs in `serac_operators::multiselect` come from.
 pub(super) fn classify(recorder: &mut Recorder<'_>) -> Result<(), String> {
     let column = Column::new(recorder.arguments.rows);
-    recorder.chart("Compare against classify", "selects", "ms", true);
+    recorder.chart("Compare, encode, hand out", "selects", "ms", true);
     for share in [0.0001, 0.001, 0.01, 0.1] {
         for selects in [2, 4, 8, 16, 32, 64, 128] {
             let predicates = predicates(selects, share);
@@ -190,18 +192,21 @@ pub(super) fn classify(recorder: &mut Recorder<'_>) -> Result<(), String> {
                     Ok(())
                 })
             };
-            let (compare, classify) = (figure(Algorithm::Compare)?, figure(Algorithm::Classify)?);
+            let (compare, encode) = (figure(Algorithm::Compare)?, figure(Algorithm::Encode)?);
+            let hand_out = figure(Algorithm::HandOut)?;
             let auto = figure(Algorithm::Auto)?;
             let per_row = |ms: f64| ms * 1e6 / column.values.len() as f64;
             recorder.row(&[
                 ("selects", json!(selects)),
                 ("selectivity", json!(share)),
                 ("compare ns/row", json!(per_row(compare))),
-                ("classify ns/row", json!(per_row(classify))),
+                ("encode ns/row", json!(per_row(encode))),
+                ("hand out ns/row", json!(per_row(hand_out))),
                 ("chosen ns/row", json!(per_row(auto))),
             ]);
             recorder.point(&format!("compare, {share}"), selects as f64, compare);
-            recorder.point(&format!("classify, {share}"), selects as f64, classify);
+            recorder.point(&format!("encode, {share}"), selects as f64, encode);
+            recorder.point(&format!("hand out, {share}"), selects as f64, hand_out);
         }
     }
     Ok(())

@@ -310,7 +310,7 @@ impl<'b> Batch<'b> {
         let by_index: Vec<Mutex<Option<_>>> = bounds.iter().map(|_| Mutex::new(None)).collect();
         if column::has_index(&column) {
             tasks::run(self.snapshot.settings().threads as usize, bounds.len(), |at| {
-                let found = column::select_by_index(self.snapshot, &column, bounds[at])?;
+                let found = column::select_by_index(self.snapshot, &column, bounds[at], bounds.len())?;
                 *by_index[at].lock().unwrap_or_else(PoisonError::into_inner) = found;
                 Ok::<(), OperatorError>(())
             })?;
