@@ -22,12 +22,15 @@ mod operators;
 mod ordered;
 mod peer;
 mod pgbench;
+mod plot;
 mod point;
 mod postgres;
+mod recorder;
 mod refresh;
 mod report;
 mod serac;
 mod setup;
+mod shared_scans;
 mod tpcc;
 mod tpcc_sql;
 mod tpch;
@@ -73,6 +76,8 @@ enum Benchmark {
     Ordered(ordered::OrderedArguments),
     /// Column operators: shared scans, joins and hash tables (figures of the column-store report).
     Operators(operators::OperatorsArguments),
+    /// Scans that SQL clients share: what sharing can give, and throughput of clients with it and without.
+    SharedScans(shared_scans::SharedScansArguments),
     /// TPC-C as stored procedures: throughput by threads, durability, contention and transformation of cold blocks (figure 10 of the paper).
     Tpcc(tpcc::TpccArguments),
     /// The twelve TPC-H queries on bitmap indexes with refresh functions beside them, queries to refreshes 98 to 2.
@@ -179,6 +184,7 @@ fn main() -> Result<(), String> {
         Benchmark::Freeze { sf, gc_threads } => freeze::run(sf, gc_threads, &mut report),
         Benchmark::Ordered(arguments) => ordered::run(&arguments, &mut report),
         Benchmark::Operators(arguments) => operators::run(&arguments, &mut report),
+        Benchmark::SharedScans(arguments) => shared_scans::run(&arguments, &mut report),
         Benchmark::Tpcc(arguments) => tpcc::run(&arguments, &mut report),
         Benchmark::Transform(transform) => transform::run(&transform, &mut report),
         Benchmark::FrozenScan { sf, runs } => frozen_scan::run(sf, runs, &mut report),

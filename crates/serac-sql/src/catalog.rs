@@ -10,7 +10,7 @@ use crate::maintenance::{SYSTEM_VIEWS, system_view};
 use crate::parts::TableName;
 use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
-use crate::scan::{SeracTable, indexed_expressions};
+use crate::scan::{ScanSharing, SeracTable, indexed_expressions};
 use crate::session::{SqlDatabase, resolve};
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
@@ -155,6 +155,8 @@ pub(crate) struct Shared {
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
+    /// Whether its scans go with those of others, and with which.
+    pub(crate) scan_sharing: Arc<ScanSharing>,
     /// Who the session is, if that was said.
     pub(crate) identity: OnceLock<Identity>,
     /// As whom the session acts.

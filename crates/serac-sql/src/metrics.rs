@@ -130,6 +130,15 @@ impl SqlDatabase {
         metrics.with(&[("direction", "in")], figures.bytes_in);
         metrics.with(&[("direction", "out")], figures.bytes_out);
         metrics.gauge("serac_query_memory_bytes", "Memory that running queries hold.", self.query_memory());
+        let scans = self.convoys.figures();
+        metrics.gauge("serac_shared_scans", "Scans that go with others now, or could.", scans.now() as usize);
+        metrics.counter("serac_shared_scans_total", "Scans so far that went with others, or could.", scans.attached());
+        let help = "Blocks that such scans have taken: followed, as another scan had just read them, or led.";
+        metrics.add(Counter, "serac_shared_scan_blocks_total", help);
+        metrics.with(&[("taken", "followed")], scans.followed());
+        metrics.with(&[("taken", "led")], scans.led());
+        let help = "How often such scans have left the others because they were slow.";
+        metrics.counter("serac_shared_scan_left_total", help, scans.left());
     }
 
     fn of_storage(&self, metrics: &mut Metrics) {

@@ -35,7 +35,10 @@ use crate::point::{Outcome, PointState, Prepared};
 use crate::query::{Output, QueryRuntime};
 use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, KeyFilterPushdown, physical_rules};
+use crate::scan::{
+    BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, Convoys, KeyFilterPushdown, ScanSharing,
+    physical_rules,
+};
 use crate::transactions::{Isolation, Modes, OpenStatement, Running};
 use crate::uuids::{UuidComparisons, UuidTypes};
 use crate::visits::visit_expressions_mut;
@@ -90,6 +93,8 @@ pub struct SqlDatabase {
     connections: Connections,
     channels: Channels,
     pub(crate) advisory_locks: AdvisoryLocks,
+    /// Scans that run beside each other.
+    pub(crate) convoys: Arc<Convoys>,
     pub(crate) started: SystemTime,
 }
 
@@ -114,6 +119,7 @@ impl SqlDatabase {
             connections: Connections::default(),
             channels: Channels::default(),
             advisory_locks: AdvisoryLocks::default(),
+            convoys: Arc::default(),
             started: SystemTime::now(),
         })
     }
@@ -410,6 +416,7 @@ impl Session {
             lent: Default::default(),
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
+            scan_sharing: Arc::new(ScanSharing::new(db.convoys.clone())),
             identity: OnceLock::new(),
             roles: Default::default(),
             sql: db.clone(),
@@ -425,6 +432,7 @@ impl Session {
             listener: Listener::new(&db.channels),
         });
         config.set_extension(Arc::new(Functions::new(shared.clone())));
+        config.set_extension(shared.scan_sharing.clone());
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let mut rules = Optimizer::new().rules;

@@ -5,6 +5,7 @@ use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
+use crate::scan::SharedScans;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
 use crate::transactions::{Isolation, Modes, Running};
 use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement, TransactionMode};
@@ -83,12 +84,13 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
 }
 
 /// What RESET ALL gives its usual value back.
-const RESETTABLE: [&str; 10] = [
+const RESETTABLE: [&str; 11] = [
     "search_path",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "enable_point_path",
     "enable_bitmap_index",
+    "shared_scans",
     "statement_timeout",
     "lock_timeout",
     "idle_in_transaction_session_timeout",
@@ -304,6 +306,7 @@ impl Session {
             "threads" => self.ctx.state().config().target_partitions().to_string(),
             "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
             "enable_point_path" => on_or_off(!self.point.is_off),
+            "shared_scans" => self.shared.scan_sharing.setting().name().into(),
             "statement_timeout" => shown_time(self.statement_timeout),
             "idle_in_transaction_session_timeout" => shown_time(self.idle_in_transaction_timeout),
             "idle_session_timeout" => shown_time(self.idle_timeout),
@@ -354,6 +357,11 @@ impl Session {
             }
             // Relaxed: only this session reads it.
             "enable_bitmap_index" => self.shared.bitmap_indexes.store(switch(true)?, Ordering::Relaxed),
+            "shared_scans" => {
+                let wanted = if is_default { Some(SharedScans::Auto) } else { SharedScans::of_name(value) };
+                let detail = || Some("It can be auto, on or off.".into());
+                self.shared.scan_sharing.set(wanted.ok_or_else(|| SqlError { detail: detail(), ..invalid() })?);
+            }
             "threads" => {
                 let threads = value.parse::<usize>().map_err(|_| invalid())?.clamp(1, 1024);
                 self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;

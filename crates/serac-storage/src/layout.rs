@@ -142,6 +142,11 @@ impl BlockLayout {
         &self.columns[column.0 as usize]
     }
 
+    /// Bytes of a column's values in a block, without what lies in its heap.
+    pub fn value_bytes(&self, column: ColumnId) -> usize {
+        value_bytes(self.column(column).physical, self.slot_count as usize)
+    }
+
     /// Checks that `value` can be stored in `column`.
     ///
     /// # Errors

@@ -5,17 +5,13 @@
 
 mod hash_tables;
 mod joins;
-mod plot;
 mod scans;
 mod tables;
 
-use crate::report::{Report, median};
-use plot::{Chart, Line};
+use crate::recorder::{Output, milliseconds};
+use crate::report::Report;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::{Map, Value as Json, json};
-use std::path::PathBuf;
-use std::time::Instant;
 
 #[derive(clap::Args, Debug)]
 pub struct OperatorsArguments {
@@ -30,12 +26,8 @@ pub struct OperatorsArguments {
     /// Threads.
     #[arg(long, global = true, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
-    /// Directory for the results as JSON and, with --plot, the charts.
-    #[arg(long, global = true)]
-    out: Option<PathBuf>,
-    /// Write charts as SVG.
-    #[arg(long, global = true, requires = "out")]
-    plot: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(clap::Subcommand, Debug, Clone, Copy)]
@@ -56,61 +48,7 @@ enum Figure {
     Join,
 }
 
-/// Collects the rows and lines of one figure.
-struct Recorder<'r> {
-    name: &'static str,
-    arguments: &'r OperatorsArguments,
-    report: &'r mut Report,
-    rows: Vec<Json>,
-    charts: Vec<Chart>,
-}
-
-impl Recorder<'_> {
-    fn row(&mut self, figures: &[(&str, Json)]) {
-        self.report.row(figures);
-        self.rows.push(Json::Object(figures.iter().map(|(n, v)| (n.to_string(), v.clone())).collect::<Map<_, _>>()));
-    }
-    fn chart(&mut self, title: &str, x: &str, y: &str, log_x: bool) {
-        let (title, x, y) = (title.to_owned(), x.to_owned(), y.to_owned());
-        self.charts.push(Chart { title, x, y, log_x, lines: Vec::new() });
-    }
-    /// Adds a point to a line of the last chart.
-    fn point(&mut self, line: &str, x: f64, y: f64) {
-        let Some(chart) = self.charts.last_mut() else { return };
-        match chart.lines.iter_mut().find(|other| other.name == line) {
-            Some(line) => line.points.push((x, y)),
-            None => chart.lines.push(Line { name: line.into(), points: vec![(x, y)] }),
-        }
-    }
-    fn write(self) -> Result<(), String> {
-        let Some(directory) = &self.arguments.out else { return Ok(()) };
-        let said = |error: std::io::Error| format!("{}: {error}", directory.display());
-        std::fs::create_dir_all(directory).map_err(said)?;
-        let command: Vec<String> = std::env::args().collect();
-        let result = json!({ "command": command.join(" "), "machine": crate::report::machine(), "rows": self.rows });
-        let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
-        std::fs::write(directory.join(format!("{}.json", self.name)), text).map_err(said)?;
-        if self.arguments.plot {
-            for (at, chart) in self.charts.iter().enumerate() {
-                let number = if self.charts.len() > 1 { format!("-{}", at + 1) } else { String::new() };
-                std::fs::write(directory.join(format!("{}{number}.svg", self.name)), chart.svg()).map_err(said)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The median of some runs in milliseconds, after one that is not counted.
-fn milliseconds(runs: usize, mut run: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
-    run()?;
-    let mut times = Vec::new();
-    for _ in 0..runs.max(1) {
-        let begun = Instant::now();
-        run()?;
-        times.push(begun.elapsed().as_secs_f64() * 1e3);
-    }
-    Ok(median(times))
-}
+type Recorder<'r> = crate::recorder::Recorder<'r, OperatorsArguments>;
 
 /// Numbers of a column are uniform in this range.
 const DOMAIN: i32 = 100_000_000;
@@ -130,7 +68,7 @@ pub fn run(arguments: &OperatorsArguments, report: &mut Report) -> Result<(), St
         Figure::Classify => "classify",
         Figure::Join => "join",
     };
-    let mut recorder = Recorder { name, arguments, report, rows: Vec::new(), charts: Vec::new() };
+    let mut recorder = Recorder::new(name, arguments, &arguments.output, report);
     match arguments.figure {
         Figure::Chunks => scans::chunks(&mut recorder),
         Figure::Tables => tables::operations(&mut recorder),

@@ -1,13 +1,14 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions take segments of blocks, and blocks of others' segments in the end ([`super::segments`]), so that threads balance by themselves. With a
-//! [`BitmapFilter`] it is the CUBIT scan: it looks only at rows that the filter names.
+//! Partitions take segments of blocks, and blocks of others' segments in the end ([`super::segments`]), so that threads balance by themselves; or the blocks that
+//! other scans of the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT scan: it looks only at rows that the filter names.
 
 mod blocks;
 
 pub(super) use blocks::{BlockRows, BlockScan};
 
 use super::bitmap::{BitmapFilter, Indexes, most_keys};
+use super::circular::{Member, Reading, ScanSharing};
 use super::conjunct::Conjunct;
 use super::key_filter::KeyFilter;
 use super::plan::properties;
@@ -25,6 +26,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::execution_plan::{EmissionType, apply_expression_roots};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -37,7 +39,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use serac_engine::Table;
 use serac_engine::bitmap::BitmapReader;
 use serac_engine::statistics::TableStatistics;
-use serac_storage::{BlockNo, Snapshot};
+use serac_storage::{BlockNo, ColumnId, Snapshot};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -47,6 +50,13 @@ const BLOCKS_PER_TURN: usize = 16;
 const ROWS_PER_PARTITION: usize = 16_384;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
 const SAMPLED_BLOCKS: u64 = 3;
+
+/// The order in which a scan's partitions get its blocks.
+#[derive(Debug)]
+enum BlockOrder {
+    Alone(BlockQueue),
+    Shared(Arc<Member>),
+}
 
 /// Reads a table's blocks; see the module.
 #[derive(Debug, Clone)]
@@ -69,7 +79,7 @@ pub struct SeracScanExec {
     limit: Option<usize>,
     estimated_rows: usize,
     statistics: Arc<TableStatistics>,
-    blocks: Arc<OnceLock<BlockQueue>>,
+    blocks: Arc<OnceLock<BlockOrder>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -264,9 +274,23 @@ impl SeracScanExec {
         let _ = self.joined.set(self.rows_with(index, Arc::new(keys), anti));
         Ok(())
     }
-    /// The next block for a partition that had one of the segment `current`.
-    fn next_block(&self, current: &mut Option<u32>) -> Option<BlockNo> {
-        self.blocks.get_or_init(|| BlockQueue::new(self.table.data.block_count())).next(current)
+    /// The order of the blocks: with other scans, unless someone relies on the table's.
+    fn new_order(&self, sharing: Option<&ScanSharing>) -> BlockOrder {
+        let blocks = self.table.data.block_count();
+        let reading = Reading { blocks, bytes_per_block: self.bytes_per_block(), is_selective: self.bitmap.is_some() };
+        let sharing = sharing.filter(|_| self.properties.output_ordering().is_none());
+        match sharing.and_then(|sharing| sharing.attach(&self.table.data, reading)) {
+            Some(member) => BlockOrder::Shared(member),
+            None => BlockOrder::Alone(BlockQueue::new(blocks)),
+        }
+    }
+    /// Bytes of a block's columns that filters or the output name. Of texts, only what lies in the block itself.
+    fn bytes_per_block(&self) -> usize {
+        let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
+        let keys = self.key_filters.iter().map(|(column, _)| *column);
+        let columns: BTreeSet<usize> = filtered.chain(keys).chain(self.projection.iter().copied()).collect();
+        let columns = columns.into_iter().filter(|&column| !self.is_row_id(column));
+        columns.map(|column| self.table.data.layout().value_bytes(ColumnId(column as u16))).sum()
     }
 
     fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
@@ -336,6 +360,9 @@ impl ScanStream {
                 return Ok(Some(batch));
             }
             if self.finished {
+                return Ok(None);
+            }
+            if self.blocks.gives_way() {
                 return Ok(None);
             }
             let next = if self.remaining == 0 { None } else { self.blocks.next() };
@@ -413,7 +440,7 @@ impl ExecutionPlan for SeracScanExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
         let stream = ScanStream {
-            blocks: BlockScan::new(self, partition)?,
+            blocks: BlockScan::new(self, partition, ScanSharing::of(&context))?,
             schema: schema.clone(),
             coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size()),
             uncopied_rows: context.session_config().batch_size() / 8,

@@ -19,6 +19,7 @@ mod nesting;
 mod point;
 mod procedures;
 mod roles;
+mod shared_scans;
 mod subqueries;
 mod temporary;
 mod text_predicates;

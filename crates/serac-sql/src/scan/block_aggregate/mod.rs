@@ -18,6 +18,7 @@ mod worker;
 
 pub use rule::BlockAggregation;
 
+use super::circular::ScanSharing;
 use super::exec::{BlockScan, SeracScanExec};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
@@ -193,7 +194,7 @@ impl BlockAggregateExec {
     fn run(&self, context: &TaskContext) -> Result<Running> {
         let (scan, plan) = (self.scan()?.clone(), self.plan.clone());
         let reservation = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
-        let metrics = self.metrics.clone();
+        let (metrics, sharing) = (self.metrics.clone(), ScanSharing::of(context));
         let run = async move {
             let columns: Arc<[GroupColumn]> = match &plan.grouping {
                 Grouping::Bitmaps(indexes) => indexes.iter().map(GroupColumn::new).collect(),
@@ -212,13 +213,16 @@ impl BlockAggregateExec {
             let outside = Arc::new(Outside::default());
             let task = |partition: usize| {
                 let groups = if shared || partition == 0 { first.clone() } else { make() };
-                let mut blocks = BlockScan::new(&scan, partition)?;
+                let mut blocks = BlockScan::new(&scan, partition, sharing.clone())?;
                 let mut worker = Worker::new(plan.clone(), columns.clone(), groups.clone(), outside.clone());
                 let time = MetricBuilder::new(&metrics).elapsed_compute(partition);
                 Ok::<_, DataFusionError>(async move {
                     loop {
                         let timer = time.timer();
                         for _ in 0..BLOCKS_PER_TURN {
+                            if blocks.gives_way() {
+                                break;
+                            }
                             let Some(no) = blocks.next() else { return Ok(groups) };
                             worker.add(&mut blocks, no)?;
                         }

@@ -1,7 +1,8 @@
 //! The blocks of a scan one after the other: which rows its filters leave, and columns of these.
 
+use super::super::circular::{MemberReader, ScanSharing};
 use super::super::conjunct::Conjunct;
-use super::SeracScanExec;
+use super::{BlockOrder, SeracScanExec};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -107,11 +108,22 @@ pub(in crate::scan) struct BlockRows {
     pub(in crate::scan) columns: Vec<ArrayRef>,
 }
 
+/// A partition of a scan that is in a convoy, and what EXPLAIN ANALYZE says of that.
+struct ConvoyReader {
+    reader: MemberReader,
+    blocks_followed: Count,
+    left: Count,
+}
+
 /// What one partition of a scan reads.
 pub(in crate::scan) struct BlockScan {
     scan: SeracScanExec,
+    sharing: Option<Arc<ScanSharing>>,
     /// Of the last block.
     segment: Option<u32>,
+    /// In a convoy, from the first block on.
+    convoy: Option<ConvoyReader>,
+    partition: usize,
     conjuncts: Vec<Conjunct>,
     blocks_read: u32,
     blocks_skipped: Count,
@@ -124,10 +136,17 @@ pub(in crate::scan) struct BlockScan {
 }
 
 impl BlockScan {
-    pub(in crate::scan) fn new(scan: &SeracScanExec, partition: usize) -> Result<Self> {
+    pub(in crate::scan) fn new(
+        scan: &SeracScanExec,
+        partition: usize,
+        sharing: Option<Arc<ScanSharing>>,
+    ) -> Result<Self> {
         let counter = |name: &'static str| MetricBuilder::new(&scan.metrics).counter(name, partition);
         Ok(Self {
+            partition,
+            sharing,
             segment: None,
+            convoy: None,
             conjuncts: scan.conjuncts()?,
             blocks_read: 0,
             blocks_skipped: counter("blocks_skipped"),
@@ -143,13 +162,39 @@ impl BlockScan {
 
     /// The next block for this partition.
     pub(in crate::scan) fn next(&mut self) -> Option<BlockNo> {
-        let no = self.scan.next_block(&mut self.segment)?;
+        let no = self.next_in_order()?;
         self.blocks_read += 1;
         if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
             // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order of the plan.
             self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         }
         Some(no)
+    }
+
+    fn next_in_order(&mut self) -> Option<BlockNo> {
+        if let Some(ConvoyReader { reader, blocks_followed, left }) = &mut self.convoy {
+            let step = reader.next()?;
+            blocks_followed.add(step.follows.into());
+            left.add(step.left.into());
+            return Some(step.no);
+        }
+        match self.scan.blocks.get_or_init(|| self.scan.new_order(self.sharing.as_deref())) {
+            BlockOrder::Alone(queue) => queue.next(&mut self.segment),
+            BlockOrder::Shared(member) => {
+                let counter =
+                    |name: &'static str| MetricBuilder::new(&self.scan.metrics).counter(name, self.partition);
+                self.convoy = Some(ConvoyReader {
+                    reader: MemberReader::new(member),
+                    blocks_followed: counter("shared_scan_followed"),
+                    left: counter("shared_scan_left"),
+                });
+                self.next_in_order()
+            }
+        }
+    }
+    /// Whether the task gives way to other scans of the convoy before it takes the next block. Asked once for each.
+    pub(in crate::scan) fn gives_way(&mut self) -> bool {
+        self.convoy.as_mut().is_some_and(|convoy| convoy.reader.gives_way())
     }
 
     /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and dictionaries do not exclude. With `bits`, and if
@@ -197,6 +242,9 @@ impl BlockScan {
         }
         if selection.is_empty() {
             return Ok(None);
+        }
+        if let Some(convoy) = &mut self.convoy {
+            convoy.reader.reads();
         }
         let outcome = f(scan, &mut reader, &mut self.conjuncts, selection, wanted)?;
         let stats = reader.stats();
