@@ -11,10 +11,10 @@ use std::time::Instant;
 pub struct Output {
     /// Directory for the results as JSON and, with --plot, the charts.
     #[arg(long, global = true)]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Write charts as SVG.
     #[arg(long, global = true, requires = "out")]
-    plot: bool,
+    pub plot: bool,
 }
 
 /// Collects the rows and lines of one figure.

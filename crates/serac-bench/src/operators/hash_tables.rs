@@ -166,13 +166,26 @@ struct Slot {
 }
 
 /// Open addressing: an entry that is further from where it belongs takes the slot of one that is less far (Celis, Larson and Munro 1985). It has twice as many slots
-/// once more than `MAX_LOAD` percent are taken. Removal moves the entries behind back by one.
+/// once more than `MAX_LOAD` percent are taken; [`FALLING`] stands for fewer, the more slots there are. Removal moves the entries behind back by one.
 pub struct RobinHood<const MAX_LOAD: usize> {
     slots: Vec<Slot>,
     len: usize,
 }
 
+/// The maximum load that falls while a table grows: the report's open question (§5.2).
+pub const FALLING: usize = 0;
+
 impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
+    /// Percent of so many slots that may be taken.
+    fn max_load(slots: usize) -> usize {
+        match (MAX_LOAD, slots.ilog2()) {
+            (FALLING, ..17) => 90,
+            (FALLING, ..23) => 70,
+            (FALLING, ..26) => 50,
+            (FALLING, _) => 20,
+            (fixed, _) => fixed,
+        }
+    }
     #[inline]
     fn home(&self, key: i32) -> usize {
         (hash(key) >> (u64::BITS - self.slots.len().trailing_zeros())) as usize
@@ -216,11 +229,14 @@ impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
 
 impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
     fn with_capacity(entries: usize) -> Self {
-        let slots = (entries * 100 / MAX_LOAD + 1).next_power_of_two().max(SMALLEST);
+        let mut slots = SMALLEST;
+        while entries * 100 > slots * Self::max_load(slots) {
+            slots *= 2;
+        }
         Self { slots: vec![Slot::default(); slots], len: 0 }
     }
     fn insert(&mut self, key: i32, value: i32) {
-        if (self.len + 1) * 100 > self.slots.len() * MAX_LOAD {
+        if (self.len + 1) * 100 > self.slots.len() * Self::max_load(self.slots.len()) {
             let wanted = self.slots.len() * 2;
             let old = std::mem::replace(&mut self.slots, vec![Slot::default(); wanted]);
             old.iter().filter(|slot| slot.distance > 0).for_each(|slot| self.place(slot.key, slot.value));
@@ -329,6 +345,7 @@ mod tests {
                 storm::<RobinHood<20>>(capacity, seed);
                 storm::<RobinHood<50>>(capacity, seed);
                 storm::<RobinHood<90>>(capacity, seed);
+                storm::<RobinHood<FALLING>>(capacity, seed);
                 storm::<Hashbrown>(capacity, seed);
             }
         }

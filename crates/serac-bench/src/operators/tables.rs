@@ -1,8 +1,8 @@
 //! Figures 9 and 10: hash tables under insertion, search and removal.
 
-use super::hash_tables::{Chained, Hashbrown, IntegerTable, RobinHood};
+use super::hash_tables::{Chained, FALLING, Hashbrown, IntegerTable, RobinHood};
 use super::{Recorder, milliseconds};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -17,7 +17,10 @@ fn filled<T: IntegerTable>(entries: usize, capacity: usize) -> T {
     table
 }
 
-fn measure<T: IntegerTable>(name: &str, recorder: &mut Recorder<'_>) -> Result<(), String> {
+/// What the report has of 50 million entries, in seconds: insert presized and growing, get, remove.
+type OfReport = Option<[f64; 4]>;
+
+fn measure<T: IntegerTable>(name: &str, report: OfReport, recorder: &mut Recorder<'_>) -> Result<(), String> {
     let (entries, runs) = (recorder.arguments.rows, recorder.arguments.runs);
     let presized = milliseconds(runs, || {
         black_box(filled::<T>(entries, entries));
@@ -52,6 +55,7 @@ fn measure<T: IntegerTable>(name: &str, recorder: &mut Recorder<'_>) -> Result<(
         ("get ms", json!(get)),
         ("remove ms", json!(remove)),
         ("bytes an entry", json!(bytes as f64 / entries.max(1) as f64)),
+        ("report s, 50 M entries", report.map_or(Value::Null, |report| json!(report.map(|s| s.to_string()).join(" ")))),
     ]);
     for (x, ms) in [presized, growing, get, remove].into_iter().enumerate() {
         recorder.point(name, x as f64 + 1.0, ms);
@@ -61,11 +65,12 @@ fn measure<T: IntegerTable>(name: &str, recorder: &mut Recorder<'_>) -> Result<(
 
 pub(super) fn operations(recorder: &mut Recorder<'_>) -> Result<(), String> {
     recorder.chart("Hash tables (figure 9)", "1 insert presized, 2 insert growing, 3 get, 4 remove", "ms", false);
-    measure::<Chained>("chained, pool, 90 %", recorder)?;
-    measure::<RobinHood<20>>("Robin Hood, 20 %", recorder)?;
-    measure::<RobinHood<50>>("Robin Hood, 50 %", recorder)?;
-    measure::<RobinHood<90>>("Robin Hood, 90 %", recorder)?;
-    measure::<Hashbrown>("hashbrown", recorder)
+    measure::<Chained>("chained, pool, 90 %", Some([3.4, 13.3, 5.1, 7.2]), recorder)?;
+    measure::<RobinHood<20>>("Robin Hood, 20 %", None, recorder)?;
+    measure::<RobinHood<50>>("Robin Hood, 50 %", Some([1.8, 2.3, 3.9, 3.2]), recorder)?;
+    measure::<RobinHood<90>>("Robin Hood, 90 %", None, recorder)?;
+    measure::<RobinHood<FALLING>>("Robin Hood, 90 to 20 %", None, recorder)?;
+    measure::<Hashbrown>("hashbrown", None, recorder)
 }
 
 /// Total milliseconds and bytes at so many points while a table grows.
@@ -89,6 +94,13 @@ pub(super) fn maximum_load(recorder: &mut Recorder<'_>) -> Result<(), String> {
         ("20 %", growth::<RobinHood<20>>(entries, POINTS)),
         ("50 %", growth::<RobinHood<50>>(entries, POINTS)),
         ("90 %", growth::<RobinHood<90>>(entries, POINTS)),
+        ("90 to 20 %", growth::<RobinHood<FALLING>>(entries, POINTS)),
+    ];
+    /// Seconds in all, by millions of entries.
+    const REPORT: [(&str, [(f64, f64); 5]); 3] = [
+        ("report, 20 %", [(10.0, 0.9), (25.0, 2.9), (50.0, 4.9), (75.0, 7.0), (99.0, 9.0)]),
+        ("report, 50 %", [(10.0, 1.0), (25.0, 2.7), (50.0, 4.9), (75.0, 9.0), (99.0, 11.0)]),
+        ("report, 90 %", [(10.0, 1.6), (25.0, 4.0), (50.0, 8.3), (75.0, 14.9), (99.0, 17.5)]),
     ];
     recorder.chart("Maximum load of growing Robin Hood tables (figure 10)", "entries", "ms in all", false);
     for (name, curve) in &curves {
@@ -100,6 +112,17 @@ pub(super) fn maximum_load(recorder: &mut Recorder<'_>) -> Result<(), String> {
                 ("MiB", json!(bytes as f64 / f64::from(1 << 20))),
             ]);
             recorder.point(name, entries as f64, ms);
+        }
+    }
+    for (name, points) in REPORT {
+        for (millions, seconds) in points {
+            recorder.row(&[
+                ("maximum load", json!(name)),
+                ("entries", json!(millions * 1e6)),
+                ("ms in all", json!(seconds * 1e3)),
+                ("MiB", Value::Null),
+            ]);
+            recorder.point(name, millions * 1e6, seconds * 1e3);
         }
     }
     recorder.chart("Memory of growing Robin Hood tables (figure 10)", "entries", "MiB", false);

@@ -181,8 +181,7 @@ impl BlockScan {
         match self.scan.blocks.get_or_init(|| self.scan.new_order(self.sharing.as_deref())) {
             BlockOrder::Alone(queue) => queue.next(&mut self.segment),
             BlockOrder::Shared(member) => {
-                let counter =
-                    |name: &'static str| MetricBuilder::new(&self.scan.metrics).counter(name, self.partition);
+                let counter = |name: &'static str| MetricBuilder::new(&self.scan.metrics).counter(name, self.partition);
                 self.convoy = Some(ConvoyReader {
                     reader: MemberReader::new(member),
                     blocks_followed: counter("shared_scan_followed"),

@@ -1,0 +1,86 @@
+//! Figure 8, and selects by the kind of index against scans: whether the chosen path is the better
+//! one.
+
+use super::language::{Client, bounds, write_csv};
+use super::{Recorder, milliseconds};
+use crate::setup::Folder;
+use serde_json::json;
+
+/// A client with a table `d.t` whose column `a` has an index, if that is given.
+fn client(rows: usize, index: Option<(&str, &str)>) -> Result<Client, String> {
+    let folder = Folder::new("operators");
+    let path = folder.0.join("t.csv");
+    write_csv(&path, "t", &["a", "b"], rows)?;
+    let mut client = Client::new()?;
+    client.create_table("t", &["a", "b"])?;
+    client.run(&format!("load(\"{}\")\nset(threads,1)", path.display()))?;
+    if let Some((form, kind)) = index {
+        client.run(&format!("create(idx,d.t.a,{form},{kind})"))?;
+    }
+    Ok(client)
+}
+
+/// Milliseconds of a select by an access path.
+fn select(client: &mut Client, recorder: &Recorder<'_>, access: &str, share: f64) -> Result<f64, String> {
+    client.run(&format!("set(access,{access})"))?;
+    let (low, high) = bounds(1, 3, share);
+    milliseconds(recorder.arguments.runs, || client.run(&format!("s=select(d.t.a,{low},{high})")).map(|_| ()))
+}
+
+/// Figure 8: a scan against an unclustered tree.
+pub(super) fn crossover(recorder: &mut Recorder<'_>) -> Result<(), String> {
+    const REPORT_SCAN: [f64; 16] =
+        [42.0, 42.0, 41.0, 42.0, 40.0, 49.0, 46.0, 53.0, 51.0, 56.0, 59.0, 62.0, 55.0, 54.0, 54.0, 64.0];
+    const REPORT_TREE: [f64; 16] =
+        [1.4, 16.0, 33.0, 51.0, 65.0, 79.0, 95.0, 112.0, 127.0, 145.0, 157.0, 175.0, 192.0, 207.0, 223.0, 237.0];
+    let mut client = client(recorder.arguments.rows, Some(("btree", "unclustered")))?;
+    recorder.chart("Scan against B+ tree (figure 8, left)", "selectivity", "ms", false);
+    for step in 0..16 {
+        let share = (step + 1) as f64 * 0.025;
+        let scan = select(&mut client, recorder, "scan", share)?;
+        let tree = select(&mut client, recorder, "index", share)?;
+        recorder.row(&[
+            ("selectivity", json!(share)),
+            ("scan ms", json!(scan)),
+            ("tree ms", json!(tree)),
+            ("report, scan ms", json!(REPORT_SCAN[step])),
+            ("report, tree ms", json!(REPORT_TREE[step])),
+        ]);
+        for (name, ms) in
+            [("scan", scan), ("tree", tree), ("report, scan", REPORT_SCAN[step]), ("report, tree", REPORT_TREE[step])]
+        {
+            recorder.point(name, share, ms);
+        }
+    }
+    Ok(())
+}
+
+/// By the kind of index, from 0.01 to 100 % of the rows: each path, and the chosen one.
+pub(super) fn kinds(recorder: &mut Recorder<'_>) -> Result<(), String> {
+    for index in [("btree", "unclustered"), ("sorted", "unclustered"), ("btree", "clustered"), ("sorted", "clustered")]
+    {
+        let kind = format!("{} {}", index.0, index.1);
+        let mut client = client(recorder.arguments.rows, Some(index))?;
+        recorder.chart(&format!("Selects by a {kind} index"), "selectivity", "ms", true);
+        for percent in [0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0] {
+            let share = percent / 100.0;
+            let scan = select(&mut client, recorder, "scan", share)?;
+            let by_index = select(&mut client, recorder, "index", share)?;
+            let chosen = select(&mut client, recorder, "auto", share)?;
+            recorder.row(&[
+                ("index", json!(kind)),
+                ("selectivity %", json!(percent)),
+                ("scan ms", json!(scan)),
+                ("index ms", json!(by_index)),
+                ("chosen ms", json!(chosen)),
+                ("chosen / better (goal 1.1)", json!(chosen / scan.min(by_index))),
+            ]);
+            for (name, ms) in [("scan", scan), ("index", by_index), ("chosen", chosen)] {
+                recorder.point(name, share, ms);
+            }
+        }
+        let info = client.run("info()")?;
+        info.lines().filter(|line| line.starts_with("index")).for_each(|line| recorder.note(line.into()));
+    }
+    Ok(())
+}
