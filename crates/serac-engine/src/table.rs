@@ -127,6 +127,7 @@ impl TableIndex {
         let mut seen: Vec<RowId> = except.into_iter().collect();
         let (mut open, mut had, mut without) = (None, false, Vec::new());
         let mut moves = data.moves();
+        let first_moves = moves;
         // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two leaves,
         // and now look for others, one at least finds the other's.
         fence(Ordering::SeqCst);
@@ -147,6 +148,7 @@ impl TableIndex {
             for &row in &rows {
                 match data.read_latest(snapshot, row, &columns, &mut buffer)? {
                     LatestState::Present if self.key_in(&buffer) == wanted => {
+                        serac_sync::probe("the second look found the holder of a key", || moves != first_moves);
                         break 'found NewestHolder::Row(row);
                     }
                     LatestState::Absent | LatestState::Present => without.push(row),

@@ -28,6 +28,7 @@ const INSERT: u32 = 16;
 /// Of a plan of many versions, or of moves.
 const REWORK: u32 = 20;
 const THIN_OUT: u32 = 21;
+const FLIP: u32 = 22;
 /// Keys of loaded rows begin here.
 const LOADED: i64 = 1_000;
 
@@ -45,6 +46,8 @@ pub struct Client {
     rng: StdRng,
     number: usize,
     exports: Vec<Export>,
+    /// The parent of which it has left one child.
+    thinned: Option<i64>,
 }
 
 /// A running transaction: the engine's, and what it has changed.
@@ -80,7 +83,7 @@ impl Running {
 
 impl Client {
     pub fn new(world: Arc<World>, seed: u64, number: usize) -> Self {
-        Self { world, rng: StdRng::seed_from_u64(seed), number, exports: Vec::new() }
+        Self { world, rng: StdRng::seed_from_u64(seed), number, exports: Vec::new(), thinned: None }
     }
 
     pub fn run(mut self) {
@@ -109,8 +112,17 @@ impl Client {
         // Some let others come and go before many of their steps.
         let often = if has_versions && only_reads { 0.6 } else { 0.2 };
         running.is_patient = self.rng.random_bool(if self.has_families() { 0.3 } else { often });
+        // Others come and go quickly, with a statement each.
+        let is_quick = !running.is_patient && !only_reads && self.is_quick();
         let patience = if running.is_patient { 0.5 } else { 0.02 };
-        for _ in 0..self.rng.random_range(1..if self.has_families() { 3 } else { 9 }) {
+        let most = if is_quick {
+            1
+        } else if self.has_families() {
+            2
+        } else {
+            8
+        };
+        for _ in 0..self.rng.random_range(1..=most) {
             if read_committed {
                 running.txn.refresh();
             }
@@ -154,6 +166,19 @@ impl Client {
 
     fn has_families(&self) -> bool {
         self.world.plan.has(Part::Families)
+    }
+    fn is_quick(&mut self) -> bool {
+        let plan = &self.world.plan;
+        let often = if plan.has(Part::Rounds) {
+            0.95
+        } else if plan.has(Part::Versions) {
+            0.7
+        } else if plan.has(Part::Moves) {
+            0.5
+        } else {
+            0.0
+        };
+        self.rng.random_bool(often)
     }
 
     fn pause(&mut self) {
@@ -214,12 +239,20 @@ impl Client {
                 (_, 10) => (CHILD, UPDATE),
                 _ => anything,
             },
-            false if self.world.plan.has(Part::Versions) => match self.rng.random_range(0..12) {
-                0..7 => (anything.0, REWORK),
-                7 | 8 => (anything.0, INSERT),
+            false if self.world.plan.has(Part::Versions) => match self.rng.random_range(0..16) {
+                0..7 => (anything.0, FLIP),
+                7..11 => (anything.0, REWORK),
+                11 | 12 => (anything.0, INSERT),
+                _ => anything,
+            },
+            false if self.world.plan.has(Part::Rounds) => match self.rng.random_range(0..12) {
+                0..6 => (anything.0, UPDATE),
+                6 | 7 => (anything.0, INSERT),
+                8 => (anything.0, LOAD),
                 _ => anything,
             },
             // Of many children of a parent one is left, which moves, and the parent goes if it can.
+            false if self.thinned.is_some() && self.rng.random_bool(0.7) => (PARENT, DELETE),
             false if self.world.plan.has(Part::Moves) => match self.rng.random_range(0..12) {
                 0 | 1 => (CHILD, LOAD),
                 2..5 => (CHILD, THIN_OUT),
@@ -262,6 +295,7 @@ impl Client {
             UPDATE..INSERT => self.update(running, table),
             REWORK => self.rework(running, table),
             THIN_OUT => self.thin_out(running),
+            FLIP => self.flip(running, table),
             _ => self.insert(running, table),
         };
         let result = result.and_then(|()| running.txn.check_statement_end());
@@ -551,6 +585,7 @@ impl Client {
         let children = self.view(running, CHILD).into_iter().filter(|(_, row)| row[REFERENCE] == parent);
         let mut keys: Vec<i64> = children.map(|(key, _)| key).collect();
         if !keys.is_empty() {
+            self.thinned = parent.int();
             // More often the last, which has probably come last.
             let kept = if self.rng.random() { keys.len() - 1 } else { self.rng.random_range(0..keys.len()) };
             keys.remove(kept);
@@ -559,6 +594,14 @@ impl Client {
     }
 
     fn delete(&mut self, running: &mut Running, table: Table) -> Result {
+        if table == PARENT
+            && let Some(parent) = self.thinned
+        {
+            if self.rng.random_bool(0.2) {
+                self.thinned = None;
+            }
+            return self.delete_keys(running, table, &[parent]);
+        }
         let keys: Vec<i64> = (0..self.rng.random_range(1..3)).map(|_| self.some_key(running, table)).collect();
         self.delete_keys(running, table, &keys)
     }
@@ -603,6 +646,20 @@ impl Client {
             running.own = own;
         }
         Ok(())
+    }
+
+    /// Gives a row a key that it has probably had before, and then perhaps another value.
+    fn flip(&mut self, running: &mut Running, table: Table) -> Result {
+        let key = self.some_key(running, table);
+        let first = if table == CHILD && self.rng.random() { REFERENCE } else { CODE };
+        self.change(running, table, key, &[first])?;
+        match self.rng.random_bool(0.6) {
+            true => {
+                let second = [FLAG, NOTE][self.rng.random_range(0..2)];
+                self.change(running, table, key, &[second])
+            }
+            false => Ok(()),
+        }
     }
 
     fn update(&mut self, running: &mut Running, table: Table) -> Result {

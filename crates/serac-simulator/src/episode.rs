@@ -186,6 +186,9 @@ pub fn run(plan: &Plan, folder: &Path) -> Report {
         let total = &mut report.summary;
         total.points += summary.points;
         total.switches += summary.switches;
+        for (name, times) in summary.probes {
+            *total.probes.entry(name).or_default() += times;
+        }
         total.digest = (total.digest ^ summary.digest).wrapping_mul(0x0100_0000_01B3);
         for image in left {
             // Where there are crashes, half of what is recovered from are crashes.

@@ -43,6 +43,8 @@ pub enum Part {
     Versions,
     /// Rows that compaction moves to places where the same key was before, beside checks of foreign keys.
     Moves,
+    /// Blocks that cool, and cool again, while somebody is about to write to them.
+    Rounds,
 }
 
 /// The plan of an execution.
@@ -122,7 +124,10 @@ impl Plan {
                 Part::FullDisks => 0.4,
                 Part::Families => 0.5,
                 Part::Trees => 0.4,
-                Part::Versions | Part::Moves => 0.4,
+                // At most one of these.
+                Part::Versions => 0.25,
+                Part::Moves => 0.15,
+                Part::Rounds => 0.45,
                 _ => 0.75,
             };
             if !rng.random_bool(often) {
@@ -130,7 +135,13 @@ impl Plan {
             }
         }
         if plan.has(Part::Versions) {
-            plan.is_about(&mut rng, &[Part::Collectors, Part::Savepoints], &[Part::Moves, Part::Freezing]);
+            plan.is_about(
+                &mut rng,
+                &[Part::Collectors, Part::Savepoints],
+                &[Part::Moves, Part::Freezing, Part::Rounds],
+            );
+            // The others' snapshots keep versions apart that one would stand for.
+            plan.clients = rng.random_range(2..4);
         } else if plan.has(Part::Moves) {
             plan.is_about(&mut rng, &[Part::Collectors, Part::Freezing, Part::Compaction, Part::Loads], &[]);
             plan.freeze_after_ms = Some([1, 2][rng.random_range(0..2)]);
@@ -140,6 +151,14 @@ impl Plan {
             // Whether there is a child is then asked of the newest state alone.
             if rng.random_bool(0.8) {
                 plan.on_delete = [ReferentialAction::NoAction, ReferentialAction::Restrict][rng.random_range(0..2)];
+            }
+            plan.without.push(Part::Rounds);
+        } else if plan.has(Part::Rounds) {
+            plan.is_about(&mut rng, &[Part::Collectors, Part::Freezing, Part::Loads], &[Part::Compaction]);
+            plan.keys = [12, 40][rng.random_range(0..2)];
+            plan.freeze_after_ms = Some(1);
+            if plan.format == FreezeFormat::Never {
+                plan.format = FreezeFormat::View;
             }
         }
         if plan.has(Part::Families) {

@@ -4,6 +4,7 @@ use crate::episode::{self, Report};
 use crate::plan::{Part, Plan};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,9 @@ fn here(arguments: &Arguments) {
          {power_losses} losses of power, {clean_ends} clean ends",
         summary.points, summary.switches, summary.digest
     );
+    for (name, times) in summary.probes {
+        println!("{REACHED}{times} times: {name}");
+    }
 }
 
 /// What a process of the simulator runs.
@@ -142,6 +146,8 @@ impl Case {
 
 /// What seeds say how much there was of.
 const COUNTS: [&str; 5] = [" points", " commits", " deaths", " losses of power", " clean ends"];
+/// What a line begins with that tells of a [probe](serac_sync::probe).
+const REACHED: &str = "  reached ";
 /// A seed that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(600);
 /// One in so many seeds runs twice.
@@ -157,6 +163,8 @@ fn storm(arguments: &Arguments) -> bool {
         .with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} s {msg}").expect("the template is sound"));
     let (started, mut next, mut done, mut failures) = (Instant::now(), first, 0u64, Vec::new());
     let mut totals = [0u64; COUNTS.len()];
+    // In how many seeds a rare case was reached.
+    let mut reached: BTreeMap<String, u64> = BTreeMap::new();
     let mut running: Vec<(u64, Instant, Child)> = Vec::new();
     loop {
         let over = started.elapsed().as_secs() >= arguments.seconds
@@ -191,6 +199,8 @@ fn storm(arguments: &Arguments) -> bool {
                     .and_then(|n| n.parse().ok())
                     .unwrap_or(0);
             }
+            let probes = text.lines().filter_map(|line| line.strip_prefix(REACHED)?.split_once(": "));
+            probes.for_each(|(_, name)| *reached.entry(name.to_owned()).or_default() += 1);
         } else {
             bar.suspend(|| eprintln!("seed {seed}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
             failures.push(seed);
@@ -214,6 +224,9 @@ fn storm(arguments: &Arguments) -> bool {
         failures.len(),
         started.elapsed().as_secs_f64()
     );
+    for (name, seeds) in reached {
+        println!("{REACHED}in {seeds} seeds: {name}");
+    }
     !failures.is_empty()
 }
 

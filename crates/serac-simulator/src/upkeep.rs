@@ -34,7 +34,16 @@ pub fn spawn(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
         .filter(|(part, _)| world.plan.has(*part))
         .map(|(part, work)| {
             let (world, mut rng) = (world.clone(), StdRng::seed_from_u64(seed ^ part as u64));
-            let longest = [20, 100, 1_000, 5_000][rng.random_range(0..4)];
+            let mut longest = [20, 100, 1_000, 5_000][rng.random_range(0..4)];
+            let is_busy = match part {
+                Part::Collectors => world.plan.has(Part::Versions) || world.plan.has(Part::Rounds),
+                Part::Freezing => world.plan.has(Part::Moves) || world.plan.has(Part::Rounds),
+                Part::Compaction => world.plan.has(Part::Moves),
+                _ => false,
+            };
+            if is_busy {
+                longest = [20, 100][rng.random_range(0..2)];
+            }
             thread::spawn(move || {
                 while !world.is_ending() {
                     thread::sleep(Duration::from_micros(rng.random_range(1..longest)));

@@ -804,6 +804,9 @@ impl DataTable {
                 break present; // the copy has no change whose record was not noted
             }
         };
+        serac_sync::probe("a record went off a chain that was being walked", || {
+            chain.windows(2).any(|pair| !std::ptr::eq(pair[0].0.next(), pair[1].0))
+        });
         // When the state was replaced.
         let mut replaced = None;
         for older in chain.iter().map(Some).chain([None]) {

@@ -39,6 +39,7 @@ use crate::data_table::DataTable;
 use crate::error::Result;
 use crate::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::BlockNo;
+use crate::temperature::Temperature;
 use crate::transaction::TransactionManager;
 use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{self, Guard};
@@ -91,6 +92,8 @@ impl DataTable {
         let Some(hot) = block.hot() else { return false };
         serac_sync::linger();
         if !hot.temperature_word().freeze(round) {
+            let is_cooling = || hot.temperature_word().get() == Temperature::Cooling;
+            serac_sync::probe("a round was due while its block cooled in a later one", is_cooling);
             return false;
         }
         // A vacuum's step that has begun before ends here; none begins from now on.

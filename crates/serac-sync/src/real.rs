@@ -57,6 +57,14 @@ pub fn point() {}
 #[inline(always)]
 pub fn linger() {}
 
+/// A rare case for which a protocol has a step of its own. A simulation counts how often `happens`
+/// says that it happened, so that whoever runs it sees which of them it reaches; nothing in
+/// production, which does not ask.
+#[inline(always)]
+pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
+    let _ = (name, happens);
+}
+
 /// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`, so that what
 /// happens at the limit happens often. `name` is what it is chosen by.
 #[inline(always)]

@@ -9,7 +9,7 @@ pub mod time;
 
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 pub use once::OnceLock;
-pub use simulation::{limit, linger, point};
+pub use simulation::{limit, linger, point, probe};
 
 /// A hasher, the same in all executions: what hashes decide is to come again with the seed.
 pub fn random_state() -> ahash::RandomState {

@@ -5,6 +5,10 @@
 //! *stalled*: it stays where it is for hundreds of switches, in the middle of whatever it does. That is what a
 //! machine does to a thread that loses its processor, and where protocols break.
 //!
+//! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution
+//! has its favourites among them, where every task stalls, because some races need stalls in two
+//! places at once.
+//!
 //! A task that sleeps is chosen when its time has come. Time passes with the switches; when everybody who could
 //! run sleeps, it jumps.
 
@@ -45,7 +49,7 @@ impl Weather {
 }
 
 /// What an execution did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Points passed: atomic operations, locks, operations on files.
     pub points: u64,
@@ -54,6 +58,8 @@ pub struct Summary {
     /// A digest of the places of the points, and of who was chosen each time: equal for two executions that went the
     /// same way.
     pub digest: u64,
+    /// How often each rare case happened that a [`probe`](super::probe) asks for.
+    pub probes: BTreeMap<&'static str, u64>,
 }
 
 /// SplitMix64.
@@ -78,6 +84,8 @@ struct World {
     weather: Weather,
     /// The seed of [`limit`]s.
     limits: u64,
+    /// What chooses the places where tasks often stall.
+    favourites: u64,
     random: Random,
     now: u64,
     /// When those wake who sleep.
@@ -88,6 +96,7 @@ struct World {
     switches: u64,
     digest: u64,
     most_switches: u64,
+    probes: BTreeMap<&'static str, u64>,
     /// Switches that are shown with the stack of the task that yields, and points that are shown with their places.
     traced: Option<Range<u64>>,
     collector: &'static Collector,
@@ -136,14 +145,17 @@ pub fn point() {
     }
 }
 
-/// A place where the task often stays for long.
+/// A place where the task often stays for long, and always if it is one of the execution's
+/// favourites.
+#[track_caller]
 pub fn linger() {
     if !running() {
         return;
     }
+    let place = Location::caller();
     let me = number(shuttle::thread::current().id());
     let stays = with(|world| {
-        let stays = world.weather.stall_one_in > 0 && world.random.below(12) == 0;
+        let stays = world.weather.stall_one_in > 0 && (world.is_favourite(place) || world.random.below(12) == 0);
         if stays {
             let until = world.switches + 1 + world.random.next() % world.weather.longest_stall;
             world.stalled.insert(me, until);
@@ -178,9 +190,22 @@ pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
     usual.min(least << Random(name).below(7))
 }
+/// See production's. Nothing that tasks do follows from it.
+pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
+    // Outside of the world: it may pass points.
+    if running() && happens() {
+        with(|world| *world.probes.entry(name).or_default() += 1);
+    }
+}
 /// What the execution has done so far.
 pub fn summary() -> Summary {
-    with(|world| Summary { points: world.points, switches: world.switches, digest: world.digest }).unwrap_or_default()
+    with(|world| Summary {
+        points: world.points,
+        switches: world.switches,
+        digest: world.digest,
+        probes: world.probes.clone(),
+    })
+    .unwrap_or_default()
 }
 
 pub(super) fn static_collector() -> Option<&'static Collector> {
@@ -232,6 +257,12 @@ impl Scheduler for Chooser {
 }
 
 impl World {
+    /// One place in three.
+    fn is_favourite(&self, place: &Location<'_>) -> bool {
+        let bytes = place.file().bytes().chain(place.line().to_le_bytes());
+        let hash = bytes.fold(self.favourites, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+        Random(hash).below(3) == 0
+    }
     fn is_traced(&self) -> bool {
         self.traced.as_ref().is_some_and(|traced| traced.contains(&self.switches))
     }
@@ -302,6 +333,7 @@ pub fn run(
     WORLD.set(Some(World {
         weather,
         limits,
+        favourites: Random(seed ^ 0xFA40_0417).next(),
         random: Random(seed),
         now: 1_000_000_000,
         asleep: BTreeMap::new(),
@@ -310,6 +342,7 @@ pub fn run(
         switches: 0,
         digest: 0xCBF2_9CE4_8422_2325,
         most_switches,
+        probes: BTreeMap::new(),
         traced: TRACED.with_borrow(Clone::clone),
         collector,
     }));
