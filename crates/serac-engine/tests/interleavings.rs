@@ -1,5 +1,5 @@
-//! Constraints between transactions that overlap, each race under many schedules of the deterministic
-//! scheduler (see `scripts/test`).
+//! Constraints between transactions that overlap, each race under many schedules of the
+//! deterministic scheduler (see `scripts/test`).
 #![cfg(shuttle)]
 
 mod common;
@@ -108,8 +108,8 @@ fn orphans(on_delete: ReferentialAction) {
     check(&db);
 }
 
-/// Children come beside the delete of their parent, and a collector ends the pins of those that have
-/// come before.
+/// Children come beside the delete of their parent, and a collector ends the pins of those that
+/// have come before.
 #[test]
 fn no_orphan_is_left_by_a_cascade() {
     for_each_seed(1_000, || orphans(ReferentialAction::Cascade));
@@ -123,8 +123,8 @@ fn no_orphan_is_left_where_nothing_is_done() {
     for_each_seed(1_000, || orphans(ReferentialAction::NoAction));
 }
 
-/// Of many children one is left, which compaction moves to a place that still has an entry of the same
-/// parent, while the parent's delete looks for children.
+/// Of many children one is left, which compaction moves to a place that still has an entry of the
+/// same parent, while the parent's delete looks for children.
 #[test]
 fn a_child_that_moves_is_found_by_the_delete_of_its_parent() {
     for_each_seed(1_000, || {

@@ -39,8 +39,8 @@ fn counts(history: &History, at: u64) -> BTreeMap<u64, u64> {
     counts
 }
 
-/// Each row's writer gives it one value after the other, takes one change back, and deletes the row in
-/// the end. Everybody merges.
+/// Each row's writer gives it one value after the other, takes one change back, and deletes the row
+/// in the end. Everybody merges.
 #[test]
 fn every_snapshot_is_answered_beside_writers_and_merges() {
     for_each_seed(3_000, || {

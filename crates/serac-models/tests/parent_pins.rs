@@ -114,8 +114,8 @@ impl Family {
         }
         self.end(start);
     }
-    /// A transaction that deletes the parent and the children that it sees, unless somebody else's are
-    /// in the way: `Transaction::note_gone_parent`.
+    /// A transaction that deletes the parent and the children that it sees, unless somebody else's
+    /// are in the way: `Transaction::note_gone_parent`.
     fn delete_parent(&self, number: u64) {
         let start = self.begin();
         self.parent.compare_exchange(THERE, BEING_DELETED, AcqRel, Acquire).expect("nobody else deletes it");

@@ -93,8 +93,9 @@ fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
     });
 }
 
-/// A visitor's snapshot keeps what was committed under a change of two steps. While the visitor looks
-/// for the key, the change is taken back, and a collector takes off the step that changed the key.
+/// A visitor's snapshot keeps what was committed under a change of two steps. While the visitor
+/// looks for the key, the change is taken back, and a collector takes off the step that changed the
+/// key.
 #[test]
 fn a_visitor_finds_the_key_that_a_change_of_two_steps_puts_back() {
     for_each_seed(5_000, || {

@@ -57,8 +57,9 @@ pub fn point() {}
 #[inline(always)]
 pub fn linger() {}
 
-/// A rare case for which a protocol has a step of its own. A simulation counts how often `happens` says that it
-/// happened, so that whoever runs it sees which of them it reaches; nothing in production, which does not ask.
+/// A rare case for which a protocol has a step of its own. A simulation counts how often `happens`
+/// says that it happened, so that whoever runs it sees which of them it reaches; nothing in
+/// production, which does not ask.
 #[inline(always)]
 pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
     let _ = (name, happens);

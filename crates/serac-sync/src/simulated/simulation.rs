@@ -5,8 +5,9 @@
 //! *stalled*: it stays where it is for hundreds of switches, in the middle of whatever it does. That is what a
 //! machine does to a thread that loses its processor, and where protocols break.
 //!
-//! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution has its
-//! favourites among them, where every task stalls, because some races need stalls in two places at once.
+//! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution
+//! has its favourites among them, where every task stalls, because some races need stalls in two
+//! places at once.
 //!
 //! A task that sleeps is chosen when its time has come. Time passes with the switches; when everybody who could
 //! run sleeps, it jumps.
@@ -144,7 +145,8 @@ pub fn point() {
     }
 }
 
-/// A place where the task often stays for long, and always if it is one of the execution's favourites.
+/// A place where the task often stays for long, and always if it is one of the execution's
+/// favourites.
 #[track_caller]
 pub fn linger() {
     if !running() {
