@@ -79,6 +79,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         ),
     ),
     ("docs/sql.md", "EXPLAIN ANALYZE SELECT", Way::Sql(LINEITEM)),
+    ("docs/sql.md", "SET shared_scans = on;", Way::Sql(LINEITEM)),
 ];
 
 #[derive(Debug)]
