@@ -378,7 +378,7 @@ enum Way {
     Compare,
     /// With the predicates as intervals of codes.
     Encode(Segments, Vec<Option<(i64, i64)>>),
-    HandOut(Segments, Wanted),
+    HandOut(Segments, Box<Wanted>),
 }
 
 impl Way {
@@ -391,7 +391,7 @@ impl Way {
         let of = |number| i64::from(segments.of(number));
         let codes: Vec<_> = intervals.iter().map(|interval| interval.map(|(low, high)| (of(low), of(high)))).collect();
         if algorithm == Algorithm::HandOut {
-            let wanted = Wanted::new(segments.count(), &codes);
+            let wanted = Box::new(Wanted::new(segments.count(), &codes));
             return Self::HandOut(segments, wanted);
         }
         Self::Encode(segments, codes)
