@@ -31,8 +31,10 @@ use serac_column_language::frames::{ClientFrame, HEADER_BYTES, VERSION};
 use serac_export::flight::FlightOptions;
 use serac_server::operators::OperatorsOptions;
 use serac_server::{FlightSqlOptions, HttpServer, PgOptions, Readiness};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
@@ -93,6 +95,17 @@ fn mutate(rng: &mut StdRng, bytes: &mut Vec<u8>) {
             }
         }
     }
+}
+
+/// All that a server says to a client that says this and no more.
+async fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let _ = socket.write_all(bytes).await;
+    let _ = socket.shutdown().await;
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(60), socket.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "the server does not end the connection when the client has");
+    answer
 }
 
 /// Batches with columns of most types.
@@ -250,12 +263,7 @@ async fn messages_that_are_none_of_postgresqls_are_refused() {
             }
             bytes.extend_from_slice(&framed);
         }
-        let mut socket = TcpStream::connect(served.address).await.unwrap();
-        let _ = socket.write_all(&bytes).await;
-        let _ = socket.shutdown().await;
-        let mut answer = Vec::new();
-        let read = tokio::time::timeout(std::time::Duration::from_secs(30), socket.read_to_end(&mut answer)).await;
-        assert!(read.is_ok(), "the server does not end the connection when the client has");
+        let answer = answer_to(served.address, &bytes).await;
         assert!(!answer.windows(6).any(|part| part == b"CXX000"), "{}", String::from_utf8_lossy(&answer));
         assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     }
@@ -320,12 +328,7 @@ async fn frames_that_are_none_of_the_operators_are_refused() {
             }
             bytes.extend_from_slice(&framed);
         }
-        let mut socket = TcpStream::connect(served.address).await.unwrap();
-        let _ = socket.write_all(&bytes).await;
-        let _ = socket.shutdown().await;
-        let mut answer = Vec::new();
-        let read = tokio::time::timeout(std::time::Duration::from_secs(30), socket.read_to_end(&mut answer)).await;
-        assert!(read.is_ok(), "the server does not end the connection when the client has");
+        let answer = answer_to(served.address, &bytes).await;
         assert!(!answer.windows(8).any(|part| part == b"internal"), "{}", String::from_utf8_lossy(&answer));
         assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     }
@@ -349,12 +352,7 @@ async fn requests_that_are_no_http_are_refused() {
     for _ in 0..count {
         let mut bytes = good[rng.random_range(0..good.len())].as_bytes().to_vec();
         mutate(&mut rng, &mut bytes);
-        let mut socket = TcpStream::connect(address).await.unwrap();
-        let _ = socket.write_all(&bytes).await;
-        let _ = socket.shutdown().await;
-        let mut answer = Vec::new();
-        let read = tokio::time::timeout(std::time::Duration::from_secs(60), socket.read_to_end(&mut answer)).await;
-        assert!(read.is_ok(), "the server does not end the connection when the client has");
+        answer_to(address, &bytes).await;
         assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     }
     assert!(get(address, "/live", "").await.starts_with("HTTP/1.1 200"));
