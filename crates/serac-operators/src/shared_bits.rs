@@ -74,7 +74,7 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_are_written_beside_each_other(lens in prop::collection::vec(0usize..300, 0..12), seed: u64) {
-            let bit = |at: usize| (seed.rotate_left((at * 7 % 64) as u32) ^ at as u64 * 0x9e37) & 1 == 1;
+            let bit = |at: usize| (seed.rotate_left((at * 7 % 64) as u32) ^ (at as u64 * 0x9e37)) & 1 == 1;
             let shared = SharedBits::new(lens.iter().sum());
             let mut firsts = vec![0];
             lens.iter().for_each(|len| firsts.push(firsts.last().unwrap() + len));
