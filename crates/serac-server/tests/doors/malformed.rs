@@ -310,10 +310,9 @@ async fn frames_that_are_none_of_the_operators_are_refused() {
             mutate(&mut rng, &mut bytes);
         }
         // Often a whole load, which random frames seldom make.
-        let mut at = if rng.random_bool(0.3) { 13 } else { good.len() };
-        for _ in 0..MESSAGES_OF_A_CLIENT {
+        let first = if rng.random_bool(0.3) { 13 } else { good.len() };
+        for at in first..first + MESSAGES_OF_A_CLIENT {
             let frame = good.get(at).unwrap_or_else(|| &good[rng.random_range(0..good.len())]);
-            at += 1;
             let mut framed = Vec::new();
             frame.put(&mut framed);
             if rng.random_bool(0.2) {
