@@ -1,7 +1,9 @@
 //! The operator `||` of texts as a function of two or more.
 
 use super::{Accounted, TEXTCAT};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericStringBuilder, OffsetSizeTrait, StringViewBuilder};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, GenericStringBuilder, OffsetSizeTrait, StringViewBuilder, new_null_array,
+};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use datafusion::functions::utils::make_scalar_function;
@@ -49,6 +51,10 @@ impl ScalarUDFImpl for TextCat {
 
 fn joined(args: &[ArrayRef]) -> Result<ArrayRef> {
     let Some(first) = args.first() else { return exec_err!("{TEXTCAT}() of nothing") };
+    // The optimizer tries a condition with columns of nothing but NULL.
+    if args.iter().any(|array| *array.data_type() == DataType::Null) {
+        return Ok(new_null_array(first.data_type(), first.len()));
+    }
     let is_whole = |row: usize| args.iter().all(|array| array.is_valid(row));
     Ok(match first.data_type() {
         DataType::Utf8View => {
