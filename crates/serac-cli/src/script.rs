@@ -1,7 +1,7 @@
 //! Scripts taken apart: statements, backslash lines, and the data that follows COPY … FROM STDIN.
 //!
-//! A script may come a few lines at a time. What is complete is handed out; the rest waits for the
-//! lines that follow, and none of it is looked at twice but for the token that is open.
+//! A script may come a few lines at a time. [`Script`] hands out the parts that are complete and
+//! keeps the rest until more lines come. It reads nothing twice but the token that is open.
 
 /// A piece of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,12 +162,12 @@ impl Script {
     pub fn incomplete(&self) -> Option<&str> {
         Some(&self.text[self.start..]).filter(|rest| !is_blank(rest))
     }
-    /// What the rest is in the middle of, once its complete parts are taken.
+    /// The token that the rest is in the middle of, once the complete parts are taken.
     pub fn within(&mut self) -> Within {
         self.part().err().unwrap_or(Within::Statement)
     }
 
-    /// What follows the line of the statement that came last is data.
+    /// Takes the lines behind that of the last statement for data.
     pub fn begin_data(&mut self) {
         let from = self.text[self.start..].find('\n').map_or(self.text.len(), |n| self.start + n + 1);
         (self.start, self.at, self.is_data) = (from, from, true);

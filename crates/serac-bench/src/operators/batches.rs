@@ -30,7 +30,7 @@ fn amdahl(speedup: f64, threads: usize) -> Json {
     json!((1.0 - 1.0 / speedup) * threads / (threads - 1.0))
 }
 
-/// What the report has for so many threads.
+/// The report's time with so many threads.
 fn of_report(figures: &[(usize, f64)], threads: usize) -> Json {
     figures.iter().find(|(with, _)| *with == threads).map_or(Json::Null, |(_, ms)| json!(ms))
 }

@@ -17,7 +17,7 @@ fn filled<T: IntegerTable>(entries: usize, capacity: usize) -> T {
     table
 }
 
-/// What the report has of 50 million entries, in seconds: insert presized and growing, get, remove.
+/// The report's times for 50 million entries, in seconds: insert presized and growing, get, remove.
 type OfReport = Option<[f64; 4]>;
 
 fn measure<T: IntegerTable>(name: &str, report: OfReport, recorder: &mut Recorder<'_>) -> Result<(), String> {

@@ -100,7 +100,7 @@ enum End {
 pub async fn run(stream: impl Stream) -> Ending {
     let progress = Arc::new(Progress::default());
     let (frames, mut waiting) = mpsc::channel::<Vec<u8>>(WAITING);
-    // Of its own, because a load fills the other.
+    // Cancellations have a channel of their own, because a load fills the other one.
     let (cancels, mut cancelled) = mpsc::channel::<Vec<u8>>(1);
     let is_terminal = std::io::stdin().is_terminal();
     let spawned = {

@@ -164,12 +164,12 @@ impl Source {
         }
     }
 
-    /// What follows the statement that came last is data, up to a line `\\.`.
+    /// The data behind the last statement, up to a line `\.`.
     pub fn data(&self) -> impl Read + Send + 'static {
         self.0.lock().script.begin_data();
         Data { source: self.clone(), piece: io::Cursor::default() }
     }
-    /// Leaves out the data that nobody has read.
+    /// Drops the data that nobody has read.
     pub async fn skip_data(&self) -> io::Result<()> {
         loop {
             {
