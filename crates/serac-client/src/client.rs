@@ -1,0 +1,1 @@
+//! A connection to the process that has the database open.

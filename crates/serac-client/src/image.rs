@@ -1,0 +1,1 @@
+//! A snapshot in shared memory.

@@ -1,0 +1,1 @@
+//! The frames that client and server exchange.
