@@ -153,10 +153,14 @@ async fn plan_shown(
     postgresql_names: bool,
 ) -> Result<(LogicalPlan, SchemaRef)> {
     let plan = match (plan(state, statement.clone()).await, &statement) {
-        (Err(error), Statement::Query(query)) if error.sqlstate == "42701" => {
+        // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the planner.
+        (Err(error), Statement::Query(query)) if matches!(error.sqlstate, "42701" | "42702") => {
             let mut query = query.clone();
             same_names::tell_apart(&mut query);
-            plan(state, Statement::Query(query)).await.map_err(repeated_names)?
+            match plan(state, Statement::Query(query)).await {
+                Err(_) if error.sqlstate == "42702" => return Err(error),
+                plan => plan.map_err(repeated_names)?,
+            }
         }
         (plan, _) => plan?,
     };
@@ -276,13 +280,14 @@ fn repeated_names(error: SqlError) -> SqlError {
 /// What is wrong with the statement.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
     clause_limits::check(&statement)?;
-    if crate::pg_catalog::has_natural_joins(&statement) {
-        let mut first = statement.clone();
-        crate::pg_catalog::rewrite(&mut first);
-        crate::pg_catalog::name_natural_columns(&mut statement, &planner::plan(state, first).await?);
+    if let Statement::Query(query) = &mut statement
+        && crate::pg_catalog::needs_columns(query)
+    {
+        let tables = planner::columns_of_relations(state, query).await?;
+        crate::pg_catalog::write_out_merged(query, &tables)?;
     }
     crate::pg_catalog::rewrite(&mut statement);
-    crate::pg_catalog::check_joins(&statement)?;
+    crate::pg_catalog::check_counts(&statement)?;
     let mut again = statement.clone();
     let mut planned = planner::plan(state, statement).await;
     if planned.as_ref().is_ok_and(same_names::groups_by_one_name) {
@@ -299,11 +304,8 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
             (planned, again) = (Ok(plan), qualified);
         }
     }
-    let mut planned = planned?;
-    // Each time a name more has its table at the least.
-    while crate::pg_catalog::qualify_merged_names(&mut again, &planned)? {
-        planned = planner::plan(state, again.clone()).await?;
-    }
+    let planned = planned?;
+    crate::pg_catalog::check_ambiguous_names(&again, &planned)?;
     Ok(crate::functions::of_durations(planned)?)
 }
 

@@ -107,6 +107,11 @@ fn of_items(schema: SchemaRef, items: &[SelectItem]) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
+/// The name of the column that an expression gives; none if it has none.
+pub(crate) fn column_name(expr: &Expr) -> Option<String> {
+    name_of(expr).map(|(name, _)| name)
+}
+
 /// The name of an expression's value; none if it has none.
 fn name_of(expr: &Expr) -> Option<Named> {
     let strong = |name: &str| Some((name.to_owned(), true));

@@ -1,21 +1,21 @@
 //! Names in a subquery that several of its relations have.
 //!
-//! In `SELECT … FROM a WHERE id IN (SELECT id FROM b JOIN c USING (id))` the last `id` is the merged column of `b` and `c`. DataFusion's planner, which finds
-//! `id` in two of them, looks at the query around the subquery instead, and takes `a.id`. The plan tells where that may have happened: an operator refers to a
-//! column of an outer query whose name several relations of an inner one have. Whether it was written without its table is seen in the text. There, a merged
-//! column gets the name of its left table; any other is ambiguous (42702).
+//! In `SELECT … FROM a WHERE id IN (SELECT id FROM b, c)`, DataFusion's planner, which finds the last `id` in `b` and in `c`, looks at the query around the
+//! subquery instead, and takes `a.id`. The plan tells where that may have happened: an operator refers to a column of an outer query whose name several
+//! relations of an inner one have. Whether it was written without its table, and so is ambiguous (42702), is seen in the text. Columns that joins merge are
+//! written with their tables by then ([`super::merged_columns`]).
 
 use crate::error::{Result, SqlError};
 use crate::session::fold;
-use crate::visits::visit_mut;
+use crate::visits::visit;
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, VisitorMut,
+    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visitor,
 };
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// An outer column that may have been meant as one of several inner ones.
@@ -26,8 +26,6 @@ struct Suspect {
     named_in: BTreeSet<String>,
     /// The relations that have a column of the name: of that query, or of one between it and the outer one.
     of: Vec<TableReference>,
-    /// Whether a join has merged these columns.
-    merged: bool,
 }
 
 /// The relations that an operator's columns are of.
@@ -39,28 +37,16 @@ fn relations_below(plan: &LogicalPlan, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The relations below an operator that have a column of the name, if they are several, and whether a join has merged these columns.
-fn several(plan: &LogicalPlan, name: &str) -> Option<(Vec<TableReference>, bool)> {
+/// The relations below an operator that have a column of the name, if they are several.
+fn several(plan: &LogicalPlan, name: &str) -> Option<Vec<TableReference>> {
     if matches!(plan, LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_)) {
         return None;
     }
     let columns = plan.schema().columns_with_unqualified_name(name);
     if columns.len() > 1 {
-        let merged = are_merged(plan, &columns);
-        return Some((columns.into_iter().filter_map(|column| column.relation).collect(), merged));
+        return Some(columns.into_iter().filter_map(|column| column.relation).collect());
     }
     plan.inputs().into_iter().find_map(|input| several(input, name))
-}
-
-/// Whether joins have merged these columns of one name.
-fn are_merged(plan: &LogicalPlan, columns: &[Column]) -> bool {
-    let Ok(mut sets) = plan.using_columns() else { return false };
-    // Several joins may have merged one after the other.
-    let mut merged: HashSet<Column> = columns.iter().take(1).cloned().collect();
-    while let Some(at) = sets.iter().position(|set| !set.is_disjoint(&merged)) {
-        merged.extend(sets.swap_remove(at).into_iter().filter(|column| column.name == columns[0].name));
-    }
-    columns.iter().all(|column| merged.contains(column))
 }
 
 /// Whether the operator has a column of the name below it.
@@ -84,10 +70,10 @@ fn suspects_in(plan: &LogicalPlan, around: Option<&Around<'_>>, found: &mut Vec<
                 PlanExpr::OuterReferenceColumn(_, column) => {
                     let scopes = std::iter::successors(Some(&here), |around| around.next);
                     let scope = scopes.map(|around| around.plan).find(|scope| has_column(scope, &column.name));
-                    if let Some((of, merged)) = scope.and_then(|scope| several(scope, &column.name)) {
+                    if let Some(of) = scope.and_then(|scope| several(scope, &column.name)) {
                         let mut named_in = BTreeSet::new();
                         relations_below(plan, &mut named_in);
-                        let suspect = Suspect { name: column.name.clone(), named_in, of, merged };
+                        let suspect = Suspect { name: column.name.clone(), named_in, of };
                         if !found.contains(&suspect) {
                             found.push(suspect);
                         }
@@ -144,8 +130,6 @@ fn add_all(from: &TableWithJoins, level: &mut Level) {
 struct Names<'s> {
     suspects: &'s [Suspect],
     levels: Vec<Level>,
-    changed: bool,
-    error: Option<SqlError>,
 }
 
 impl Names<'_> {
@@ -154,10 +138,10 @@ impl Names<'_> {
         select.from.iter().for_each(|from| add_all(from, &mut level));
         self.levels.push(level);
     }
-    /// What a name stands for that is written without its table.
-    fn suspect(&self, name: &str) -> Option<&Suspect> {
-        let level = self.levels.last()?;
-        self.suspects.iter().find(|suspect| {
+    /// Whether a name that is written without its table is ambiguous.
+    fn is_ambiguous(&self, name: &str) -> bool {
+        let Some(level) = self.levels.last() else { return false };
+        self.suspects.iter().any(|suspect| {
             let is_here = match level.all_named {
                 true => level.relations == suspect.named_in,
                 false => level.relations.is_subset(&suspect.named_in),
@@ -185,62 +169,52 @@ fn gives(select: &Select, name: &str) -> bool {
     })
 }
 
-impl VisitorMut for Names<'_> {
-    type Break = ();
+impl Visitor for Names<'_> {
+    type Break = SqlError;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
         // ORDER BY is the query's, and names what its SELECT sees.
-        if let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by)
-            && let OrderByKind::Expressions(keys) = &mut order.kind
+        if let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by)
+            && let OrderByKind::Expressions(keys) = &order.kind
         {
             self.enter(select);
             for key in keys {
                 if !matches!(&key.expr, Expr::Identifier(ident) if gives(select, &fold(ident))) {
-                    let _ = visit_mut(&mut key.expr, self);
+                    visit(&key.expr, self)?;
                 }
             }
             self.levels.pop();
         }
         ControlFlow::Continue(())
     }
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
         self.enter(select);
         ControlFlow::Continue(())
     }
-    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, _: &Select) -> ControlFlow<SqlError> {
         self.levels.pop();
         ControlFlow::Continue(())
     }
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Identifier(ident) = &*expr else { return ControlFlow::Continue(()) };
-        let Some(suspect) = self.suspect(&fold(ident)) else { return ControlFlow::Continue(()) };
-        match (suspect.merged, suspect.of.first()) {
-            (true, Some(table)) => {
-                let table = Ident { span: ident.span, ..Ident::with_quote('"', table.table()) };
-                *expr = Expr::CompoundIdentifier(vec![table, ident.clone()]);
-                self.changed = true;
-            }
-            _ => self.error = Some(ambiguous(ident)),
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        match expr {
+            Expr::Identifier(ident) if self.is_ambiguous(&fold(ident)) => ControlFlow::Break(ambiguous(ident)),
+            _ => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 }
 
-/// Gives names in subqueries, of which the plan may have taken one for an outer query's, the table that they are of. Whether any has got one: then the statement
-/// is to be planned again.
+/// Looks for names in subqueries, of which the plan has taken one for an outer query's, and which several tables of the subquery have.
 ///
 /// # Errors
-/// 42702 for a name that several tables have.
-pub(crate) fn qualify_merged_names(statement: &mut Statement, plan: &LogicalPlan) -> Result<bool> {
+/// 42702 for such a name.
+pub(crate) fn check_ambiguous_names(statement: &Statement, plan: &LogicalPlan) -> Result<()> {
     let mut suspects = Vec::new();
     suspects_in(plan, None, &mut suspects);
     if suspects.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
-    let mut names = Names { suspects: &suspects, levels: Vec::new(), changed: false, error: None };
-    let _ = visit_mut(statement, &mut names);
-    match names.error {
-        Some(error) => Err(error),
-        None => Ok(names.changed),
+    match visit(statement, &mut Names { suspects: &suspects, levels: Vec::new() }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }

@@ -30,11 +30,11 @@ mod types;
 mod whole_rows;
 mod windows;
 
-pub(crate) use ambiguous_names::qualify_merged_names;
+pub(crate) use ambiguous_names::check_ambiguous_names;
 pub(crate) use definitions::{index_column_name, quote_ident, split_name};
 pub(crate) use distinct_from::put_right as put_operands_right;
 pub(crate) use functions::{functions, table_functions};
-pub(crate) use merged_columns::{check_joins, has_natural_joins, name_natural_columns};
+pub(crate) use merged_columns::{check_counts, needs_columns, write_out_merged};
 pub(crate) use outer_names::{has_misread_names, has_subquery, qualify_outer_names};
 pub(crate) use query_forms::{statement_words, table_queries};
 pub(crate) use rewrite::{array_elements, call, numbers_rows, rewrite};
