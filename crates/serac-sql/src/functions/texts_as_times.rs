@@ -4,8 +4,9 @@
 //! is assigned to columns.
 
 use crate::error::SqlError;
+use crate::types::TIMES;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
-use datafusion::arrow::array::{ArrayRef, AsArray, Date32Array, TimestampMicrosecondArray};
+use datafusion::arrow::array::{ArrayRef, AsArray, Date32Array, Time64MicrosecondArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Date32Type, TimeUnit};
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl<'t> Reader<'t> {
         NaiveDate::from_ymd_opt(year as i32, month, day).filter(|_| year > 0).ok_or(Wrong::Range)
     }
 
-    /// `10:00`, `10:00:00`, `10:00:00.25` or `100000`, in microseconds.
+    /// `10:00`, `10:00:00`, `10:00:00.25`, `10:00 PM` or `100000`, in microseconds.
     fn time(&mut self) -> std::result::Result<i64, Wrong> {
         let first = self.digits(1, 6)?;
         let number = |digits: &str| digits.parse::<u32>().map_err(|_| Wrong::Range);
@@ -92,6 +93,16 @@ impl<'t> Reader<'t> {
         } else if !has_colons && self.0.starts_with('-') && self.0.contains(':') {
             return Err(Wrong::Syntax);
         }
+        let rest = self.0.trim_start();
+        let half = rest.get(..2).filter(|half| half.eq_ignore_ascii_case("AM") || half.eq_ignore_ascii_case("PM"));
+        let hour = match half {
+            Some(_) if hour > 12 => return Err(Wrong::Range),
+            Some(half) => {
+                self.0 = &rest[2..];
+                hour % 12 + if half.eq_ignore_ascii_case("PM") { 12 } else { 0 }
+            }
+            None => hour,
+        };
         let seconds = (hour * 60 + minute) * 60 + second;
         let all = i64::from(seconds) * 1_000_000 + micros.round_ties_even() as i64;
         // 24:00 and 60 seconds belong to the next day and minute.
@@ -158,9 +169,30 @@ fn parse(text: &str) -> std::result::Result<Written, Wrong> {
     Ok(Written { time, offset })
 }
 
-/// Whether texts become this type here: a date, or a time with or without UTC.
+/// A time of day, in microseconds. A date before it and a zone behind it mean nothing.
+fn parse_time(text: &str) -> std::result::Result<i64, Wrong> {
+    let mut reader = Reader(text.trim());
+    let mut behind_date = Reader(reader.0);
+    if reader.0.contains('-') && behind_date.date().is_ok() {
+        let rest = behind_date.0.strip_prefix(['T', 't', ' ']);
+        reader.0 = rest.ok_or(Wrong::Syntax)?.trim_start();
+    }
+    let micros = reader.time()?;
+    reader.0 = reader.0.trim_start();
+    if !reader.0.is_empty() {
+        reader.zone()?;
+    }
+    match reader.0.is_empty() {
+        true if TIMES.contains(&micros) => Ok(micros),
+        true => Err(Wrong::Range),
+        false => Err(Wrong::Syntax),
+    }
+}
+
+/// Whether texts become this type here: a date, or a time of day, or one with or without UTC.
 pub(super) fn is_time(data_type: &DataType) -> bool {
     match data_type {
+        DataType::Time64(TimeUnit::Microsecond) => true,
         DataType::Date32 | DataType::Timestamp(_, None) => true,
         DataType::Timestamp(_, Some(zone)) => matches!(&**zone, "UTC" | "+00:00"),
         _ => false,
@@ -174,20 +206,23 @@ pub(super) fn is_time(data_type: &DataType) -> bool {
 pub(crate) fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
     let name = match wanted {
         DataType::Date32 => "date",
+        DataType::Time64(_) => "time",
         DataType::Timestamp(_, None) => "timestamp",
         _ => "timestamp with time zone",
     };
     let texts = cast(texts, &DataType::Utf8View)?;
-    let written = texts.as_string_view().iter().map(|text| {
-        let written = |text: &str| {
-            parse(text).map_err(|wrong| match wrong {
-                Wrong::Syntax => SqlError::new("22007", format!("invalid input syntax for type {name}: \"{text}\"")),
-                Wrong::Range => SqlError::new("22008", format!("date/time field value out of range: \"{text}\"")),
-                Wrong::Zone => SqlError::new("22009", format!("time zone displacement out of range: \"{text}\"")),
-            })
-        };
-        text.map(written).transpose()
-    });
+    let error = |wrong, text: &str| match wrong {
+        Wrong::Syntax => SqlError::new("22007", format!("invalid input syntax for type {name}: \"{text}\"")),
+        Wrong::Range => SqlError::new("22008", format!("date/time field value out of range: \"{text}\"")),
+        Wrong::Zone => SqlError::new("22009", format!("time zone displacement out of range: \"{text}\"")),
+    };
+    let texts = texts.as_string_view().iter();
+    if matches!(wanted, DataType::Time64(_)) {
+        let micros =
+            texts.map(|text| text.map(|text| parse_time(text).map_err(|wrong| error(wrong, text))).transpose());
+        return Ok(Arc::new(micros.collect::<std::result::Result<Time64MicrosecondArray, SqlError>>()?));
+    }
+    let written = texts.map(|text| text.map(|text| parse(text).map_err(|wrong| error(wrong, text))).transpose());
     if *wanted == DataType::Date32 {
         let days = written.map(|written| Ok(written?.map(|at| Date32Type::from_naive_date(at.time.date()))));
         return Ok(Arc::new(days.collect::<std::result::Result<Date32Array, SqlError>>()?));
@@ -233,6 +268,9 @@ mod tests {
             ("2020-01-31 09:05:07+02:00", "2020-01-31 09:05:07 Some(7200)"),
             ("2020-01-31T09:05:07Z", "2020-01-31 09:05:07 Some(0)"),
             ("2020-01-31 +02", "2020-01-31 00:00:00 Some(7200)"),
+            ("2020-01-31 10:05 pm", "2020-01-31 22:05:00 None"),
+            ("2020-01-31 12:05:06AM", "2020-01-31 00:05:06 None"),
+            ("2020-01-31 13:05 PM", "range"),
             ("2020-12-31 24:00", "2021-01-01 00:00:00 None"),
             ("2020-12-31 23:59:60", "2021-01-01 00:00:00 None"),
             ("2020-01-31 10:05.5", "2020-01-31 00:10:05.500 None"),
@@ -250,6 +288,24 @@ mod tests {
             ("", "syntax"),
         ] {
             assert_eq!(shown(text), meaning, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn times_of_day_are_read_as_postgresql_does() {
+        for (text, micros) in [
+            ("10:00", Some(36_000_000_000)),
+            ("2026", Some(73_560_000_000)),
+            ("100000.5 ", Some(36_000_500_000)),
+            ("10:00 PM", Some(79_200_000_000)),
+            ("10:00:00+02", Some(36_000_000_000)),
+            ("2020-02-29 10:00", Some(36_000_000_000)),
+            ("2020-02-29", None),
+            ("24:00", None),
+            ("202", None),
+            ("1 day", None),
+        ] {
+            assert_eq!(parse_time(text).ok(), micros, "{text}");
         }
     }
 }
