@@ -8,6 +8,7 @@
 
 use crate::error::SqlError;
 use crate::nesting::{Chain, operands, too_deep};
+use crate::optimizer::check_floats;
 use crate::pg_catalog::call;
 use crate::wire::wire_type;
 use datafusion::arrow::array::{ArrayRef, AsArray, Datum, StringBuilder};
@@ -129,11 +130,17 @@ impl ScalarUDFImpl for Steps {
         let mut result = first.clone();
         for (operator, operand) in operators.chars().zip(rest) {
             let (left, right, wanted) = step(operator, &result.data_type(), &operand.data_type())?;
-            let calculate: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> =
-                if operator == '+' { add } else { sub };
+            type Calculate = fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>;
+            let (calculate, operator): (Calculate, _) = match operator {
+                '+' => (add, Operator::Plus),
+                _ => (sub, Operator::Minus),
+            };
             let out_of_range = |_| SqlError::out_of_range(wire_type(&wanted)).external();
-            let (left, right) = (result.cast_to(&left, None)?, operand.cast_to(&right, None)?);
-            result = apply(&left, &right, calculate).map_err(out_of_range)?;
+            let operands = [result.cast_to(&left, None)?, operand.cast_to(&right, None)?];
+            result = apply(&operands[0], &operands[1], calculate).map_err(out_of_range)?;
+            if wanted.is_floating() {
+                check_floats(operator, &operands, &result)?;
+            }
         }
         Ok(result)
     }

@@ -113,7 +113,7 @@ impl From<&ArrowError> for SqlError {
                 Self::new("22003", m.clone())
             }
             ArrowError::CastError(m) | ArrowError::ParseError(m) => {
-                unreadable(m).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
+                too_large(m).or_else(|| unreadable(m)).unwrap_or_else(|| Self::new("22P02", in_sql_terms(m)))
             }
             ArrowError::InvalidArgumentError(m)
                 if m.contains("too large to store") || m.contains("too small to store") =>
@@ -123,9 +123,16 @@ impl From<&ArrowError> for SqlError {
             ArrowError::CsvError(m) => Self::new("22P04", m.clone()),
             ArrowError::IoError(m, _) => Self::new("58030", m.clone()),
             ArrowError::ExternalError(inner) => from_external(inner.as_ref()),
+            ArrowError::ComputeError(m) if m.contains("Regular expression did not compile") => wrong_pattern(m),
             other => Self::new("XX000", in_sql_terms(&other.to_string())),
         }
     }
+}
+
+/// The error of a number that is none of a type; none if the message is another.
+fn too_large(message: &str) -> Option<SqlError> {
+    let (_, data_type) = message.strip_prefix("Can't cast value ")?.rsplit_once(" to type ")?;
+    Some(SqlError::new("22003", format!("{} out of range", in_sql_terms(data_type))))
 }
 
 /// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
@@ -178,8 +185,16 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
             _ => SqlError::new("XX000", error.to_string()),
         }
     } else {
-        SqlError::new("XX000", error.to_string())
+        match error.to_string() {
+            text if text.contains("regex parse error") => wrong_pattern(&text),
+            text => SqlError::new("XX000", text),
+        }
     }
+}
+
+/// The error of a regular expression that is none, or one that is too large.
+fn wrong_pattern(text: &str) -> SqlError {
+    SqlError::new("2201B", format!("invalid regular expression: {}", text.lines().last().unwrap_or_default().trim()))
 }
 
 /// The text between the first two single quotes from `start` on.
@@ -220,6 +235,7 @@ fn from_plan(message: &str) -> SqlError {
         ("require unique expression names", "42701"),
         ("different number of columns", "42601"),
         ("non-boolean predicate", "42804"),
+        ("Order by column out of bounds", "42P10"),
         ("Cannot coerce", "42883"),
         ("Failed to coerce types", "42883"),
         ("Cannot infer common argument type", "42883"),

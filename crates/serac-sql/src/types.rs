@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
-    DataType as ArrowType, Date32Type, Date64Type, Decimal128Type, DecimalType, IntervalMonthDayNano,
+    DataType as ArrowType, Date32Type, Date64Type, Decimal128Type, DecimalType, Float64Type, IntervalMonthDayNano,
     IntervalMonthDayNanoType, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
     TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampSecondType,
 };
@@ -301,7 +301,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
             return Ok(Arc::new(intervals));
         }
     }
-    if is_text && matches!(sql_type.column_type, ColumnType::Date | ColumnType::Timestamp { .. }) {
+    if is_text && matches!(sql_type.column_type, ColumnType::Date | ColumnType::Time | ColumnType::Timestamp { .. }) {
         return read_times(array, &target).map_err(|error| {
             let detail = Some(format!("column \"{column}\" is of type {sql_type}"));
             SqlError { detail, ..error }
@@ -325,9 +325,8 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
     let source = match (array.data_type(), sql_type.column_type) {
         (ArrowType::Float32 | ArrowType::Float64, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) => {
             let floats = cast_with_options(array, &ArrowType::Float64, &options)?;
-            let floats = floats.as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-            rounded = Arc::new(floats.unary::<_, datafusion::arrow::datatypes::Float64Type>(f64::round_ties_even))
-                as ArrayRef;
+            let floats = floats.as_primitive::<Float64Type>();
+            rounded = Arc::new(floats.unary::<_, Float64Type>(f64::round_ties_even)) as ArrayRef;
             &rounded
         }
         (ArrowType::Decimal128(p, s), ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64) if *s > 0 => {
@@ -336,7 +335,7 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         }
         _ => array,
     };
-    cast_with_options(source, &target, &options).map_err(|error| {
+    let values = cast_with_options(source, &target, &options).map_err(|error| {
         let mut error = SqlError::from(error);
         if error.sqlstate == "XX000" {
             error.sqlstate = "42804";
@@ -346,7 +345,50 @@ pub(crate) fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Resul
         }
         error.detail.get_or_insert_with(|| format!("column \"{column}\" is of type {sql_type}"));
         error
-    })
+    })?;
+    if target.is_floating() {
+        check_floats(array, &values, sql_type)?;
+    }
+    Ok(values)
+}
+
+/// Whether the number that a text says has become infinity, or 0, because it is too large, or too small, for a float.
+pub(crate) fn is_lost_float(text: &str, float: f64) -> bool {
+    // The word Infinity has no digits.
+    let has_digits = || text.split(['e', 'E']).next().is_some_and(|digits| digits.contains(|c| matches!(c, '1'..='9')));
+    (float == 0.0 || float.is_infinite()) && has_digits()
+}
+
+/// Checks that no number of `given`, texts or floats, has been lost in the floats that they became.
+///
+/// # Errors
+/// 22003 for the first that has.
+fn check_floats(given: &ArrayRef, floats: &ArrayRef, sql_type: SqlType) -> Result<()> {
+    let floats = cast_with_options(floats, &ArrowType::Float64, &CastOptions::default())?;
+    let floats = floats.as_primitive::<Float64Type>();
+    let mut rows = (0..floats.len()).filter(|&row| floats.is_valid(row));
+    if is_text(given.data_type()) {
+        let texts = cast_with_options(given, &ArrowType::Utf8View, &CastOptions::default())?;
+        let texts: &StringViewArray = texts.as_string_view();
+        return match rows.find(|&row| is_lost_float(texts.value(row), floats.value(row))) {
+            None => Ok(()),
+            Some(row) => {
+                let type_name = sql_type.to_string().to_lowercase();
+                let message = format!("\"{}\" is out of range for type {type_name}", texts.value(row));
+                Err(SqlError::new("22003", message))
+            }
+        };
+    }
+    let Some(given) = given.as_primitive_opt::<Float64Type>() else { return Ok(()) };
+    let errors = |row: usize| match (given.value(row), floats.value(row)) {
+        (given, float) if given.is_finite() && float.is_infinite() => Some("overflow"),
+        (given, 0.0) if given != 0.0 => Some("underflow"),
+        _ => None,
+    };
+    match rows.find_map(errors) {
+        None => Ok(()),
+        Some(error) => Err(SqlError::new("22003", format!("value out of range: {error}"))),
+    }
 }
 
 /// A scalar as it is written in SQL.

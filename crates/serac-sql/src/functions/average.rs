@@ -3,6 +3,7 @@
 //! DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
+use super::float_sums::Finite;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, FieldRef};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::average::Avg as OfAnyType;
@@ -50,6 +51,7 @@ impl AggregateUDFImpl for Average {
         Ok(match (finish(&values, args.return_type()), args.is_distinct) {
             (Some(finish), false) => Box::new(OfRows::<Decimal128Type>::new(values, finish)),
             (Some(finish), true) => Box::new(OfDistinct::<Decimal128Type>::new(values, finish)),
+            (None, _) if args.return_type().is_floating() => Box::new(Finite::new(self.of_any_type.accumulator(args)?)),
             (None, _) => return self.of_any_type.accumulator(args),
         })
     }
@@ -63,6 +65,9 @@ impl AggregateUDFImpl for Average {
         let values = args.expr_fields[0].data_type().clone();
         match finish(&values, args.return_type()) {
             Some(finish) => Ok(Box::new(OfGroups::<Decimal128Type>::new(values, finish))),
+            None if args.return_type().is_floating() => {
+                Ok(Box::new(Finite::new(self.of_any_type.create_groups_accumulator(args)?)))
+            }
             None => self.of_any_type.create_groups_accumulator(args),
         }
     }

@@ -1,22 +1,24 @@
 //! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are dates and
 //! times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of numbers that lose digits,
-//! which are rounded, not cut, and of times, floats and arrays that become texts. Such a cast
-//! becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds for
-//! 2.3, too.
+//! which are rounded, not cut, of numbers that are too large or too small for a float, of arrays,
+//! whose elements are cast one by one, and of times, floats and arrays that become texts. Such a
+//! cast becomes a function, through which the optimizer does not compare: `n::INTEGER = 2` holds
+//! for 2.3, too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
-//! [`super::accounted`] counts them: of arrays to other arrays, and of views of texts, which many
-//! rows may share, to texts that each row has for itself.
+//! [`super::accounted`] counts them: of arrays, too, and of views of texts, which many rows may
+//! share, to texts that each row has for itself.
 
 use super::texts_as_times::{is_time, read};
 use crate::error::SqlError;
 use crate::optimizer::rewrite_typed;
 use crate::types::assign;
 use crate::types::is_text;
-use crate::wire::{as_told, is_list, wire_type};
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, IntervalUnit};
+use crate::wire::{as_told, element_of, is_list, wire_type};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, filter};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -28,6 +30,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use std::sync::Arc;
 
 /// Whether casts of texts to a type are done here.
 fn is_read(data_type: &DataType) -> bool {
@@ -53,6 +56,11 @@ fn is_rounded(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether values may be too large or too small for a float.
+fn is_narrowed(from: &DataType, to: &DataType) -> bool {
+    (is_text(from) && to.is_floating()) || (*from == DataType::Float64 && *to == DataType::Float32)
+}
+
 /// Whether values are written otherwise than DataFusion does, as results are: `2020-01-31
 /// 10:00:00`, `10:00:00.5`, 1 as the text of 1.0, `{1,2}`.
 fn is_written(from: &DataType, to: &DataType) -> bool {
@@ -64,9 +72,14 @@ fn is_written(from: &DataType, to: &DataType) -> bool {
     (is_scalar || is_array) && is_text(to)
 }
 
+/// Whether the elements of arrays are cast.
+fn is_of_elements(from: &DataType, to: &DataType) -> bool {
+    is_list(from) && is_list(to) && from != to
+}
+
 /// Whether a cast does what DataFusion's does, and stands here to be counted.
 fn is_counted(from: &DataType, to: &DataType) -> bool {
-    (is_list(from) && is_list(to) && from != to) || (*from == DataType::Utf8View && *to == DataType::Utf8)
+    *from == DataType::Utf8View && *to == DataType::Utf8
 }
 
 /// Whether a text becomes a document.
@@ -90,6 +103,8 @@ fn is_ours(from: &DataType, to: &DataType) -> bool {
         || is_number_of_document(from, to)
         || is_parsed(from, to)
         || is_rounded(from, to)
+        || is_narrowed(from, to)
+        || is_of_elements(from, to)
         || is_written(from, to)
         || is_counted(from, to)
 }
@@ -101,14 +116,23 @@ fn may_be_ours(to: &DataType) -> bool {
         || is_list(to)
         || matches!(
             to,
-            DataType::Time64(_) | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(..)
+            DataType::Time64(_)
+                | DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Decimal128(..)
         )
 }
 
 /// Values as others of a type, if that is [`is_ours`].
 fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
-    if is_time(to) {
+    if is_time(to) && is_text(values.data_type()) {
         return read(values, to);
+    }
+    if is_of_elements(values.data_type(), to) {
+        return with_converted_elements(values, to);
     }
     if is_counted(values.data_type(), to) {
         let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -130,6 +154,35 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     Ok(cast(&values, to)?)
 }
 
+/// Arrays as others, whose elements are of another type.
+fn with_converted_elements(lists: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let (Some(from), DataType::List(wanted)) = (element_of(lists.data_type()), to) else {
+        return Ok(cast_with_options(lists, to, &options)?);
+    };
+    let lists = cast(lists, &DataType::List(Arc::new(Field::new_list_field(from.clone(), true))))?;
+    let (_, offsets, elements, nulls) = lists.as_list::<i32>().clone().into_parts();
+    // What lies behind a NULL is no element.
+    let is_there = |list: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(list));
+    let mut kept = BooleanBufferBuilder::new(elements.len());
+    kept.append_n(offsets[0] as usize, false);
+    offsets.lengths().enumerate().for_each(|(list, length)| kept.append_n(length, is_there(list)));
+    kept.append_n(elements.len() - kept.len(), false);
+    let elements = filter(&elements, &BooleanArray::new(kept.finish(), None))?;
+    let lengths = offsets.lengths().enumerate().map(|(list, length)| if is_there(list) { length } else { 0 });
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let elements = match wanted.data_type() {
+        wanted if wanted == elements.data_type() => elements,
+        wanted if is_ours(elements.data_type(), wanted) => converted(&elements, wanted)?,
+        wanted if wanted.is_numeric() && elements.data_type().is_numeric() => {
+            let numbers = assign(&elements, wire_type(wanted).into(), "?");
+            cast(&numbers.map_err(|error| SqlError { detail: None, ..error })?, wanted)?
+        }
+        wanted => cast_with_options(&elements, wanted, &options)?,
+    };
+    Ok(Arc::new(ListArray::try_new(wanted.clone(), offsets, elements, nulls)?))
+}
+
 /// The cast of what is no constant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Converted {
@@ -147,6 +200,8 @@ impl ScalarUDFImpl for Converted {
             DataType::Int16 => "int2",
             DataType::Int32 => "int4",
             DataType::Int64 => "int8",
+            DataType::Float32 => "float4",
+            DataType::Float64 => "float8",
             DataType::Decimal128(..) => "numeric",
             DataType::Time64(_) => "time",
             DataType::LargeUtf8 => super::accounted::DOCUMENT,

@@ -11,6 +11,7 @@ mod chosen;
 mod date_parts;
 mod digests;
 mod exact_sums;
+mod float_sums;
 mod integer_results;
 mod interval_operators;
 mod intervals;

@@ -1,7 +1,8 @@
 //! sum (): of integers and decimals exact while they are added ([`super::exact_sums`]), and an error (22003) where the result is not a BIGINT, or has more than
-//! 38 digits; DataFusion's wraps around. Of other types it is DataFusion's.
+//! 38 digits; DataFusion's wraps around. Of floats, an error where it is infinite ([`super::float_sums`]). Of other types it is DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
+use super::float_sums::Finite;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, FieldRef, Int64Type};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::sum::Sum as OfAnyType;
@@ -46,12 +47,16 @@ impl AggregateUDFImpl for Sum {
             (DataType::Int64, true) => Box::new(OfDistinct::<Int64Type>::new(values, finish)),
             (DataType::Decimal128(..), false) => Box::new(OfRows::<Decimal128Type>::new(sum, finish)),
             (DataType::Decimal128(..), true) => Box::new(OfDistinct::<Decimal128Type>::new(values, finish)),
+            (DataType::Float32 | DataType::Float64, _) => Box::new(Finite::new(self.of_any_type.accumulator(args)?)),
             _ => return self.of_any_type.accumulator(args),
         })
     }
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match args.return_type() {
             DataType::Int64 | DataType::Decimal128(..) => self.accumulator(args),
+            DataType::Float32 | DataType::Float64 => {
+                Ok(Box::new(Finite::new(self.of_any_type.create_sliding_accumulator(args)?)))
+            }
             _ => self.of_any_type.create_sliding_accumulator(args),
         }
     }
@@ -64,6 +69,9 @@ impl AggregateUDFImpl for Sum {
         Ok(match &sum {
             DataType::Int64 => Box::new(OfGroups::<Int64Type>::new(sum, finish)),
             DataType::Decimal128(..) => Box::new(OfGroups::<Decimal128Type>::new(sum, finish)),
+            DataType::Float32 | DataType::Float64 => {
+                Box::new(Finite::new(self.of_any_type.create_groups_accumulator(args)?))
+            }
             _ => return self.of_any_type.create_groups_accumulator(args),
         })
     }

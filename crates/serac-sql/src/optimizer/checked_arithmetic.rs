@@ -1,8 +1,8 @@
-//! Arithmetic of integers that fails where its result does not fit, as SQL has it (22003): DataFusion's own wraps around, and `9223372036854775807 + 1` would
-//! be a negative number.
+//! Arithmetic that fails where its result does not fit, as SQL has it (22003): DataFusion's own wraps integers around, so that `9223372036854775807 + 1` would
+//! be a negative number, and makes infinity or 0 of floats that are too large or too small.
 //!
-//! Sums, differences and products of integers become functions under the names that the operators have in results; so does the exclusive or, of which DataFusion
-//! takes `a # a` for 0, also where a is NULL.
+//! Sums, differences and products of integers and floats, and quotients of floats, become functions under the names that the operators have in results; so does
+//! the exclusive or, of which DataFusion takes `a # a` for 0, also where a is NULL.
 
 use super::rewrite_typed;
 use crate::error::SqlError;
@@ -10,9 +10,10 @@ use crate::wire::wire_type;
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, PrimitiveArray, downcast_integer, new_null_array,
 };
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::bitwise::{bitwise_xor, bitwise_xor_scalar};
-use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::compute::kernels::numeric::{add, div, mul, sub};
+use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -33,8 +34,8 @@ struct Checked {
     signature: Signature,
 }
 
-static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
-    [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::BitwiseXor].map(|operator| {
+static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 5]> = LazyLock::new(|| {
+    [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::BitwiseXor].map(|operator| {
         Arc::new(ScalarUDF::from(Checked { operator, signature: Signature::any(2, Volatility::Immutable) }))
     })
 });
@@ -42,10 +43,11 @@ static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
 impl ScalarUDFImpl for Checked {
     fn name(&self) -> &str {
         match self.operator {
-            Operator::Plus => "int_plus",
-            Operator::Minus => "int_minus",
-            Operator::BitwiseXor => "int_xor",
-            _ => "int_times",
+            Operator::Plus => "checked_plus",
+            Operator::Minus => "checked_minus",
+            Operator::Divide => "checked_divide",
+            Operator::BitwiseXor => "checked_xor",
+            _ => "checked_times",
         }
     }
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
@@ -61,12 +63,56 @@ impl ScalarUDFImpl for Checked {
         let calculate: fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> = match self.operator {
             Operator::Plus => add,
             Operator::Minus => sub,
+            Operator::Divide => div,
             Operator::BitwiseXor => xor,
             _ => mul,
         };
         let result = apply(&args.args[0], &args.args[1], calculate);
+        if args.return_type().is_floating() {
+            let result = result?;
+            check_floats(self.operator, &args.args, &result)?;
+            return Ok(result);
+        }
         result.map_err(|_| SqlError::out_of_range(wire_type(args.return_type())).external())
     }
+}
+
+/// Why the result of an operation on floats is an error, if it is one.
+pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Option<SqlError> {
+    let is_division = operator == Operator::Divide;
+    let is_product = is_division || operator == Operator::Multiply;
+    if is_division && right == 0.0 && !left.is_nan() {
+        return Some(SqlError::new("22012", "division by zero"));
+    }
+    if result.is_infinite() && left.is_finite() && right.is_finite() {
+        return Some(SqlError::new("22003", "value out of range: overflow"));
+    }
+    // What is divided by infinity is 0.
+    if is_product && result == 0.0 && left != 0.0 && right != 0.0 && !(is_division && right.is_infinite()) {
+        return Some(SqlError::new("22003", "value out of range: underflow"));
+    }
+    None
+}
+
+/// Checks the results of an operation on floats.
+///
+/// # Errors
+/// The first [`float_error`] of the rows.
+pub fn check_floats(operator: Operator, operands: &[ColumnarValue], result: &ColumnarValue) -> Result<()> {
+    let floats =
+        |value: &ColumnarValue, rows| Ok::<_, DataFusionError>(cast(&value.to_array(rows)?, &DataType::Float64)?);
+    let rows = if let ColumnarValue::Array(result) = result { result.len() } else { 1 };
+    let results = floats(result, rows)?;
+    let results = results.as_primitive::<Float64Type>();
+    if results.values().iter().all(|result| result.is_finite() && *result != 0.0) {
+        return Ok(());
+    }
+    let (left, right) = (floats(&operands[0], rows)?, floats(&operands[1], rows)?);
+    let (left, right) = (left.as_primitive::<Float64Type>(), right.as_primitive::<Float64Type>());
+    let errors = (0..rows).filter(|&row| results.is_valid(row));
+    let mut errors =
+        errors.filter_map(|row| float_error(operator, left.value(row), right.value(row), results.value(row)));
+    errors.next().map_or(Ok(()), |error| Err(error.external()))
 }
 
 fn xor(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
@@ -116,28 +162,32 @@ fn type_of(mut expr: &Expr, schema: &DFSchema) -> Result<DataType> {
 }
 
 fn is_arithmetic(expr: &Expr) -> bool {
-    use Operator::{BitwiseXor, Minus, Multiply, Plus};
-    matches!(expr, Expr::Negative(_) | Expr::BinaryExpr(BinaryExpr { op: Plus | Minus | Multiply | BitwiseXor, .. }))
+    use Operator::{BitwiseXor, Divide, Minus, Multiply, Plus};
+    let is_ours = |op: Operator| matches!(op, Plus | Minus | Multiply | Divide | BitwiseXor);
+    matches!(expr, Expr::Negative(_)) || matches!(expr, Expr::BinaryExpr(BinaryExpr { op, .. }) if is_ours(*op))
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_arithmetic(&expr) {
         return Ok(Transformed::no(expr));
     }
-    let integer =
-        |operand: &Expr| Ok::<_, DataFusionError>(Some(type_of(operand, schema)?).filter(DataType::is_integer));
+    // Quotients of integers cannot be too large, but for one that is an error of DataFusion's.
+    let is_checked = |data_type: &DataType, op| match op {
+        Operator::Divide => data_type.is_floating(),
+        Operator::BitwiseXor => data_type.is_integer(),
+        _ => data_type.is_integer() || data_type.is_floating(),
+    };
     let (left, op, right) = match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let of_one_type =
-                integer(&left)?.is_some_and(|left| type_of(&right, schema).is_ok_and(|right| left == right));
-            if !of_one_type {
+            let data_type = type_of(&left, schema)?;
+            if !is_checked(&data_type, op) || !type_of(&right, schema).is_ok_and(|right| right == data_type) {
                 return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
             }
             (*left, op, *right)
         }
-        Expr::Negative(operand) => match integer(&operand)? {
-            Some(data_type) => (lit(ScalarValue::new_zero(&data_type)?), Operator::Minus, *operand),
-            None => return Ok(Transformed::no(Expr::Negative(operand))),
+        Expr::Negative(operand) => match type_of(&operand, schema)? {
+            data_type if data_type.is_integer() => (lit(ScalarValue::new_zero(&data_type)?), Operator::Minus, *operand),
+            _ => return Ok(Transformed::no(Expr::Negative(operand))),
         },
         other => return Ok(Transformed::no(other)),
     };

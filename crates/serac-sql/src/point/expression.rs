@@ -5,6 +5,7 @@
 
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
+use crate::optimizer::float_error;
 use crate::types::assign;
 use bumpalo::Bump;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -340,7 +341,7 @@ impl RowExpr {
             },
             Self::Float(operation, operands) => match both(operands)? {
                 None => Value::Null,
-                Some((a, b)) => float(*operation, a, b),
+                Some((a, b)) => float(*operation, a, b)?,
             },
             Self::Decimal { operation, factors, narrow, operands } => match both(operands)? {
                 None => Value::Null,
@@ -480,16 +481,20 @@ fn decimal(
     }
 }
 
-fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Value<'static> {
+fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'static>> {
     macro_rules! calculate {
-        ($variant:ident, $a:expr, $b:expr) => {
-            Value::$variant(match operation {
-                Arithmetic::Add => $a + $b,
-                Arithmetic::Subtract => $a - $b,
-                Arithmetic::Multiply => $a * $b,
-                Arithmetic::Divide => $a / $b,
-            })
-        };
+        ($variant:ident, $a:expr, $b:expr) => {{
+            let (result, operator) = match operation {
+                Arithmetic::Add => ($a + $b, Operator::Plus),
+                Arithmetic::Subtract => ($a - $b, Operator::Minus),
+                Arithmetic::Multiply => ($a * $b, Operator::Multiply),
+                Arithmetic::Divide => ($a / $b, Operator::Divide),
+            };
+            match float_error(operator, $a.into(), $b.into(), result.into()) {
+                Some(error) => Err(error),
+                None => Ok(Value::$variant(result)),
+            }
+        }};
     }
     match (a, b) {
         (Value::Float32(a), Value::Float32(b)) => calculate!(Float32, a, b),

@@ -4,7 +4,7 @@
 //! two have one name (of tables that are joined), where the inputs of a union call it otherwise, and where an aggregation groups by an expression that is
 //! called like a column below. [`ByNames`] has a [`Barrier`] stand above such nodes while a rule works, which no filter passes that names such a column.
 
-use crate::optimizer::GroupingSets;
+use crate::optimizer::{GroupingSets, LostOrders};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -29,9 +29,11 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 pub fn physical_rules() -> Vec<Rule> {
     let careful =
         |rule: Rule| if rule.name().starts_with("FilterPushdown") { Arc::new(ByNames(rule)) as Rule } else { rule };
-    std::iter::once(Arc::new(GroupingSets) as Rule)
-        .chain(PhysicalOptimizer::new().rules.into_iter().map(careful))
-        .collect()
+    let of_datafusion = PhysicalOptimizer::new().rules.into_iter().map(careful);
+    let mut rules: Vec<Rule> = std::iter::once(Arc::new(GroupingSets) as Rule).chain(of_datafusion).collect();
+    let checked = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
+    rules.insert(checked, Arc::new(LostOrders));
+    rules
 }
 
 /// A rule that finds columns by name; see the module.

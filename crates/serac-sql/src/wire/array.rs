@@ -33,7 +33,7 @@ pub struct WireColumn {
 }
 
 /// The elements' type of a list.
-fn element_of(data_type: &DataType) -> Option<&DataType> {
+pub(crate) fn element_of(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(element)
         | DataType::LargeList(element)

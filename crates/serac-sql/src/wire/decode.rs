@@ -3,7 +3,7 @@
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{TEXT, of_oid};
 use crate::error::{Result, SqlError};
-use crate::types::{DATES, TIMES, TIMESTAMPS, assign, time_out_of_range};
+use crate::types::{DATES, TIMES, TIMESTAMPS, assign, is_lost_float, time_out_of_range};
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
@@ -198,8 +198,14 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
         ColumnType::Int64 => Value::Int64(number()?),
         ColumnType::Int32 => Value::Int32(i32::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
         ColumnType::Int16 => Value::Int16(i16::try_from(number()?).map_err(|_| out_of_range(trimmed, column_type))?),
-        ColumnType::Float64 => Value::Float64(trimmed.parse().map_err(|_| wrong())?),
-        ColumnType::Float32 => Value::Float32(trimmed.parse().map_err(|_| wrong())?),
+        ColumnType::Float64 => match trimmed.parse().map_err(|_| wrong())? {
+            float if is_lost_float(trimmed, float) => return Err(out_of_range(trimmed, column_type)),
+            float => Value::Float64(float),
+        },
+        ColumnType::Float32 => match trimmed.parse().map_err(|_| wrong())? {
+            float if is_lost_float(trimmed, f64::from(float)) => return Err(out_of_range(trimmed, column_type)),
+            float => Value::Float32(float),
+        },
         _ => {
             let texts: ArrayRef = Arc::new(StringViewArray::from(vec![trimmed]));
             let values = assign(&texts, column_type.into(), "?")?;

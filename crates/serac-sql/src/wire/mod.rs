@@ -5,8 +5,8 @@ mod decode;
 mod encode;
 mod types;
 
-pub(crate) use array::is_list;
 pub use array::{WireColumn, as_told, column, type_of};
+pub(crate) use array::{element_of, is_list};
 pub use decode::{Given, scalar, value};
 pub(crate) use decode::{interval, of_binary};
 pub use encode::{write_binary, write_text};
