@@ -19,6 +19,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOption
 use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
+use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::execution::SendableRecordBatchStream;
@@ -201,6 +202,34 @@ pub(crate) fn literals(plan: &LogicalPlan) -> Vec<bool> {
         LogicalPlan::Limit(limit) => literals(&limit.input),
         other => vec![false; other.schema().fields().len()],
     }
+}
+
+/// The constants among the columns of a query.
+fn constants(plan: &LogicalPlan) -> Vec<Option<ScalarValue>> {
+    let constant = |expr: &PlannedExpr| match expr.clone().unalias() {
+        PlannedExpr::Literal(value, _) => Some(value),
+        _ => None,
+    };
+    match plan {
+        LogicalPlan::Projection(projection) => projection.expr.iter().map(constant).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Checks constants that no row has been assigned: PostgreSQL looks at them when it plans.
+///
+/// # Errors
+/// Those of an assignment.
+pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Option<ScalarValue>]) -> Result<()> {
+    for (&column, constant) in columns.iter().zip(constants) {
+        let definition = &table.definition.columns[column];
+        if let Some(constant) = constant.as_ref().filter(|constant| !constant.is_null()) {
+            let value = assign(&constant.to_array()?, definition.sql_type, &definition.name)?;
+            let schema = Arc::new(nullable_schema(table).project(&[column])?);
+            table.fit(&[column], &RecordBatch::try_new(schema, vec![value])?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what a query would assign to columns by a cast that nobody has asked for. `literals` are
@@ -591,12 +620,15 @@ impl Session {
         columns: &[usize],
         frame: DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
-        let literals = literals(frame.logical_plan());
+        let (literals, constants) = (literals(frame.logical_plan()), constants(frame.logical_plan()));
         let rows = self.stream(frame).await?;
         let schema = rows.schema();
         check_assignments(table, columns, &literals, &schema, 1)?;
         let found: Vec<RecordBatch> = rows.try_collect().await?;
         let found = concat_batches(&schema, &found)?;
+        if found.num_rows() == 0 {
+            check_constants(table, columns, constants.get(1..).unwrap_or_default())?;
+        }
         let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
         let definitions = columns.iter().map(|&c| &table.definition.columns[c]);
         let arrays: Vec<ArrayRef> = definitions

@@ -9,7 +9,7 @@ use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert
 use super::shape::{Shape, rewrite};
 use crate::catalog::{TEMPORARY_SCHEMA, View};
 use crate::dml::RETURNING;
-use crate::dml::{column_of, conflict_index, is_default};
+use crate::dml::{check_constants, column_of, conflict_index, is_default};
 use crate::functions::with_own_casts;
 use crate::generated;
 use crate::optimizer::{checked, with_common_types, without_lists_of_expressions};
@@ -171,6 +171,11 @@ impl Compilation<'_> {
     }
     fn assignment(&self, table: &Table, column: usize, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Assignment> {
         let expr = self.simplified(expr, compiler)?;
+        let definition = &table.definition.columns[column];
+        if let Expr::Literal(value, _) = &expr {
+            // The other path tells what is wrong, whether there are rows or not.
+            check_constants(table, &[column], &[Some(value.clone())]).ok()?;
+        }
         let typed = match &expr {
             Expr::Literal(ScalarValue::Null, _) => None,
             literal @ Expr::Literal(value, _) if crate::types::is_text(&value.data_type()) => {
@@ -178,14 +183,13 @@ impl Compilation<'_> {
             }
             expr => {
                 let typed = compiler.compile(expr)?;
-                let definition = &table.definition.columns[column];
                 let given = typed.column_type.arrow();
                 // The other path tells what is wrong.
                 check_assignment(&given, definition.sql_type, &definition.name).ok()?;
                 Some(typed)
             }
         };
-        Some(Assignment::new(&table.definition.columns[column], typed))
+        Some(Assignment::new(definition, typed))
     }
 
     fn find(&self, shape: &mut Shape, compiler: &mut Compiler<'_>) -> Option<(Access, Vec<RowExpr>, bool)> {
