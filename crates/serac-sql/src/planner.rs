@@ -14,7 +14,7 @@ use crate::{deep, nesting};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::common::tree_node::{TreeNodeRecursion, TreeNodeVisitor};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::common::{DFSchema, ResolvedTableReference, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
@@ -166,6 +166,28 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Resu
     Ok(plan)
 }
 
+/// The columns of the tables and views that a query names.
+///
+/// # Errors
+/// Those of [`relations_of`], and what is wrong with a view.
+pub(crate) async fn columns_of_relations(
+    state: &SessionState,
+    query: &Query,
+) -> Result<HashMap<TableReference, Vec<String>>> {
+    let names = Names::new(state);
+    let mut columns = HashMap::new();
+    for reference in relations_of(query)? {
+        deep::check()?;
+        let name = names.resolved(reference.clone());
+        if let Ok(schema) = state.schema_for_ref(name.clone())
+            && let Some(table) = schema.table(&name.table).await?
+        {
+            columns.insert(reference, table.schema().fields().iter().map(|field| field.name().clone()).collect());
+        }
+    }
+    Ok(columns)
+}
+
 /// The tables and views that a query names. DataFusion's own search visits the expressions of a
 /// WITH twice, and so those in each other 2^n times.
 ///
@@ -251,7 +273,8 @@ pub(crate) fn relations_of(query: &Query) -> Result<BTreeSet<TableReference>> {
     }
 }
 
-fn too_complex() -> DataFusionError {
+/// The error of a statement whose plan would be too large.
+pub(crate) fn too_complex() -> DataFusionError {
     let error = SqlError::new("54001", "the statement, with the views that it names, is too complex");
     DataFusionError::External(Box::new(error))
 }
@@ -264,6 +287,31 @@ const MAX_LEVELS: usize = 2_500;
 /// every level doubles the work.
 const MAX_SUBQUERIES: usize = 15;
 
+/// Parts of expressions that a plan has more once the optimizer has put CASE in the place of what
+/// names an operand twice.
+const MAX_REPEATED: usize = 50_000;
+
+/// The parts of an expression, and how many there are when operands are repeated:
+/// `coalesce(a, b)` becomes `CASE WHEN a IS NOT NULL THEN a ELSE b END`.
+fn sizes(expr: &Expr) -> (usize, usize) {
+    let (mut size, mut operands) = (1, Vec::new());
+    let _ = expr.apply_children(|operand| {
+        let (own, repeated) = sizes(operand);
+        size += own;
+        operands.push(repeated);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let more = match (expr, &operands[..]) {
+        (Expr::ScalarFunction(call), [repeated @ .., _]) if ["coalesce", "nvl"].contains(&call.name()) => {
+            repeated.iter().fold(0, |all: usize, size| all.saturating_add(*size))
+        }
+        (Expr::Between(_), [operand, ..]) => *operand,
+        (Expr::Case(case), [operand, ..]) if case.expr.is_some() => operand.saturating_mul(case.when_then_expr.len()),
+        _ => 0,
+    };
+    (size, operands.iter().fold(more.saturating_add(1), |all, size| all.saturating_add(*size)))
+}
+
 /// Refuses plans that are too large to be optimized, or too deep for a stack.
 fn check_size(plan: &LogicalPlan) -> Result<()> {
     #[derive(Default)]
@@ -271,6 +319,7 @@ fn check_size(plan: &LogicalPlan) -> Result<()> {
         operators: usize,
         level: usize,
         subqueries: usize,
+        repeated: usize,
         is_too_large: bool,
     }
     impl<'n> TreeNodeVisitor<'n> for Size {
@@ -279,6 +328,12 @@ fn check_size(plan: &LogicalPlan) -> Result<()> {
             self.operators += 1;
             self.level += 1;
             self.subqueries += usize::from(matches!(plan, LogicalPlan::Subquery(_)));
+            plan.apply_expressions(|expr| {
+                let (size, repeated) = sizes(expr);
+                self.repeated = self.repeated.saturating_add(repeated - size);
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            self.is_too_large |= self.repeated > MAX_REPEATED;
             self.is_too_large |=
                 self.operators > MAX_OPERATORS || self.level > MAX_LEVELS || self.subqueries > MAX_SUBQUERIES;
             Ok(if self.is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

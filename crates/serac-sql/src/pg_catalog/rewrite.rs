@@ -24,7 +24,7 @@ use super::apply;
 use super::definitions::split_name;
 use super::layout::LAYOUTS;
 use super::types;
-use super::{json_forms, merged_columns, query_forms, row_values, whole_rows, windows};
+use super::{json_forms, query_forms, row_values, whole_rows, windows};
 use crate::result_names;
 use crate::session::fold;
 use crate::visits::{visit_expressions, visit_mut};
@@ -183,7 +183,6 @@ impl VisitorMut for Rewriter {
         }
         query_forms::values(&mut query.body);
         whole_rows::write_out(query);
-        merged_columns::write_out(query);
         json_forms::elements_by_alias(query);
         json_forms::rows_by_alias(query);
         set_functions(&mut query.body);
@@ -857,6 +856,9 @@ fn function_call(function: &Function) -> Option<Expr> {
         plain.name.0.remove(0);
         return Some(Expr::Function(plain));
     }
+    if name == "coalesce" {
+        return flat_coalesce(list);
+    }
     if name == "make_interval" {
         return crate::functions::positional_interval(function);
     }
@@ -892,6 +894,36 @@ fn function_call(function: &Function) -> Option<Expr> {
         return Some(Expr::Function(named));
     }
     None
+}
+
+/// `coalesce(coalesce(a, b), c)` as one call: the optimizer names all operands but the last twice,
+/// and those of a call in a call four times. None if there is no call in a call.
+fn flat_coalesce(list: &FunctionArgumentList) -> Option<Expr> {
+    fn operands(expr: &Expr) -> Option<Vec<Expr>> {
+        match expr {
+            Expr::Nested(inner) => operands(inner),
+            Expr::Function(function) if function_name(function) == "coalesce" => match &function.args {
+                FunctionArguments::List(list) => {
+                    Some(expressions(&list.args)).filter(|all| all.len() == list.args.len())
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    let mut waiting = expressions(&list.args);
+    if waiting.len() < list.args.len() || !waiting.iter().any(|operand| operands(operand).is_some()) {
+        return None;
+    }
+    waiting.reverse();
+    let mut flat = Vec::new();
+    while let Some(operand) = waiting.pop() {
+        match operands(&operand) {
+            Some(inner) => waiting.extend(inner.into_iter().rev()),
+            None => flat.push(operand),
+        }
+    }
+    Some(call("coalesce", flat))
 }
 
 #[cfg(test)]
@@ -935,6 +967,7 @@ mod tests {
             ("SELECT generate_subscripts(k, 1)", "SELECT unnest(generate_subscripts(k, 1))"),
             ("SELECT (information_schema._pg_expandarray(k)).n", "SELECT unnest(pg_positions(k))"),
             ("SELECT x::pg_catalog.int4", "SELECT CAST(x AS INT)"),
+            ("SELECT coalesce(a, (coalesce(b, coalesce(c))), d)", "SELECT coalesce(a, b, c, d)"),
             (
                 "SELECT 1e3, 1.25E1, 2.50e-2, 1e+99",
                 "SELECT CAST('1000' AS NUMERIC(4,0)), 12.5, 0.0250, CAST('1e+99' AS DOUBLE PRECISION)",

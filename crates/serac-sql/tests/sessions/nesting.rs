@@ -120,6 +120,9 @@ fn productions(depth: usize) -> Vec<(String, String)> {
         ("comparison", n("(1=", "1", ")::int")),
         ("abs", n("abs(", "1", ")")),
         ("coalesce", n("coalesce(1, ", "1", ")")),
+        ("coalesce first", n("coalesce(", "a", ", 2)")),
+        ("coalesce of sums", n("coalesce(1 + ", "a", ", 2)")),
+        ("between of casts", n("CAST(", "a", " BETWEEN 0 AND 1 AS INT)")),
         ("replace", n("replace(", "b", ", 'x', 'y')")),
         ("least", n("least(1, ", "2", ", 3)")),
         ("nullif", n("nullif(", "1", ", 2)")),
@@ -183,6 +186,15 @@ fn productions(depth: usize) -> Vec<(String, String)> {
         ("queries in parentheses", n("(", "SELECT 1", ")")),
         ("from", format!("SELECT * FROM {}", n("(SELECT * FROM ", "t", ") AS x"))),
         ("lateral", format!("SELECT 1 FROM {}", n("t, LATERAL (SELECT 1 FROM ", "t", ") AS x"))),
+        (
+            "lateral chain",
+            format!(
+                "SELECT 1 FROM t AS t0{}",
+                chained("", &|i| format!(", LATERAL (SELECT t{}.a AS a) AS t{i}", i - 1))
+            ),
+        ),
+        ("natural joins", format!("SELECT 1 FROM t{}", chained("", &|i| format!(" NATURAL JOIN t AS t{i}")))),
+        ("using", format!("SELECT a FROM t{}", chained("", &|i| format!(" FULL JOIN t AS t{i} USING (a)")))),
         ("joins", format!("SELECT 1 FROM t{}", chained("", &|i| format!(" JOIN t AS t{i} ON true")))),
         ("joins in parentheses", format!("SELECT 1 FROM {}", n("(t CROSS JOIN ", "t", ")"))),
         ("derived joins", format!("SELECT 1 FROM {}", n("(", "SELECT 1", ") AS x"))),

@@ -27,6 +27,8 @@ mod shapes;
 use self::outer::{free, has_subquery, refers_below, subquery_of};
 use self::push::{Domain, Pushed, join_on_domain};
 use super::has_part;
+use crate::deep;
+use crate::planner::too_complex;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, not_impl_err};
@@ -47,14 +49,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Unnest {
     /// Numbers for names.
     last: AtomicU64,
+    /// Domains of the plan that is analysed.
+    domains: AtomicU64,
 }
+
+/// Numbers of names that one plan has for itself.
+const NAMES: u64 = 1 << 20;
+/// Domains of a plan. A domain has the subqueries of its rows once more, so that a LATERAL over
+/// others doubles their work, or more.
+const MOST_DOMAINS: u64 = 250;
 
 impl AnalyzerRule for Unnest {
     fn name(&self) -> &str {
         "unnest"
     }
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_down_with_subqueries(|plan| self.operator(plan))?.data)
+        // Relaxed: the numbers differ, and nothing else follows from them. Another plan may be
+        // analysed at the same time whose statement nobody waits for any more.
+        let last = AtomicU64::new(self.last.fetch_add(NAMES, Ordering::Relaxed));
+        let of_plan = Self { last, domains: AtomicU64::new(0) };
+        Ok(plan.transform_down_with_subqueries(|plan| of_plan.operator(plan))?.data)
     }
 }
 
@@ -296,6 +310,11 @@ impl Unnest {
 
     /// The different values of those columns of `rows` that the subquery refers to.
     fn domain(&self, rows: &LogicalPlan, subquery: &LogicalPlan) -> Result<Domain<'_>> {
+        deep::check()?;
+        // Relaxed: one thread counts.
+        if self.domains.fetch_add(1, Ordering::Relaxed) >= MOST_DOMAINS {
+            return Err(too_complex());
+        }
         let mut outer = free(subquery);
         outer.retain(|column| rows.schema().has_column(column));
         if outer.is_empty() {
