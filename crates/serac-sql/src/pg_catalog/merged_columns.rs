@@ -82,7 +82,8 @@ enum Side {
     Either,
 }
 
-/// Whether a key of ORDER BY that is no name has the name of a column of the result, which in PostgreSQL it does not mean.
+/// Whether an expression in ORDER BY has the name of a column of the result, which in PostgreSQL
+/// it does not mean there.
 fn has_hidden_name(select: &Select, order: &[OrderByExpr]) -> bool {
     let is_hidden = |expr: &Expr| matches!(expr, Expr::Identifier(name) if is_new_name(select, &fold(name)));
     order.iter().any(|key| {
@@ -104,7 +105,8 @@ fn is_new_name(select: &Select, name: &str) -> bool {
     })
 }
 
-/// Whether a query has a join that merges columns, or an ORDER BY whose names are to be told from those of the result.
+/// Whether a query has a join that merges columns, or an ORDER BY whose names are to be told from
+/// those of the result.
 pub(crate) fn needs_columns(query: &Query) -> bool {
     struct Needing;
     impl Visitor for Needing {
@@ -453,7 +455,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Puts columns with their tables in the place of names in keys of ORDER BY that columns of the result have, too.
+    /// Puts columns with their tables in the place of names in keys of ORDER BY that columns of the
+    /// result have, too.
     fn put_columns(&mut self, select: &Select, order: &mut [OrderByExpr]) {
         let mut columns = Vec::new();
         for from in &select.from {
