@@ -180,6 +180,9 @@ impl Default for MultiselectSettings {
 const ENCODED: usize = Segments::MOST_CUTS / 2;
 /// Values of a piece at the most: places are 32-bit numbers, and a bitmap of 8 KiB.
 const PIECE: usize = 1 << 16;
+/// Parts that are there at one time, about: so many pieces times selects. More selects are
+/// evaluated in rounds.
+const MOST_PARTS: usize = 1 << 20;
 /// Values between two changes of select, 16 KiB of INTEGER: they stay in the first-level cache.
 const STRIDE: usize = 1 << 12;
 /// Rows with less work than this many comparisons are for one thread.
@@ -411,9 +414,9 @@ struct Multiselect<'m, S, E> {
     settings: &'m MultiselectSettings,
     append: Append,
     intervals: Vec<Option<(i64, i64)>>,
-    pieces: Vec<Piece>,
+    pieces: &'m [Piece],
     /// Pieces of each chunk.
-    chunks: Vec<Range<usize>>,
+    chunks: &'m [Range<usize>],
     groups: Vec<Group>,
     /// By select, its bitmap, if it is to be one.
     bitmaps: Vec<Option<SharedBits>>,
@@ -441,20 +444,42 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
     settings: &MultiselectSettings,
     go_on: &(dyn Fn(u64) -> Result<(), E> + Sync),
 ) -> Result<Vec<Selection>, E> {
-    let intervals: Vec<_> = predicates.iter().map(|bounds| bounds.within(T::MIN, T::MAX)).collect();
     let (pieces, chunks) = cut(source, settings.chunk_bytes / size_of::<T>());
     let rows = pieces.last().map_or(0, |piece| piece.ranks().end);
     assert_eq!(rows, base.len(), "the column has the base's rows");
     go_on(0)?;
-    let shares = if predicates.len() > 1 { sample(source, &pieces, &intervals, settings.seed)? } else { None };
+    let (mut found, mut held) = (Vec::with_capacity(predicates.len()), 0);
+    for predicates in predicates.chunks((MOST_PARTS / pieces.len().max(1)).max(ENCODED)) {
+        let go_on = |bytes: u64| go_on(held + bytes);
+        let selections = round::<T, E>(source, base, predicates, settings, (&pieces, &chunks), &go_on)?;
+        held += selections.iter().map(|selection| selection.bytes() as u64).sum::<u64>();
+        found.extend(selections);
+    }
+    Ok(found)
+}
+
+/// [`multiselect`] of some predicates.
+fn round<T: RangeValue, E: Send + Sync>(
+    source: &impl BlockSource<T, E>,
+    base: &Arc<Runs>,
+    predicates: &[Bounds],
+    settings: &MultiselectSettings,
+    (pieces, chunks): (&[Piece], &[Range<usize>]),
+    go_on: &(dyn Fn(u64) -> Result<(), E> + Sync),
+) -> Result<Vec<Selection>, E> {
+    let (rows, parts) = (base.len(), pieces.len() * predicates.len());
+    let intervals: Vec<_> = predicates.iter().map(|bounds| bounds.within(T::MIN, T::MAX)).collect();
+    let shares = if predicates.len() > 1 { sample(source, pieces, &intervals, settings.seed)? } else { None };
     let is_bits = |select: usize| {
         let share = shares.as_ref().map_or(0.0, |shares| shares[select]);
         Form::of((share * rows as f64) as u64, rows, settings) == Form::Bits
     };
-    let bitmaps: Vec<Option<SharedBits>> =
-        (0..predicates.len()).map(|select| is_bits(select).then(|| SharedBits::new(rows as usize))).collect();
-    let held = bitmaps.iter().flatten().count() as u64 * (rows / 8);
+    let are_bits: Vec<bool> = (0..predicates.len()).map(is_bits).collect();
+    let bitmaps = are_bits.iter().filter(|is_bits| **is_bits).count() as u64;
+    // Before they are there.
+    let held = bitmaps * (rows / 8) + (parts * size_of::<OnceLock<Part>>()) as u64;
     go_on(held)?;
+    let bitmaps = are_bits.into_iter().map(|is_bits| is_bits.then(|| SharedBits::new(rows as usize))).collect();
     let groups = group::<T>(&intervals, shares.as_deref(), settings);
     let append = match settings.append {
         Append::Auto if predicates.len() >= settings.threads => Append::NoBlock,
@@ -463,7 +488,7 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
     };
     let once = |count: usize| (0..count).map(|_| OnceLock::new()).collect::<Vec<_>>();
     let all = Multiselect {
-        parts: once(pieces.len() * predicates.len()),
+        parts: once(parts),
         missing: predicates.iter().map(|_| AtomicUsize::new(pieces.len())).collect(),
         selections: (0..predicates.len()).map(|_| OnceLock::new()).collect(),
         held: AtomicU64::new(held),
@@ -1027,6 +1052,38 @@ mod tests {
                 if bytes > 100_000 { Err("memory") } else { Ok(()) }
             });
             assert_eq!(ended.err(), Some("memory"));
+        }
+    }
+
+    #[test]
+    fn very_many_selects_are_evaluated_in_rounds() {
+        const SELECTS: i32 = 800;
+        let values: Vec<i32> = (0..200_000).map(|i| i * 7 % SELECTS).collect();
+        let source = Slices(vec![(values.as_slice(), None)]);
+        let mut base = Runs::default();
+        base.push(0..200_000);
+        let base = Arc::new(base);
+        let predicates: Vec<Bounds> =
+            (0..SELECTS).map(|i| Bounds { low: Some(i.into()), high: Some((i + 1).into()) }).collect();
+        // Pieces of 64 values.
+        let (pieces, selects) = (values.len().div_ceil(64), SELECTS as usize);
+        assert!(pieces * selects > 2 * MOST_PARTS);
+        for algorithm in [Algorithm::Auto, Algorithm::Compare] {
+            let settings =
+                MultiselectSettings { threads: 2, chunk_bytes: 1, algorithm, ..MultiselectSettings::default() };
+            let most = AtomicU64::new(0);
+            let found = multiselect::<_, Infallible>(&source, &base, &predicates, &settings, &|bytes| {
+                most.fetch_max(bytes, Ordering::Relaxed);
+                Ok(())
+            });
+            for (selection, wanted) in found.unwrap().iter().zip(0..) {
+                let rows = (0..values.len() as u64).filter(|row| values[*row as usize] == wanted);
+                assert!(selection.to_list().into_iter().eq(rows), "{wanted} {algorithm:?}");
+            }
+            // What is held beside the outcome is told, and bounded.
+            let parts = (MOST_PARTS * size_of::<OnceLock<Part>>()) as u64;
+            let most = most.into_inner();
+            assert!((parts / 2..2 * parts).contains(&most), "{most} bytes");
         }
     }
 
