@@ -155,7 +155,8 @@ impl ColumnStatistics {
         let (Some(&before), Some(&after)) = (self.quantiles.get(at.wrapping_sub(1)), self.quantiles.get(at)) else {
             return if at == 0 { 0.0 } else { 1.0 };
         };
-        let part = (number as f64 - before as f64) / (after as f64 - before as f64);
+        // Differences of large numbers are exact: as floats, neighbours may be the same.
+        let part = number.abs_diff(before) as f64 / after.abs_diff(before) as f64;
         ((at - 1) as f64 + part) / QUANTILES as f64
     }
     /// How many rows have values from `min` to `max`.
@@ -292,7 +293,7 @@ impl fmt::Display for Known {
 /// The range that a block's values lie in, by a sample of them: some gaps of the sample wider.
 fn range_of_block(sample: &[i64]) -> Option<(i64, i64)> {
     let (min, max) = (sample.iter().copied().min()?, sample.iter().copied().max()?);
-    let gaps = max.abs_diff(min) / sample.len() as u64 * 4;
+    let gaps = (max.abs_diff(min) / sample.len() as u64).saturating_mul(4);
     Some((min.saturating_sub_unsigned(gaps), max.saturating_add_unsigned(gaps)))
 }
 
@@ -653,12 +654,25 @@ mod tests {
         assert!(empty.known.to_string().contains("none"));
     }
 
+    #[test]
+    fn a_block_of_few_and_far_values_has_a_range() {
+        assert_eq!(range_of_block(&[]), None);
+        assert_eq!(range_of_block(&[3]), Some((3, 3)));
+        for sample in [&[i64::MIN, i64::MAX][..], &[i64::MAX, 0, i64::MIN]] {
+            assert_eq!(range_of_block(sample), Some((i64::MIN, i64::MAX)));
+        }
+    }
+
     proptest! {
         #[test]
         fn estimates_follow_the_values(
             values in prop::collection::vec(prop_oneof![-50i64..50, Just(7), any::<i64>()], 100..600),
             (one, other) in (prop_oneof![-60i64..60, any::<i64>()], prop_oneof![-60i64..60, any::<i64>()]),
+            // Numbers that are neighbours as floats.
+            moved in prop_oneof![Just(0i64), Just(1 << 62), Just(i64::MIN + 100)],
         ) {
+            let values: Vec<i64> = values.into_iter().map(|value| value.wrapping_add(moved)).collect();
+            let (one, other) = (one.wrapping_add(moved), other.wrapping_add(moved));
             let (min, max) = (one.min(other), one.max(other));
             let statistics = ColumnStatistics::of(values.len() as u64, 1, 1.0, values.clone(), Vec::new());
             let within = values.iter().filter(|value| (min..=max).contains(*value)).count() as f64;
