@@ -13,7 +13,7 @@ use serac_engine::definition::{
 };
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
-use serac_operators::selection::Selection;
+use serac_operators::row_order::sort_rows;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
 
@@ -223,12 +223,10 @@ pub(crate) fn insert(mut txn: Transaction, rights: &Rights, name: &TableName, va
 fn distinct_rows(snapshot: &Snapshot, name: &TableName, positions: &Positions) -> Result<Vec<u64>> {
     let (_, rows) = snapshot.table(name)?;
     let selection = rows_of(snapshot, rows, positions)?;
-    let _taken = snapshot.memory().take(selection.len().saturating_mul(8))?;
+    // The list, and as much again while it is sorted.
+    let _taken = snapshot.memory().take(selection.len().saturating_mul(16))?;
     let mut list = selection.to_list();
-    if matches!(*selection, Selection::List(_)) {
-        list.sort_unstable();
-        list.dedup();
-    }
+    sort_rows(&mut list);
     Ok(list)
 }
 

@@ -14,6 +14,7 @@ use crate::variable::{Origin, Positions, TableRows, Variable};
 use arrow_array::{Array, ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use serac_engine::TableIndex;
+use serac_index::sorting::sort;
 use serac_operators::row_order::sort_rows;
 use serac_operators::selection::{Runs, Selection};
 use serac_storage::{BlockNo, ColumnId, RowBuffer, RowId, ScanColumn};
@@ -48,6 +49,7 @@ pub fn scan(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<
     let (mut base, mut bits) = (Runs::default(), BooleanBufferBuilder::new(rows as usize));
     snapshot.for_each_block(column.data(), |mut reader| {
         push_visible(&mut base, &reader);
+        snapshot.memory().check(base.bytes() as u64)?;
         let visible = reader.visible().clone();
         match verdict(&reader, column, bounds) {
             Some(qualifies) => bits.append_n(visible.len(), qualifies),
@@ -207,7 +209,7 @@ pub(crate) fn select_by_index(
 /// As [`select`].
 pub fn whole(snapshot: &Snapshot, column: &Column<'_>) -> Result<Values> {
     let rows = column.data().approximate_rows();
-    let _taken = snapshot.memory().take(rows * 8)?;
+    let _taken = snapshot.memory().take(rows.saturating_mul(column.kind.width()))?;
     let mut values = ValuesBuilder::new(column.kind, rows as usize);
     snapshot.for_each_block(column.data(), |mut reader| {
         let visible = reader.visible().clone();
@@ -248,7 +250,8 @@ pub fn gather(snapshot: &Snapshot, column: &Column<'_>, rows: &Selection) -> Res
 /// As [`gather`], of several columns of one table: each block is looked at once for all of them.
 pub(crate) fn gather_all(snapshot: &Snapshot, columns: &[Column<'_>], rows: &Selection) -> Result<Vec<Values>> {
     let len = rows.len();
-    let _taken = snapshot.memory().take(len.saturating_mul(8).saturating_mul(columns.len() as u64))?;
+    let width = columns.iter().map(|column| column.kind.width()).sum();
+    let _taken = snapshot.memory().take(len.saturating_mul(width))?;
     if rows.ascends() {
         let mut gathering = Gathering::new(snapshot, columns, len);
         rows.for_each_range(|range| gathering.add(range))?;
@@ -258,7 +261,7 @@ pub(crate) fn gather_all(snapshot: &Snapshot, columns: &[Column<'_>], rows: &Sel
     let list = rows.to_list();
     let _sorting = snapshot.memory().take(len.saturating_mul(32))?;
     let mut order: Vec<(u64, u64)> = list.iter().copied().zip(0..).collect();
-    order.sort_unstable();
+    sort(&mut order, Ord::cmp, || snapshot.check())?;
     let (mut places, mut distinct) = (vec![0; list.len()], 0);
     let mut gathering = Gathering::new(snapshot, columns, len);
     let mut last = None;

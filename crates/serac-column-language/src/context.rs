@@ -16,7 +16,7 @@ use crate::error::{OperatorError, Report, Result, StatementError};
 use crate::evaluate::evaluate;
 use crate::info::info;
 use crate::load::Load;
-use crate::memory::{Memory, Taken};
+use crate::memory::{Memory, StatementWatch, Taken};
 use crate::parse::parse;
 use crate::print::print;
 use crate::rights::Rights;
@@ -260,6 +260,7 @@ impl Context {
         let begin = || {
             let mut txn = database.begin();
             txn.set_role(self.role);
+            txn.set_watch(StatementWatch::new(&self.cancel, self.operators.memory()));
             let rights = Rights::of(&txn, self.role);
             (txn, rights)
         };

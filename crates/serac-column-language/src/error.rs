@@ -173,6 +173,8 @@ impl From<EngineError> for OperatorError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::InUse(what) => Self::Conflict(what),
+            EngineError::Cancelled => Self::Cancelled,
+            EngineError::OutOfMemory { wanted, limit } => Self::OutOfMemory { wanted, limit },
             error if error.is_conflict() || error.sqlstate() == "40P01" => Self::Conflict(error.to_string()),
             error => Self::Engine(error),
         }

@@ -9,7 +9,7 @@ use crate::values::Values;
 use crate::variable::{Origin, Positions, Variable};
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::BooleanBuffer;
-use serac_operators::join::{JoinMethod, MOST_KEYS, join_on_threads};
+use serac_operators::join::{self, JoinMethod, MOST_KEYS, join_on_threads};
 use serac_operators::selection::{Runs, Selection};
 use std::sync::Arc;
 
@@ -259,6 +259,7 @@ fn joined(snapshot: &Snapshot, left: &Side<'_>, right: &Side<'_>, algorithm: Joi
         JoinAlgorithm::NaiveHash => JoinMethod::NaiveHash,
     };
     let threads = snapshot.settings().threads as usize;
+    let _taken = snapshot.memory().take(join::bytes(left.keys.len(), right.keys.len(), method))?;
     // A pair: two places of 4 bytes, and two positions of 8.
     let go_on = |pairs: usize| {
         snapshot.check()?;

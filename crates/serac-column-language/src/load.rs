@@ -10,13 +10,13 @@
 use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result, StatementError};
-use crate::memory::Taken;
+use crate::memory::{StatementWatch, Taken};
 use crate::rights::Rights;
 use crate::snapshot::find_table;
 use crate::statement::TableName;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use serac_engine::roles::RoleId;
-use serac_engine::{Table, Transaction};
+use serac_engine::{Table, Transaction, Watch};
 use serac_operators::integer_rows::{plain_parts, plain_rows};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -364,26 +364,25 @@ impl Target {
             self.has_appended = true;
             self.txn.append_batch(&self.table, &batch)?;
         } else {
-            // Sorting takes as much again, and the sorted rows too.
-            let taken = operators.memory().take(batch.get_array_memory_size() as u64 * 3)?;
+            let taken = operators.memory().take(batch.get_array_memory_size() as u64)?;
             self.kept.push((batch, taken));
         }
         Ok(())
     }
-    fn finish(mut self) -> Result<()> {
+    /// `watch` says whether to go on.
+    fn finish(mut self, watch: &dyn Watch) -> Result<()> {
         let last = self.batch()?;
         if !self.table.definition.cluster.is_empty() {
             let (mut batches, taken): (Vec<RecordBatch>, Vec<Taken>) =
                 std::mem::take(&mut self.kept).into_iter().unzip();
             batches.push(last);
             let is_few = batches.iter().map(RecordBatch::num_rows).sum::<usize>() < self.few_rows();
-            let sorted = serac_engine::sorted(&batches, &self.table.definition.cluster)?;
-            drop(batches);
-            for batch in sorted {
+            let table = self.table.clone();
+            for batch in serac_engine::sorted(&batches, &table.definition.cluster, Some(watch))? {
                 if is_few {
-                    self.insert(&batch)?;
+                    self.insert(&batch?)?;
                 } else {
-                    self.txn.append_batch(&self.table, &batch)?;
+                    self.txn.append_batch(&table, &batch?)?;
                 }
             }
             drop(taken);
@@ -472,7 +471,7 @@ impl Load {
         self.reading.lines(&rest, &self.operators)?;
         match self.reading.target.take() {
             None => self.reading.bad_header("the file is empty"),
-            Some(target) => target.finish(),
+            Some(target) => target.finish(&*StatementWatch::new(&self.cancel, self.operators.memory())),
         }
     }
 

@@ -45,6 +45,10 @@ impl NumberKind {
             _ => None,
         }
     }
+    /// Bytes of a number in a vector.
+    pub(crate) fn width(self) -> u64 {
+        if let Self::Decimals { .. } = self { 16 } else { 8 }
+    }
 }
 
 const MOST_DIGITS: u8 = 38;
@@ -78,8 +82,7 @@ impl Values {
     }
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        let width = if let Self::Decimals(_) = self { 16 } else { 8 };
-        self.len() * width + self.array().nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
+        self.len() * self.kind().width() as usize + self.array().nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
     }
     /// The integers, where there is no other kind of number.
     pub fn integers(&self) -> Option<&Int64Array> {

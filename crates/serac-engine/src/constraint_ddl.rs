@@ -7,6 +7,7 @@ use crate::roles::Privilege;
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::display;
+use crate::watch::go_on;
 use serac_storage::{BlockNo, RowBuffer, RowId};
 use std::sync::Arc;
 
@@ -132,7 +133,7 @@ impl Transaction {
         let at = definition.foreign_keys.len() - 1;
         let new = Arc::new(old.redefined(definition));
         for index in &new.indexes[old.indexes.len()..] {
-            new.fill_index(index, self.snapshot())?;
+            new.fill_index(index, self.snapshot(), self.watch.as_deref())?;
         }
         self.check_all_children(&new, at)?;
         self.put_table(new)
@@ -246,7 +247,7 @@ impl Transaction {
         let mut new = old.redefined(definition);
         *new.indexes.last_mut().expect("one was added") = index.clone();
         let new = Arc::new(new);
-        new.fill_index(&index, self.snapshot())?;
+        new.fill_index(&index, self.snapshot(), self.watch.as_deref())?;
         if key.unique {
             self.check_all_unique(&new, &index)?;
         }
@@ -273,6 +274,7 @@ impl Transaction {
         let mut buffer = serac_storage::RowBuffer::default();
         let snapshot = self.snapshot();
         for no in 0..table.data.block_count() {
+            go_on(self.watch.as_deref(), 0)?;
             let Some(reader) = table.data.read_block(snapshot, BlockNo(no)) else { continue };
             for &row in reader.row_ids(reader.visible()).values() {
                 self.read_row(table, serac_storage::RowId::from_u64(row), &mut buffer)?;

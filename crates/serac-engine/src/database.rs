@@ -436,7 +436,7 @@ fn rebuild_indexes(catalog: &Catalog, storage: &Arc<Storage>) -> Result<()> {
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for table in catalog.tables() {
         jobs.extend(table.bitmaps.iter().map(|i| Box::new(move || i.fill(&table.data, snapshot)) as Job<'_>));
-        jobs.extend(table.indexes.iter().map(|i| Box::new(move || table.fill_index(i, snapshot)) as Job<'_>));
+        jobs.extend(table.indexes.iter().map(|i| Box::new(move || table.fill_index(i, snapshot, None)) as Job<'_>));
     }
     let next = serac_sync::atomic::AtomicUsize::new(0);
     let workers = serac_sync::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());

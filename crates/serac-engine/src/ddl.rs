@@ -11,6 +11,7 @@ use crate::roles::{Object, ObjectKind, Privilege};
 use crate::sequence::Sequence;
 use crate::table::Table;
 use crate::transaction::Transaction;
+use crate::watch::go_on;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use serac_storage::{BlockNo, ColumnId, DataTable, FreezeFormat, ScanColumn, StorageError, TableId};
 use serac_sync::atomic::Ordering;
@@ -370,8 +371,8 @@ impl Transaction {
         self.put_table(table.clone())?;
         Ok(table)
     }
-    /// The visible rows of a block.
-    fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<RecordBatch>> {
+    /// The visible rows of a block, and whether they are a copy.
+    fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<(RecordBatch, bool)>> {
         let Some(mut reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { return Ok(None) };
         let visible = reader.visible().clone();
         let columns: Vec<ScanColumn> =
@@ -379,11 +380,19 @@ impl Transaction {
         let arrays = reader.columns(&columns, &visible)?;
         let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
         let batch = RecordBatch::try_new_with_options(table.definition.storage_schema().arrow(), arrays, &options);
-        Ok(Some(batch.map_err(StorageError::from)?))
+        Ok(Some((batch.map_err(StorageError::from)?, !reader.stats().frozen)))
     }
-    /// All visible rows, a batch for each block.
-    pub(crate) fn all_rows(&self, table: &Table) -> Result<Vec<RecordBatch>> {
-        (0..table.data.block_count()).filter_map(|no| self.rows_of_block(table, no).transpose()).collect()
+    /// All visible rows, a batch for each block, and the bytes that copies of them take: those of
+    /// frozen blocks are not copied.
+    pub(crate) fn all_rows(&self, table: &Table) -> Result<(Vec<RecordBatch>, u64)> {
+        let (mut batches, mut copied) = (Vec::new(), 0);
+        for no in 0..table.data.block_count() {
+            go_on(self.watch.as_deref(), copied)?;
+            let Some((batch, is_copied)) = self.rows_of_block(table, no)? else { continue };
+            copied += if is_copied { batch.get_array_memory_size() as u64 } else { 0 };
+            batches.push(batch);
+        }
+        Ok((batches, copied))
     }
 
     /// Copies the visible rows into new data under `definition`; `convert` turns a batch of old columns into one of new columns.
@@ -396,7 +405,8 @@ impl Transaction {
         let new = self.replace_data(table, definition)?;
         let arrow = new.data.schema().arrow();
         for no in 0..table.data.block_count() {
-            let Some(old) = self.rows_of_block(table, no)? else { continue };
+            go_on(self.watch.as_deref(), 0)?;
+            let Some((old, _)) = self.rows_of_block(table, no)? else { continue };
             let columns = convert(&old)?;
             let mut given = new.definition.columns.iter().zip(&columns);
             if let Some((column, _)) = given.find(|(column, array)| !column.nullable && array.null_count() > 0) {

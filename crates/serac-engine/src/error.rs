@@ -146,6 +146,17 @@ pub enum EngineError {
     /// Not supported.
     #[error("{0}")]
     Unsupported(String),
+    /// Whoever has wanted it wants it no more.
+    #[error("canceling statement due to user request")]
+    Cancelled,
+    /// Work that would take more memory than there is for it.
+    #[error("out of memory: {wanted} bytes more are wanted, and there are {limit} in all")]
+    OutOfMemory {
+        /// Bytes that are wanted.
+        wanted: u64,
+        /// Bytes that there are.
+        limit: u64,
+    },
 }
 
 impl EngineError {
@@ -198,6 +209,8 @@ impl EngineError {
             Self::InvalidCall(_) => "42883",
             Self::Raised(_) => "P0001",
             Self::Unsupported(_) => "0A000",
+            Self::Cancelled => "57014",
+            Self::OutOfMemory { .. } => "53200",
         }
     }
 

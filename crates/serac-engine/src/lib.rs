@@ -34,11 +34,12 @@ pub mod statistics;
 mod table;
 mod transaction;
 pub mod values;
+mod watch;
 mod write;
 
 pub use access::{IndexAccess, KeyRange};
 pub use catalog::{Catalog, DEFAULT_SCHEMA};
-pub use cluster::sorted;
+pub use cluster::{SortedRows, sorted};
 pub use column_filter::ColumnFilter;
 pub use database::Database;
 pub use error::{EngineError, Result};
@@ -51,3 +52,4 @@ pub use serac_operators::select::Comparison;
 pub use statement::{ColumnUpdate, RowsUpdate};
 pub use table::{Table, TableIndex};
 pub use transaction::{Savepoint, Transaction};
+pub use watch::Watch;

@@ -7,10 +7,11 @@ use crate::error::Result;
 use crate::lock::TableLock;
 use crate::parent_pins::ParentPins;
 use crate::statistics::{StatisticsCache, TableStatistics};
+use crate::watch::{Watch, go_on};
 use crate::write::remove_if_unused;
 use serac_index::cubit::Predicate;
-use serac_index::ordered::OrderedIndex;
 use serac_index::ordered::key::{self, Encoding};
+use serac_index::ordered::{Entries, OrderedIndex};
 use serac_storage::transaction::TransactionManager;
 use serac_storage::{
     BlockNo, Blocker, ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value,
@@ -346,11 +347,14 @@ impl Table {
     /// Adds every visible row to the index (after recovery, or for a new index).
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
-    pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot) -> Result<()> {
+    /// When a row lies in a damaged file; those of the watch.
+    pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot, watch: Option<&dyn Watch>) -> Result<()> {
         let (columns, mut buffer, mut key) = (index.column_ids(), RowBuffer::default(), Vec::new());
-        let mut entries = index.entries.entries(self.data.metrics().rows as usize);
+        let rows = self.data.metrics().rows as usize;
+        go_on(watch, Entries::bytes_of(rows))?;
+        let mut entries = index.entries.entries(rows);
         for no in 0..self.data.block_count() {
+            go_on(watch, entries.bytes())?;
             let Some(reader) = self.data.read_block(snapshot, BlockNo(no)) else { continue };
             // Once for the block, and not for each of its rows.
             let pin = serac_storage::pin();
@@ -362,6 +366,10 @@ impl Table {
                     entries.push(&key, row);
                 }
             }
+        }
+        if watch.is_some() {
+            let bytes = entries.bytes();
+            index.entries.sort(&mut entries, || go_on(watch, bytes))?;
         }
         index.entries.fill(entries);
         Ok(())

@@ -13,6 +13,7 @@ use crate::read_set::ReadSet;
 use crate::referential_action::PendingAction;
 use crate::roles::{RoleId, Security};
 use crate::table::Table;
+use crate::watch::Watch;
 use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
 use serac_sync::time::Duration;
 use std::cell::Cell;
@@ -65,6 +66,8 @@ pub struct Transaction {
     reads: Option<ReadSet>,
     /// For whom it changes the catalog.
     pub(crate) role: RoleId,
+    /// What may end its long work.
+    pub(crate) watch: Option<Arc<dyn Watch>>,
 }
 
 thread_local! {
@@ -98,6 +101,7 @@ impl Transaction {
             old,
             reads: None,
             role: RoleId::BOOTSTRAP,
+            watch: None,
         }
     }
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {

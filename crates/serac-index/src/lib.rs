@@ -3,3 +3,4 @@
 
 pub mod cubit;
 pub mod ordered;
+pub mod sorting;

@@ -6,6 +6,10 @@
 #[allow(dead_code, unused_imports, missing_docs, reason = "the models use a part of it")]
 mod tree;
 
+#[path = "../../serac-index/src/sorting.rs"]
+#[allow(dead_code, reason = "the models fill no tree")]
+mod sorting;
+
 /// In place of `serac_index::ordered::sync`.
 mod sync {
     pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};

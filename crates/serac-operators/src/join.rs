@@ -142,6 +142,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Bytes that a join of sides of these lengths takes beside its pairs, about.
+pub fn bytes(left: usize, right: usize, method: JoinMethod) -> u64 {
+    // By key: the places of buckets, of which there may be twice as many; of parts, key and place.
+    const ENTRY: usize = size_of::<(i64, u32)>() + 2 * size_of::<u32>();
+    const PARTED: usize = size_of::<i64>() + size_of::<u32>();
+    let shorter = left.min(right);
+    let bytes = match chosen(method, shorter) {
+        Chosen::Loop { .. } => 0,
+        Chosen::Table => shorter.saturating_mul(ENTRY),
+        Chosen::Parts { .. } => left.saturating_add(right).saturating_mul(PARTED),
+    };
+    bytes as u64
+}
+
 /// A method for sides of known length.
 enum Chosen {
     Loop { block: usize },
@@ -460,6 +474,19 @@ mod tests {
             (0..3_000u32).filter(|i| (146_000..150_000).contains(&(i * 7))).map(|i| (i, 149_999 - i * 7)).collect();
         for method in [JoinMethod::NestedLoop, JoinMethod::BlockNestedLoop] {
             assert_eq!(pairs(left, right, method), expected, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn memory_goes_with_the_sides() {
+        for method in ALL {
+            let takes = !matches!(method, JoinMethod::NestedLoop | JoinMethod::BlockNestedLoop);
+            for (left, right) in [(1_000, 1_000_000), (1_000_000, 1_000_000), (usize::MAX, usize::MAX)] {
+                let takes_some = bytes(left, right, method) >= left.min(right) as u64;
+                assert_eq!(takes_some, takes, "{method:?} of {left} and {right}");
+                assert_eq!(bytes(left, right, method), bytes(right, left, method));
+            }
+            assert_eq!(bytes(0, 0, method), 0);
         }
     }
 

@@ -122,6 +122,7 @@ pub(crate) fn select_column(snapshot: &Snapshot, column: &Column<'_>, bounds: &[
     let (mut base, mut blocks) = (Runs::default(), Vec::new());
     snapshot.for_each_block(column.data(), |reader| {
         push_visible(&mut base, &reader);
+        snapshot.memory().check(base.bytes() as u64)?;
         let zone = reader.zone(column.id()).map(|zone| zone.min..=zone.max);
         blocks.push(ColumnBlock { no: reader.block_no(), rows: reader.visible().len(), zone });
         Ok(())

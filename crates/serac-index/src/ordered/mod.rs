@@ -77,6 +77,14 @@ impl OrderedIndex {
     pub fn entries(&self, capacity: usize) -> Entries {
         self.entries.entries(capacity)
     }
+    /// Puts entries in order ahead of [`fill`](Self::fill), so that it need not. `go_on` is asked
+    /// time and again, and ends that by failing.
+    ///
+    /// # Errors
+    /// Those of `go_on`.
+    pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.entries.sort(entries, go_on)
+    }
     /// Adds many entries of versions that are written already; fast where the index is empty. Nobody removes entries of the same rows meanwhile.
     pub fn fill(&self, entries: Entries) {
         self.entries.fill(entries);

@@ -91,7 +91,7 @@ impl Session {
     pub(crate) fn clustered(&self, table: &Table, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
         match &table.definition.cluster[..] {
             [] => Ok(rows),
-            key => Ok(serac_engine::sorted(&rows, key)?),
+            key => Ok(serac_engine::sorted(&rows, key, None)?.collect::<serac_engine::Result<_>>()?),
         }
     }
 }

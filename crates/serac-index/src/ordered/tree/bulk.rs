@@ -9,6 +9,7 @@ use super::super::sync::{self, CAPACITY, spin};
 use super::Tree;
 use super::entry::{Probe, Tail, Words};
 use super::node::NodePtr;
+use crate::sorting;
 use std::cmp::Ordering as Order;
 
 /// Entries of a leaf, or children of an inner node, as far as they come out even.
@@ -19,9 +20,18 @@ const FILLED: usize = if CAPACITY >= 8 { CAPACITY * 7 / 8 } else { CAPACITY };
 pub struct Entries {
     words: Vec<Words>,
     long: bool,
+    tail_bytes: usize,
 }
 
 impl Entries {
+    /// Bytes of so many entries, beside the ends of long keys.
+    pub const fn bytes_of(entries: usize) -> u64 {
+        (entries * size_of::<Words>()) as u64
+    }
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        Self::bytes_of(self.words.capacity()) + self.tail_bytes as u64
+    }
     /// Adds an entry.
     #[inline]
     pub fn push(&mut self, key: &[u8], row: RowId) {
@@ -29,6 +39,7 @@ impl Entries {
         let mut words = probe.words;
         if self.long {
             words[2] = Tail::allocate(probe.tail);
+            self.tail_bytes += size_of::<usize>() + probe.tail.len();
         }
         self.words.push(words);
     }
@@ -49,7 +60,18 @@ type Below = (NodePtr, Words);
 impl Tree {
     /// An empty list of entries, with room for so many.
     pub fn entries(&self, capacity: usize) -> Entries {
-        Entries { words: Vec::with_capacity(capacity), long: self.long }
+        Entries { words: Vec::with_capacity(capacity), long: self.long, tail_bytes: 0 }
+    }
+
+    /// Puts entries in order ahead of [`fill`](Self::fill), which then finds them so: in parts,
+    /// between which `go_on` may end it.
+    ///
+    /// # Errors
+    /// Those of `go_on`.
+    pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        assert_eq!(entries.long, self.long, "the entries were made for the tree");
+        // SAFETY: the tails are the list's, which has them still.
+        sorting::sort(&mut entries.words, |one, other| unsafe { self.order_of(*one, *other) }, go_on)
     }
 
     /// Adds the entries. Fast in a tree that is empty.

@@ -1,0 +1,29 @@
+//! What may end long work of a transaction before its time.
+
+use crate::error::Result;
+use crate::transaction::Transaction;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Asked now and then by work that takes long: an index that is built, rows that are written anew
+/// in another order.
+pub trait Watch: Debug + Send + Sync {
+    /// Says whether to go on. The work holds so many bytes now, beside the table and its indexes.
+    ///
+    /// # Errors
+    /// [`EngineError::Cancelled`](crate::EngineError::Cancelled) and
+    /// [`EngineError::OutOfMemory`](crate::EngineError::OutOfMemory), which end the work.
+    fn go_on(&self, bytes: u64) -> Result<()>;
+}
+
+/// Asks a watch, where there is one.
+pub(crate) fn go_on(watch: Option<&dyn Watch>, bytes: u64) -> Result<()> {
+    watch.map_or(Ok(()), |watch| watch.go_on(bytes))
+}
+
+impl Transaction {
+    /// Has the transaction's long work watched.
+    pub fn set_watch(&mut self, watch: Arc<dyn Watch>) {
+        self.watch = Some(watch);
+    }
+}
