@@ -161,6 +161,7 @@ fn options(plan: &Plan, path: &Path, files: &FaultFileSystem) -> StorageOptions 
         checkpoint_log_bytes: plan.checkpoint_log_bytes,
         data_file_bytes: plan.data_file_bytes,
         salvage: false,
+        serves_others: false,
     }
 }
 

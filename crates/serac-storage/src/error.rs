@@ -28,12 +28,14 @@ pub enum StorageError {
     #[error("invalid input: {0}")]
     InvalidInput(String),
     /// The database is open in another process. SQLSTATE 55006.
-    #[error("the database at {path} is open in another process{holder}")]
+    #[error("the database at {path} is open in another process{}: {}", shown_holder(*.holder), what_to_do(*.serves_others))]
     Locked {
         /// The database's folder.
         path: PathBuf,
-        /// " (pid N)" where known.
-        holder: String,
+        /// The number of that process, where it is known.
+        holder: Option<u32>,
+        /// Whether that process lets others work through it.
+        serves_others: bool,
     },
     /// The log or a checkpoint is damaged where it may not be. SQLSTATE XX001.
     #[error("{file} is corrupt at byte {offset}: {detail}")]
@@ -76,6 +78,17 @@ pub enum StorageError {
     /// Arrow refused data.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
+}
+
+fn shown_holder(holder: Option<u32>) -> String {
+    holder.map_or(String::new(), |holder| format!(" (pid {holder})"))
+}
+
+fn what_to_do(serves_others: bool) -> &'static str {
+    match serves_others {
+        true => "work through that process (the shell and `serac load` do without --standalone), or end it first",
+        false => "end it first, as it has the database for itself",
+    }
 }
 
 /// Result of a storage operation.

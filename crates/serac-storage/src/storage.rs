@@ -91,7 +91,13 @@ pub struct StorageOptions {
     /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that are whole, all of which are read, and with everything in
     /// the log that lies before the damage. What is left out is kept in a folder of its own.
     pub salvage: bool,
+    /// Whether this process lets others work through it, by a socket in the folder. The storage only writes it into LOCK, so that others wait for the
+    /// socket while the database is being opened or closed; who sets it makes the socket.
+    pub serves_others: bool,
 }
+
+/// What LOCK has behind the number of a process that [serves others](StorageOptions::serves_others).
+const SERVES: &str = " SOCKET";
 
 impl StorageOptions {
     fn compaction_plan(&self) -> CompactionPlan {
@@ -122,6 +128,7 @@ impl Default for StorageOptions {
             checkpoint_log_bytes: 512 << 20,
             data_file_bytes: 32 << 20,
             salvage: false,
+            serves_others: false,
         }
     }
 }
@@ -279,16 +286,14 @@ struct Opened {
 }
 
 /// Makes the database's folders where they are missing, and takes its lock.
-fn take_folder(path: &Path, files: &dyn FileSystem) -> Result<Box<dyn FolderLock>> {
+fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Result<Box<dyn FolderLock>> {
     let cannot = |what: &str, path: &Path, e| StorageError::io(format!("cannot {what} {}", path.display()), e);
     create_folders(files, path).map_err(|e| cannot("make", path, e))?;
-    let lock = files
-        .lock(&path.join("LOCK"), &std::process::id().to_string())
-        .map_err(|e| cannot("lock", path, e))?
-        .map_err(|other| {
-            let holder = other.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
-            StorageError::Locked { path: path.to_owned(), holder }
-        })?;
+    let holder = format!("{}{}", std::process::id(), if serves_others { SERVES } else { "" });
+    let lock = files.lock(&path.join("LOCK"), &holder).map_err(|e| cannot("lock", path, e))?.map_err(|other| {
+        let (number, serves_others) = other.strip_suffix(SERVES).map_or((&*other, false), |number| (number, true));
+        StorageError::Locked { path: path.to_owned(), holder: number.trim().parse().ok(), serves_others }
+    })?;
     let data = path.join(DATA_FOLDER);
     for folder in [&data, &path.join(LOG_FOLDER)] {
         if !files.exists(folder).map_err(|e| cannot("look for", folder, e))? {
@@ -401,7 +406,7 @@ impl Storage {
         };
         let file_system = options.file_system.clone();
         let files = &*file_system;
-        let lock = take_folder(&path, files)?;
+        let lock = take_folder(&path, files, options.serves_others)?;
 
         // Tables are restored into a storage without a log; the real one takes them over.
         let staging = Self::assemble(
