@@ -1,1 +1,1000 @@
-//! A connection to the process that has the database open.
+//! A connection to the process that has a database's folder open.
+//!
+//! Calls block. One thread uses a [`Client`] at a time; its [`CancelHandle`] may be used by another.
+//!
+//! ```no_run
+//! use serac_client::client::{Answer, Client, Options};
+//!
+//! let mut client = Client::connect("my.db".as_ref(), &Options::default())?;
+//! for answer in client.execute("SELECT 1 AS one; CREATE TABLE t (a INT)")? {
+//!     match answer? {
+//!         Answer::Rows(schema) => println!("columns: {schema:?}"),
+//!         Answer::Batch(batch) => println!("{batch:?}"),
+//!         Answer::Complete { tag, .. } => println!("{tag}"),
+//!     }
+//! }
+//! # Ok::<(), serac_client::client::Error>(())
+//! ```
+//!
+//! **When the holder ends**, what runs ends with [`Error::Lost`] (SQLSTATE 08006), whose detail says what is known of its
+//! outcome, or with [`Error::NotRun`] if the holder has ended in order before it began. Every further call gives an error:
+//! connect again, or open the folder.
+
+use crate::wire::{
+    self, ClientFrame, Failure, HEADER_BYTES, HolderFrame, MOST_DATA_BYTES, MOST_IMAGE_BYTES, MOST_SCHEMA_BYTES,
+    MOST_TEXT_BYTES, SOCKET, Sender, Status, VERSION,
+};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::MessageHeader;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes of a COPY's data that are sent at a time.
+const DATA_BYTES: usize = 256 << 10;
+/// Parts of a COPY's data that are read ahead.
+const DATA_AHEAD: usize = 2;
+/// How long the data of a COPY is waited for before the connection is looked at.
+const DATA_PATIENCE: Duration = Duration::from_millis(50);
+/// Notices, and notifications, that are kept for who does not take them.
+const MOST_KEPT: usize = 10_000;
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The role; none for the bootstrap superuser.
+    pub role: Option<String>,
+    /// What the client calls itself.
+    pub application: String,
+    /// Whether columns without a name are called as by PostgreSQL (`sum`, `?column?`).
+    pub postgresql_names: bool,
+    /// How long the holder may take to answer the first frame.
+    pub login_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            role: None,
+            application: "serac client".into(),
+            postgresql_names: false,
+            login_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers at the folder's socket: nobody has it open, or its holder serves nobody, or not yet, or no more.
+    #[error("nobody answers at the folder's socket: {0}")]
+    Nobody(#[source] io::Error),
+    /// The system refuses to connect.
+    #[error("cannot connect to the process that has the folder open: {0}")]
+    Connect(#[source] io::Error),
+    /// The holder refuses the client.
+    #[error("{0}")]
+    Refused(Failure),
+    /// The statement has failed.
+    #[error("{0}")]
+    Statement(Failure),
+    /// The holder has ended, and with it the transaction and the session. SQLSTATE 08006.
+    #[error("{0}")]
+    Lost(Failure),
+    /// The holder has ended before it began the statement. SQLSTATE 08006.
+    #[error("{0}")]
+    NotRun(Failure),
+}
+
+impl Error {
+    /// The error as those of statements are.
+    pub fn into_failure(self) -> Failure {
+        match self {
+            Self::Refused(failure) | Self::Statement(failure) | Self::Lost(failure) | Self::NotRun(failure) => failure,
+            Self::Nobody(_) | Self::Connect(_) => Failure::new("08001", self.to_string()),
+        }
+    }
+}
+
+/// A notice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// "NOTICE" or "WARNING".
+    pub severity: String,
+    /// PostgreSQL's code for it.
+    pub sqlstate: String,
+    /// The text.
+    pub message: String,
+}
+
+/// What another session has told in a channel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notification {
+    /// The number of that session's connection.
+    pub process: i32,
+    /// The channel.
+    pub channel: String,
+    /// The text.
+    pub payload: String,
+}
+
+/// A part of what statements give.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The columns of rows that follow.
+    Rows(SchemaRef),
+    /// Rows.
+    Batch(RecordBatch),
+    /// The data of a COPY is wanted: [`Client::send_data`] or [`Client::refuse_data`] is to be called.
+    CopyIn,
+    /// The data of a COPY follows.
+    CopyOut,
+    /// A part of it.
+    Data(Vec<u8>),
+    /// How far a COPY is.
+    Progress {
+        /// Rows copied.
+        rows: u64,
+        /// How much of the input is read.
+        done: u64,
+        /// How much there is; 0 if unknown.
+        total: u64,
+    },
+    /// The end of a statement's result: its commit is durable, if it was a transaction of its own.
+    Complete {
+        /// Its tag, as PostgreSQL writes it.
+        tag: String,
+        /// Rows that it gave or changed.
+        rows: u64,
+    },
+}
+
+/// A part of what statements without streams give.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The columns of rows that follow.
+    Rows(SchemaRef),
+    /// Rows.
+    Batch(RecordBatch),
+    /// The end of a statement's result.
+    Complete {
+        /// Its tag, as PostgreSQL writes it.
+        tag: String,
+        /// Rows that it gave or changed.
+        rows: u64,
+    },
+}
+
+/// An image of tables as it has come. How to read the manifest is its source's to say.
+#[derive(Debug)]
+pub struct RawImage {
+    /// The number of its lease, which ends with [`Client::end_lease`] or with the connection.
+    pub lease: u64,
+    /// The manifest.
+    pub manifest: Vec<u8>,
+    /// The open files that the manifest names by their numbers in this list.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Opens a folder for the names in it.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A socket, and the address of the one in a folder. A path by the folder's descriptor is short, however long the folder's
+/// own is, of which an address has no more than 108 bytes.
+///
+/// # Errors
+/// When the system gives no socket.
+pub fn socket_in(folder: &OwnedFd) -> io::Result<(OwnedFd, SocketAddrUnix)> {
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok((socket, address))
+}
+
+/// Connects to the socket in a folder; waits for a place no longer than `timeout`.
+fn connect(folder: &OwnedFd, timeout: Duration) -> io::Result<OwnedFd> {
+    let (socket, address) = socket_in(folder)?;
+    for which in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, which, Some(timeout.max(Duration::from_millis(1))))?;
+    }
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Cancels what a [`Client`] runs, from any thread.
+#[derive(Clone)]
+pub struct CancelHandle {
+    folder: Arc<OwnedFd>,
+    process: i32,
+    secret: u64,
+    /// The number of the statement that the client has sent last. Relaxed: a number, and nothing hangs on it.
+    statement: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for CancelHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelHandle").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl CancelHandle {
+    /// Asks for the end of the statement that was sent last. It may have ended already.
+    pub fn cancel(&self) {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        let statement = self.statement.load(Ordering::Relaxed);
+        let mut frame = Vec::new();
+        ClientFrame::Cancel { process: self.process, secret: self.secret, statement }.put(&mut frame);
+        // A holder that has ended runs nothing that could be cancelled.
+        let _ = connect(&self.folder, TIMEOUT).and_then(|socket| send_all(&socket, &frame));
+    }
+}
+
+fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A frame as it has come.
+struct Frame {
+    kind: u8,
+    body: Vec<u8>,
+}
+
+/// Frames from the socket, and the open files that come with them.
+struct Reader {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next frame begins.
+    at: usize,
+    /// Open files that no Descriptors frame has claimed yet. They are closed if none does.
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Reader {
+    /// Reads into `out`; how many bytes. Zero at the stream's end.
+    fn receive(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut slices = [IoSliceMut::new(out)];
+            match rustix::net::recvmsg(&self.socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                received => break received?,
+            }
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+            }
+        }
+        if self.descriptors.len() > wire::MOST_DESCRIPTORS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "there are more open files than frames for them"));
+        }
+        Ok(received.bytes)
+    }
+    fn buffered(&self) -> &[u8] {
+        &self.buffer[self.at..]
+    }
+    /// Whether a frame, a part of one, or the end has come. Waits so long for it.
+    fn has_come(&self, wait: Duration) -> io::Result<bool> {
+        if !self.buffered().is_empty() {
+            return Ok(true);
+        }
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+        match rustix::event::poll(&mut polled, Some(&wait)) {
+            Ok(count) => Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+    /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with the length that
+    /// the frame says.
+    fn next(&mut self) -> io::Result<Option<Frame>> {
+        while self.buffered().len() < HEADER_BYTES {
+            if self.at > 0 {
+                self.buffer.drain(..self.at);
+                self.at = 0;
+            }
+            let have = self.buffer.len();
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.resize(have + READ_BYTES, 0);
+            let received = self.receive(&mut buffer[have..]);
+            buffer.truncate(have + received.as_ref().map_or(0, |count| *count));
+            self.buffer = buffer;
+            if received? == 0 {
+                return if have == 0 { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
+        }
+        let first = self.buffered().first_chunk().expect("it has come");
+        let (kind, length) = wire::header(*first, Sender::Holder).map_err(io::Error::other)?;
+        self.at += HEADER_BYTES;
+        let there = self.buffered().len().min(length);
+        let mut body = self.buffered()[..there].to_vec();
+        self.at += there;
+        while body.len() < length {
+            let have = body.len();
+            body.resize(have + (length - have).min(1 << 20), 0);
+            let count = self.receive(&mut body[have..])?;
+            body.truncate(have + count);
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(Some(Frame { kind, body }))
+    }
+}
+
+/// The messages of one stream of rows.
+struct Rows {
+    schema: SchemaRef,
+    dictionaries: HashMap<i64, ArrayRef>,
+}
+
+fn not_arrow(what: &str) -> ArrowError {
+    ArrowError::IpcError(what.into())
+}
+
+/// Takes a message, and its body, off the front of a stream.
+fn take_message(bytes: &mut Buffer) -> Result<(Buffer, Buffer), ArrowError> {
+    let cut = || not_arrow("a message is cut off");
+    let length = match *bytes.as_slice() {
+        [0xff, 0xff, 0xff, 0xff, a, b, c, d, ..] => u32::from_le_bytes([a, b, c, d]) as usize,
+        _ => return Err(cut()),
+    };
+    let end = 8usize.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(cut)?;
+    let header = bytes.slice_with_length(8, length);
+    let message = arrow_ipc::root_as_message(&header).map_err(|error| not_arrow(&error.to_string()))?;
+    let body = usize::try_from(message.bodyLength()).ok().filter(|body| *body <= bytes.len() - end).ok_or_else(cut)?;
+    let body = bytes.slice_with_length(end, body);
+    bytes.advance(end + body.len());
+    Ok((header, body))
+}
+
+impl Rows {
+    fn begin(schema: &[u8]) -> Result<Self, ArrowError> {
+        let (header, _) = take_message(&mut Buffer::from(schema))?;
+        let schema = arrow_ipc::convert::try_schema_from_flatbuffer_bytes(&header)?;
+        Ok(Self { schema: Arc::new(schema), dictionaries: HashMap::new() })
+    }
+    /// The batch in these messages.
+    fn batch(&mut self, messages: Vec<u8>) -> Result<RecordBatch, ArrowError> {
+        let mut rest = Buffer::from_vec(messages);
+        while !rest.is_empty() {
+            let (header, body) = take_message(&mut rest)?;
+            let message = arrow_ipc::root_as_message(&header).map_err(|error| not_arrow(&error.to_string()))?;
+            let version = message.version();
+            match message.header_type() {
+                MessageHeader::DictionaryBatch => {
+                    let batch = message.header_as_dictionary_batch().ok_or_else(|| not_arrow("no dictionary"))?;
+                    let dictionaries = &mut self.dictionaries;
+                    arrow_ipc::reader::read_dictionary(&body, batch, &self.schema, dictionaries, &version)?;
+                }
+                MessageHeader::RecordBatch if rest.is_empty() => {
+                    let batch = message.header_as_record_batch().ok_or_else(|| not_arrow("no batch"))?;
+                    let (schema, words) = (self.schema.clone(), &self.dictionaries);
+                    return arrow_ipc::reader::read_record_batch(&body, batch, schema, words, None, &version);
+                }
+                _ => return Err(not_arrow("a message is out of place")),
+            }
+        }
+        Err(not_arrow("there is no batch"))
+    }
+}
+
+/// See the module.
+pub struct Client {
+    reader: Reader,
+    cancel: CancelHandle,
+    holder: u32,
+    /// A statement has been sent whose Ready has not come.
+    is_running: bool,
+    /// Whether what runs may commit something.
+    may_commit: bool,
+    /// The error of the statement, until the Ready comes.
+    failed: Option<Failure>,
+    /// The frame that a COPY has been ended by.
+    pending: Option<Frame>,
+    /// Whether a COPY waits for its data.
+    wants_data: bool,
+    rows: Option<Rows>,
+    status: Status,
+    notices: Vec<Notice>,
+    notifications: VecDeque<Notification>,
+    /// The connection has ended.
+    gone: Option<Failure>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("holder", &self.holder).field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a statement whose holder has gone.
+const UNKNOWN: &str =
+    "It is not known whether the statement, or the transaction that it was to commit, has been committed.";
+const ROLLED_BACK: &str = "The open transaction is rolled back.";
+const IS_ENDED: &str = "The statement has failed, and nothing of its transaction is kept.";
+const AGAIN: &str = "The database can be opened again, or be reached at the process that has opened it since.";
+
+fn lost(why: Option<&Failure>, detail: &str) -> Failure {
+    let message = match why {
+        Some(why) => format!("the process that had the database open has ended the connection: {}", why.message),
+        None => "the process that had the database open has ended".into(),
+    };
+    let failure = Failure::new("08006", message).with_hint(AGAIN);
+    if detail.is_empty() { failure } else { failure.with_detail(detail) }
+}
+
+/// Whether a text may have a word that ends a transaction. More than these are found; none is missed.
+fn may_end_transaction(text: &str) -> bool {
+    let has = |word: &str| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    has("commit") || has("end")
+}
+
+impl Client {
+    /// Connects to the process that has the database in this folder open.
+    ///
+    /// # Errors
+    /// [`Error::Nobody`] when there is none, or it serves nobody, also while it ends; [`Error::Refused`] with the reason.
+    pub fn connect(folder: &Path, options: &Options) -> Result<Self, Error> {
+        let folder = open_folder(folder).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Nobody(error),
+            _ => Error::Connect(error),
+        })?;
+        let socket = connect(&folder, options.login_timeout).map_err(|error| match error.kind() {
+            // A socket that nobody listens at was left behind; one whose queue stays full is not answered.
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
+                Error::Nobody(error)
+            }
+            _ => Error::Connect(error),
+        })?;
+        check_holder(&folder, &socket).map_err(Error::Connect)?;
+        let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
+        let mut hello = Vec::new();
+        ClientFrame::Hello {
+            version: VERSION,
+            postgresql_names: options.postgresql_names,
+            role: options.role.as_deref(),
+            application: &options.application,
+            folder: here.as_deref(),
+        }
+        .put(&mut hello);
+        let mut reader = Reader { socket, buffer: Vec::new(), at: 0, descriptors: VecDeque::new() };
+        // A holder that ends takes no more connections, and closes those that it has not answered.
+        let sent = send_all(&reader.socket, &hello);
+        let frame = match reader.next() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Err(Error::Nobody(sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()))),
+            Err(error) => return Err(Error::Nobody(error)),
+        };
+        match HolderFrame::read(frame.kind, &frame.body) {
+            Ok(HolderFrame::Welcome { version: VERSION, process, secret, holder, .. }) => {
+                for which in [Timeout::Send, Timeout::Recv] {
+                    set_socket_timeout(&reader.socket, which, None).map_err(|error| Error::Connect(error.into()))?;
+                }
+                let statement = Arc::new(AtomicU64::new(0));
+                Ok(Self {
+                    reader,
+                    cancel: CancelHandle { folder: Arc::new(folder), process, secret, statement },
+                    holder,
+                    is_running: false,
+                    may_commit: false,
+                    failed: None,
+                    pending: None,
+                    wants_data: false,
+                    rows: None,
+                    status: Status::Idle,
+                    notices: Vec::new(),
+                    notifications: VecDeque::new(),
+                    gone: None,
+                })
+            }
+            Ok(HolderFrame::Refused(failure)) => Err(Error::Refused(failure)),
+            Ok(HolderFrame::Bye { .. }) => Err(Error::Nobody(io::ErrorKind::ConnectionAborted.into())),
+            Ok(HolderFrame::Welcome { version, .. }) => {
+                let message = format!("the holder speaks version {version} of the protocol, this program {VERSION}");
+                Err(Error::Refused(Failure::new("0A000", message)))
+            }
+            Ok(_) => Err(Error::Connect(io::Error::other("the first frame is out of place"))),
+            Err(error) => Err(Error::Connect(io::Error::other(error))),
+        }
+    }
+
+    /// The number of the process that has the folder open.
+    pub fn holder(&self) -> u32 {
+        self.holder
+    }
+    /// Whether a transaction was open after the last statement.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+    /// What cancels statements from another thread.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+    /// What statements have said since somebody has asked last, in order.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+    /// What has come of the channels to which the session listens, since somebody has asked last. Waits so long for the
+    /// first.
+    pub fn notifications(&mut self, wait: Duration) -> Vec<Notification> {
+        let until = std::time::Instant::now() + wait;
+        while !self.is_running && self.gone.is_none() {
+            let wait = if self.notifications.is_empty() {
+                until.saturating_duration_since(std::time::Instant::now())
+            } else {
+                Duration::ZERO
+            };
+            match self.reader.has_come(wait) {
+                // An error, or an end, is found when the connection is used, too.
+                Ok(true) => _ = self.next_event(),
+                _ if wait.is_zero() => break,
+                _ => {}
+            }
+        }
+        self.notifications.drain(..).collect()
+    }
+    /// Whether the holder has ended, as far as that is known between two statements.
+    pub fn is_gone(&mut self) -> bool {
+        while self.gone.is_none() && !self.is_running && self.reader.has_come(Duration::ZERO).unwrap_or(true) {
+            let _ = self.next_event();
+        }
+        self.gone.is_some()
+    }
+
+    /// Runs statements, and gives what they give as it comes. What is not taken is waited for, and dropped, before the
+    /// next call. A COPY … FROM STDIN or TO STDOUT among them fails.
+    ///
+    /// # Errors
+    /// [`Error::NotRun`] when the holder has ended.
+    pub fn execute(&mut self, text: &str) -> Result<Answers<'_>, Error> {
+        self.send_statement(text)?;
+        Ok(Answers { client: self, has_ended: false })
+    }
+    /// Runs a COPY … FROM STDIN; how many rows.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the data.
+    pub fn copy_in(&mut self, text: &str, input: impl Read + Send + 'static) -> Result<u64, Error> {
+        self.send_statement(text)?;
+        let (mut input, mut copied) = (Some(input), 0);
+        while let Some(event) = self.next_event()? {
+            match event {
+                Event::CopyIn => match input.take() {
+                    Some(input) => self.send_data(input)?,
+                    None => self.refuse_data("there is no more data")?,
+                },
+                Event::Complete { rows, .. } => copied = rows,
+                _ => {}
+            }
+        }
+        Ok(copied)
+    }
+    /// Runs a COPY … TO STDOUT; how many rows.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the output.
+    pub fn copy_out(&mut self, text: &str, output: &mut dyn Write) -> Result<u64, Error> {
+        self.send_statement(text)?;
+        let (mut written, mut copied) = (Ok(()), 0);
+        loop {
+            match self.next_event() {
+                Ok(None) => break,
+                Ok(Some(Event::Data(bytes))) if written.is_ok() => {
+                    written = output.write_all(&bytes);
+                    if written.is_err() {
+                        self.cancel.cancel();
+                    }
+                }
+                Ok(Some(Event::CopyIn)) => self.refuse_data("it is not a COPY TO STDOUT")?,
+                Ok(Some(Event::Complete { rows, .. })) => copied = rows,
+                Ok(Some(_)) => {}
+                // It was cancelled, because nobody wants its data.
+                Err(Error::Statement(_)) if written.is_err() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        match written.and_then(|()| output.flush()) {
+            Ok(()) => Ok(copied),
+            Err(error) => Err(Error::Statement(Failure::new("58030", format!("could not write the data: {error}")))),
+        }
+    }
+    /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's schema in SQL's sense.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn create_table(&mut self, namespace: Option<&str>, table: &str, columns: &Schema) -> Result<(), Error> {
+        let mut tracker = arrow_ipc::writer::DictionaryTracker::new(false);
+        let options = arrow_ipc::writer::IpcWriteOptions::default();
+        let message = arrow_ipc::writer::IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+            columns,
+            &mut tracker,
+            &options,
+        );
+        let columns = message.ipc_message;
+        if columns.len() > MOST_SCHEMA_BYTES {
+            return Err(Error::Statement(Failure::new("54000", "the schema is too large")));
+        }
+        self.may_commit = self.status == Status::Idle;
+        self.send(|statement| ClientFrame::CreateTable { statement, schema: namespace, table, columns: &columns })?;
+        while self.next_event()?.is_some() {}
+        Ok(())
+    }
+    /// Asks for an image of tables in shared memory.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub fn snapshot_bytes(&mut self, request: &[u8]) -> Result<RawImage, Error> {
+        if request.len() > MOST_IMAGE_BYTES {
+            return Err(Error::Statement(Failure::new("54000", "the request for an image is too large")));
+        }
+        self.may_commit = false;
+        self.send(|statement| ClientFrame::Snapshot { statement, request })?;
+        let (mut descriptors, mut manifest, mut lease) = (Vec::new(), Vec::new(), None);
+        loop {
+            let frame = self.take_frame()?;
+            match HolderFrame::read(frame.kind, &frame.body) {
+                Ok(HolderFrame::Descriptors(count)) if lease.is_none() => {
+                    let count = usize::from(count);
+                    if self.reader.descriptors.len() < count {
+                        return Err(self.broken("open files are missing"));
+                    }
+                    descriptors.extend(self.reader.descriptors.drain(..count));
+                }
+                Ok(HolderFrame::Image { lease: number, is_last, part }) if lease.is_none() => {
+                    manifest.extend_from_slice(part);
+                    lease = is_last.then_some(number);
+                }
+                _ => match self.understand(frame)? {
+                    Some(None) => break,
+                    Some(Some(_)) => return Err(self.broken("a frame is out of place")),
+                    None => {}
+                },
+            }
+        }
+        match lease {
+            Some(lease) => Ok(RawImage { lease, manifest, descriptors }),
+            None => Err(self.broken("the image is missing")),
+        }
+    }
+    /// Gives an image back. What is still mapped of it stays readable as long as it is mapped.
+    ///
+    /// # Errors
+    /// When the holder has ended, and the lease with it.
+    pub fn end_lease(&mut self, lease: u64) -> Result<(), Error> {
+        let mut frame = Vec::new();
+        ClientFrame::LeaseEnd { lease }.put(&mut frame);
+        self.check_there()?;
+        send_all(&self.reader.socket, &frame).map_err(|_| self.is_lost(None))
+    }
+
+    /// Sends statements. [`next_event`](Self::next_event) is to be called until it gives none, or an error.
+    ///
+    /// # Errors
+    /// [`Error::NotRun`] when the holder has ended.
+    pub fn send_statement(&mut self, text: &str) -> Result<(), Error> {
+        if text.len() > MOST_TEXT_BYTES {
+            let message = format!("a text of statements has at most {MOST_TEXT_BYTES} bytes");
+            return Err(Error::Statement(Failure::new("54000", message)));
+        }
+        self.may_commit = self.status == Status::Idle || may_end_transaction(text);
+        self.send(|statement| ClientFrame::Statement { statement, text })
+    }
+    fn send<'a>(&mut self, frame: impl FnOnce(u64) -> ClientFrame<'a>) -> Result<(), Error> {
+        debug_assert!(!self.is_running, "the last statement has not ended");
+        self.check_there()?;
+        // Relaxed, as where it is read.
+        let statement = self.cancel.statement.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut bytes = Vec::new();
+        frame(statement).put(&mut bytes);
+        (self.is_running, self.failed, self.wants_data, self.rows) = (true, None, false, None);
+        if send_all(&self.reader.socket, &bytes).is_err() {
+            // The holder has not read the whole frame. It may have said why.
+            while self.gone.is_none() && self.next_event().is_ok() {}
+            return Err(Error::NotRun(self.gone.clone().unwrap_or_else(|| lost(None, ""))));
+        }
+        Ok(())
+    }
+    fn check_there(&self) -> Result<(), Error> {
+        match &self.gone {
+            Some(failure) => Err(Error::NotRun(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The connection has ended.
+    fn is_lost(&mut self, why: Option<&Failure>) -> Error {
+        let detail = match self.status {
+            _ if self.is_running && self.failed.is_some() => IS_ENDED,
+            _ if self.is_running && self.may_commit => UNKNOWN,
+            Status::Idle => "",
+            Status::Open | Status::Failed => ROLLED_BACK,
+        };
+        let failure = lost(why, detail);
+        self.is_running = false;
+        self.reader.descriptors.clear();
+        self.gone = Some(failure.clone());
+        Error::Lost(failure)
+    }
+    /// The holder does not keep to the protocol.
+    fn broken(&mut self, what: &str) -> Error {
+        self.is_lost(Some(&Failure::new("08P01", what)))
+    }
+
+    fn take_frame(&mut self) -> Result<Frame, Error> {
+        if let Some(frame) = self.pending.take() {
+            return Ok(frame);
+        }
+        match self.reader.next() {
+            Ok(Some(frame)) => Ok(frame),
+            Ok(None) => Err(self.is_lost(None)),
+            // Of a holder that was killed, unread data is lost.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(self.is_lost(None)),
+            Err(error) => Err(self.broken(&error.to_string())),
+        }
+    }
+    /// What comes next of the statements that were sent; none after the last, when the next may be sent.
+    ///
+    /// # Errors
+    /// [`Error::Statement`] if one has failed, when the next may be sent; otherwise the connection has ended.
+    pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
+        self.check_there()?;
+        loop {
+            let frame = self.take_frame()?;
+            if let Some(event) = self.understand(frame)? {
+                return Ok(event);
+            }
+        }
+    }
+    /// What a frame means: an event, the statement's end, or nothing of these.
+    #[allow(clippy::option_option, reason = "the inner one is that of `next_event`")]
+    fn understand(&mut self, frame: Frame) -> Result<Option<Option<Event>>, Error> {
+        if HolderFrame::is_rows(frame.kind) {
+            let batch = match &mut self.rows {
+                Some(rows) if self.is_running => rows.batch(frame.body),
+                _ => return Err(self.broken("rows are out of place")),
+            };
+            return match batch {
+                Ok(batch) => Ok(Some(Some(Event::Batch(batch)))),
+                Err(error) => Err(self.broken(&error.to_string())),
+            };
+        }
+        let said = match HolderFrame::read(frame.kind, &frame.body) {
+            Ok(said) => said,
+            Err(error) => return Err(self.broken(&error.to_string())),
+        };
+        let event = match said {
+            HolderFrame::Notice { severity, sqlstate, message } => {
+                if self.notices.len() < MOST_KEPT {
+                    let notice =
+                        Notice { severity: severity.into(), sqlstate: sqlstate.into(), message: message.into() };
+                    self.notices.push(notice);
+                }
+                return Ok(None);
+            }
+            HolderFrame::Notification { process, channel, payload } => {
+                if self.notifications.len() == MOST_KEPT {
+                    self.notifications.pop_front();
+                }
+                self.notifications.push_back(Notification {
+                    process,
+                    channel: channel.into(),
+                    payload: payload.into(),
+                });
+                // Outside of statements, it is what may be waited for.
+                return if self.is_running { Ok(None) } else { Ok(Some(None)) };
+            }
+            HolderFrame::Bye { statement, why } => {
+                let is_begun = statement >= self.cancel.statement.load(Ordering::Relaxed);
+                if !is_begun && self.is_running {
+                    self.is_running = false;
+                    let Error::Lost(failure) = self.is_lost(Some(&why)) else { unreachable!("it is lost") };
+                    return Err(Error::NotRun(failure));
+                }
+                return Err(self.is_lost(Some(&why)));
+            }
+            _ if !self.is_running => return Err(self.broken("a frame is out of place")),
+            HolderFrame::Schema(schema) => match Rows::begin(schema) {
+                Ok(rows) => Event::Rows(self.rows.insert(rows).schema.clone()),
+                Err(error) => return Err(self.broken(&error.to_string())),
+            },
+            HolderFrame::CopyIn => {
+                self.wants_data = true;
+                Event::CopyIn
+            }
+            HolderFrame::CopyOut => Event::CopyOut,
+            HolderFrame::Data(bytes) => Event::Data(bytes.to_vec()),
+            HolderFrame::Progress { rows, done, total } => Event::Progress { rows, done, total },
+            HolderFrame::Complete { rows, tag } => {
+                self.rows = None;
+                Event::Complete { tag: tag.into(), rows }
+            }
+            HolderFrame::Error(failure) => {
+                self.failed = Some(failure);
+                return Ok(None);
+            }
+            HolderFrame::Ready { statement, status } if statement == self.cancel.statement.load(Ordering::Relaxed) => {
+                (self.is_running, self.status) = (false, status);
+                return match self.failed.take() {
+                    Some(failure) => Err(Error::Statement(failure)),
+                    None => Ok(Some(None)),
+                };
+            }
+            _ => return Err(self.broken("a frame is out of place")),
+        };
+        Ok(Some(Some(event)))
+    }
+
+    /// Sends the data of the COPY that has asked for it, up to the input's end, or until the COPY has ended otherwise.
+    /// The input is read by a thread of its own, which ends with the input, or at its next data if that is not wanted.
+    ///
+    /// # Errors
+    /// When the connection has ended. An error of the input is one of the COPY.
+    pub fn send_data(&mut self, input: impl Read + Send + 'static) -> Result<(), Error> {
+        let (sender, parts) = sync_channel(DATA_AHEAD);
+        let read = std::thread::Builder::new().name("serac-copy".into()).spawn(move || {
+            let mut input = input;
+            loop {
+                let mut part = vec![0; DATA_BYTES];
+                let part = match input.read(&mut part) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read.map(|count| {
+                        part.truncate(count);
+                        part
+                    }),
+                };
+                let is_last = !matches!(&part, Ok(part) if !part.is_empty());
+                if sender.send(part).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        match read {
+            Ok(_) => self.send_parts(&parts),
+            Err(error) => self.refuse_data(&format!("there is no thread to read the data: {error}")),
+        }
+    }
+    fn send_parts(&mut self, parts: &Receiver<io::Result<Vec<u8>>>) -> Result<(), Error> {
+        loop {
+            // An answer means that no more is wanted; a sign of progress does not.
+            while self.pending.is_none() && self.reader.has_come(Duration::ZERO).unwrap_or(true) {
+                let frame = self.take_frame()?;
+                match HolderFrame::read(frame.kind, &frame.body) {
+                    Ok(HolderFrame::Progress { .. }) => {}
+                    Ok(HolderFrame::Notice { .. } | HolderFrame::Notification { .. } | HolderFrame::Bye { .. }) => {
+                        self.understand(frame)?;
+                    }
+                    _ => self.pending = Some(frame),
+                }
+            }
+            if self.pending.is_some() {
+                return self.put_data(&ClientFrame::DataEnd(Ok(())));
+            }
+            match parts.recv_timeout(DATA_PATIENCE) {
+                Ok(Ok(part)) if part.is_empty() => return self.put_data(&ClientFrame::DataEnd(Ok(()))),
+                Ok(Ok(part)) => {
+                    part.chunks(MOST_DATA_BYTES).try_for_each(|part| self.put_data(&ClientFrame::Data(part)))?;
+                }
+                Ok(Err(error)) => return self.refuse_data(&error.to_string()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.refuse_data("the reading of the data has failed"),
+            }
+        }
+    }
+    /// Lets the COPY that has asked for data fail.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub fn refuse_data(&mut self, why: &str) -> Result<(), Error> {
+        self.put_data(&ClientFrame::DataEnd(Err(why)))
+    }
+    fn put_data(&mut self, frame: &ClientFrame<'_>) -> Result<(), Error> {
+        debug_assert!(self.wants_data, "no COPY has asked for data");
+        if let ClientFrame::DataEnd(_) = frame {
+            self.wants_data = false;
+        }
+        let mut bytes = Vec::new();
+        frame.put(&mut bytes);
+        match send_all(&self.reader.socket, &bytes) {
+            Ok(()) => Ok(()),
+            // What it has said before it went says why.
+            Err(_) => loop {
+                if let Err(error) = self.next_event() {
+                    return Err(error);
+                }
+            },
+        }
+    }
+}
+
+/// Nobody but the user, the system's or the folder's owner is believed to be the holder.
+fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
+    let holder = socket_peercred(socket)?.uid;
+    let owner = rustix::fs::fstat(folder)?.st_uid;
+    let is_known = holder.is_root() || holder == rustix::process::geteuid() || holder.as_raw() == owner;
+    if is_known { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there")) }
+}
+
+/// What statements give, as it comes.
+#[derive(Debug)]
+pub struct Answers<'c> {
+    client: &'c mut Client,
+    has_ended: bool,
+}
+
+impl Answers<'_> {
+    /// What statements have said since somebody has asked last, in order.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        self.client.notices()
+    }
+    /// What comes next that is an answer.
+    fn step(&mut self) -> Result<Option<Answer>, Error> {
+        loop {
+            return Ok(Some(match self.client.next_event()? {
+                None => return Ok(None),
+                Some(Event::Rows(schema)) => Answer::Rows(schema),
+                Some(Event::Batch(batch)) => Answer::Batch(batch),
+                Some(Event::Complete { tag, rows }) => Answer::Complete { tag, rows },
+                Some(Event::CopyIn) => {
+                    self.client.refuse_data("there is no data: call copy_in")?;
+                    continue;
+                }
+                // Nobody takes it.
+                Some(Event::CopyOut | Event::Data(_) | Event::Progress { .. }) => continue,
+            }));
+        }
+    }
+}
+
+impl Iterator for Answers<'_> {
+    type Item = Result<Answer, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
+        let next = self.step();
+        self.has_ended = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}
+
+impl Drop for Answers<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.client.cancel.cancel();
+            self.by_ref().for_each(drop);
+        }
+    }
+}

@@ -3,10 +3,8 @@
 //! | module | content |
 //! |---|---|
 //! | [`wire`] | the frames that both sides of the socket exchange |
-//! | [`image`] | a snapshot in shared memory: where its buffers lie, and Arrow arrays over them |
-//! | [`client`] | a connection: statements by the socket, snapshots by shared memory |
+//! | [`client`] | a connection: statements, data of COPY, open files |
 #![warn(missing_docs)]
 
 pub mod client;
-pub mod image;
 pub mod wire;

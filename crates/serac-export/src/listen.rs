@@ -23,6 +23,9 @@ const PROBES: Duration = Duration::from_secs(10);
 /// has vanished.
 const MOST_PROBES: u32 = 6;
 
+/// Connections that wait to be taken at the socket of a folder.
+const FOLDER_BACKLOG: i32 = 1_024;
+
 /// A place where clients connect.
 #[derive(Debug)]
 pub enum Listener {
@@ -58,6 +61,32 @@ impl Listener {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
         Ok(Self::Unix(listener, SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() }))
+    }
+    /// Listens on the socket of a database's folder, which nobody but this user may enter. One that is there already was
+    /// left behind: the caller has the folder's lock.
+    ///
+    /// # Errors
+    /// When there is a file that is no socket, or no way to make one.
+    pub fn folder(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(serac_client::wire::SOCKET);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                let why = format!("{} is no socket", path.display());
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+            }
+            Ok(_) => fs::remove_file(&path)?,
+            Err(_) => {}
+        }
+        // The address goes through the descriptor of the folder.
+        let opened = serac_client::client::open_folder(folder)?;
+        let (socket, address) = serac_client::client::socket_in(&opened)?;
+        // The file gets the mode that the socket has when it is bound, so that it never has another.
+        rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, FOLDER_BACKLOG)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let inode = fs::symlink_metadata(&path)?.ino();
+        Ok(Self::Unix(UnixListener::from_std(socket.into())?, SocketFile { path, inode }))
     }
     /// The first address of TCP among them.
     ///
@@ -168,6 +197,13 @@ impl Socket {
             // To set it again is what pushes.
             Self::Tcp(socket) => socket.set_nodelay(true),
             Self::Unix(_) => Ok(()),
+        }
+    }
+    /// The user, and the process, of a client on a Unix socket, as they were when it connected.
+    pub fn peer(&self) -> Option<(u32, Option<i32>)> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(socket) => socket.peer_cred().ok().map(|peer| (peer.uid(), peer.pid())),
         }
     }
     /// The socket without the runtime that it was taken with, for [`Unbound::bind`] in another.

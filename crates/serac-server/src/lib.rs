@@ -1,8 +1,11 @@
 //! SeracDB for clients on the network: those that speak PostgreSQL's protocol, those of Arrow Flight SQL, those of the
-//! operator language, and who watches the server.
+//! operator language, and who watches the server. For other processes of the machine: the socket in the database's folder.
 #![warn(missing_docs)]
 
+mod copy_streams;
 mod flight_sql;
+pub mod folder;
+mod frame_stream;
 mod http;
 pub mod operators;
 mod passwords;

@@ -15,6 +15,16 @@ const LEAST_WAITING: usize = 64;
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How far a server's end is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Serving,
+    /// What runs may end.
+    Stopping,
+    /// What runs is cancelled.
+    Cancelling,
+}
+
 /// The places where the connections of a port wait until they have logged in. `most`: connections of
 /// those who have.
 pub(crate) fn admission(most: usize) -> Arc<Admission> {

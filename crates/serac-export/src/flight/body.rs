@@ -293,7 +293,7 @@ pub(super) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
 
 /// The array; if it is one of views, holding just what they name. That of a frozen block whose rows are all there does already; the heap of a hot one
 /// also holds what was overwritten, and what others have not committed, which is nobody's business.
-pub(super) fn exact(array: &ArrayRef) -> ArrayRef {
+pub fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();
         let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };

@@ -33,6 +33,7 @@ mod stream;
 mod ticket;
 mod token;
 
+pub use body::exact;
 pub use extension::{Batches, Caller, Extension, Form};
 pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;

@@ -3,8 +3,9 @@
 use super::link::{End, Link, Place};
 use super::login::{LoggedIn, log_in};
 use super::read::{ReadError, read_frame};
-use super::server::{Phase, Shared};
+use super::server::Shared;
 use super::worker::{ENDING, Worker};
+use crate::port::Phase;
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame};
 use serac_export::admission::Waiting;
 use serac_export::listen::Socket;

@@ -1,12 +1,10 @@
 //! Frames from a stream.
 
-use serac_column_language::frames::{self, FrameError, HEADER_BYTES, Sender};
+use crate::frame_stream;
+use serac_column_language::frames::{self, FrameError, Sender};
 use std::fmt;
 use std::io;
-use tokio::io::{AsyncRead, AsyncReadExt};
-
-/// Room that a body gets before its bytes are there.
-const FIRST_BYTES: usize = 64 << 10;
+use tokio::io::AsyncRead;
 
 /// A frame as it has come.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,31 +35,15 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with the length that the
 /// frame says. A call that is broken off loses what it has read.
 ///
 /// # Errors
 /// See [`ReadError`].
 pub async fn read_frame<R: AsyncRead + Unpin>(reader: &mut R, sender: Sender) -> Result<Option<Frame>, ReadError> {
-    let (mut header, mut have) = ([0; HEADER_BYTES], 0);
-    while have < HEADER_BYTES {
-        match reader.read(&mut header[have..]).await? {
-            0 if have == 0 => return Ok(None),
-            0 => return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into())),
-            count => have += count,
-        }
+    match frame_stream::read_frame(reader, |header| frames::header(header, sender)).await {
+        Ok(frame) => Ok(frame.map(|(kind, body)| Frame { kind, body })),
+        Err(frame_stream::ReadError::Io(error)) => Err(ReadError::Io(error)),
+        Err(frame_stream::ReadError::Frame(error)) => Err(ReadError::Frame(error)),
     }
-    let (kind, length) = frames::header(header, sender).map_err(ReadError::Frame)?;
-    let mut body = Vec::with_capacity(length.min(FIRST_BYTES));
-    reader.take(length as u64).read_to_end(&mut body).await?;
-    if body.len() < length {
-        return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into()));
-    }
-    Ok(Some(Frame { kind, body }))
 }

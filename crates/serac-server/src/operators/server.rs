@@ -3,7 +3,7 @@
 use super::connection::{left_first, serve};
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
-use crate::port;
+use crate::port::{self, Phase};
 use crate::tls::TlsConfig;
 use serac_column_language::Operators;
 use serac_export::listen::{Listener, Socket};
@@ -71,16 +71,6 @@ impl OperatorsOptions {
         let limits = [self.statement_timeout, self.idle_timeout, Some(self.shutdown_timeout)];
         limits.into_iter().flatten().min().unwrap_or_default() / 4
     }
-}
-
-/// How far the server's end is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
-    Serving,
-    /// What runs may end.
-    Stopping,
-    /// What runs is cancelled.
-    Cancelling,
 }
 
 /// What all connections share.

@@ -4,63 +4,18 @@ use super::WireError;
 use super::connection::Connection;
 use super::message::{Body, bare, message, put_i16};
 use super::wire::SEND_BYTES;
-use bytes::{Buf, Bytes};
+use crate::copy_streams::{Input, Output, Pieces};
 use datafusion::sql::sqlparser::ast::Statement;
-use parking_lot::Mutex;
 use serac_sql::{SqlError, StatementResult, StreamedCopy};
 use std::future::poll_fn;
-use std::io::{self, Read, Write};
+use std::io;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 /// Messages that the client may be ahead of the reading.
 const AHEAD: usize = 64;
-
-/// What the client sends, for the thread that reads it.
-struct Input {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    current: Bytes,
-}
-
-impl Read for Input {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.current.is_empty() {
-            match self.pieces.blocking_recv() {
-                Some(piece) => self.current = piece?,
-                None => return Ok(0),
-            }
-        }
-        let count = buffer.len().min(self.current.len());
-        self.current.copy_to_slice(&mut buffer[..count]);
-        Ok(count)
-    }
-}
-
-/// What is on its way to the client, in the pieces in which it was written.
-#[derive(Clone, Default)]
-struct Output(Arc<Mutex<Pieces>>);
-
-#[derive(Default)]
-struct Pieces {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut pieces = self.0.lock();
-        pieces.bytes.extend_from_slice(bytes);
-        let end = pieces.bytes.len();
-        pieces.ends.push(end);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
     message(out, tag, |out| {
@@ -94,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn copy_in(&mut self, statement: Statement) -> Result<StatementResult, WireError> {
         let (sender, pieces) = mpsc::channel(AHEAD);
-        self.session.set_copy_input(Box::new(Input { pieces, current: Bytes::new() }));
+        self.session.set_copy_input(Box::new(Input::new(pieces)));
         let Self { wire, session, cancel, .. } = self;
         let mut limits = session.limits();
         let mut copied = pin!(session.execute_statement(statement));
@@ -174,11 +129,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             let step = poll_fn(|context| match copied.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if output.0.lock().bytes.len() >= SEND_BYTES => Poll::Ready(None),
+                Poll::Pending if output.len() >= SEND_BYTES => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             });
             let ended = wire.attend(cancel, step).await;
-            let Pieces { bytes, ends } = std::mem::take(&mut *output.0.lock());
+            let Pieces { bytes, ends } = output.take();
             if !begun && !matches!(ended, Some(Err(_))) {
                 begin(&mut wire.out, b'H', copy.is_binary, columns);
                 begun = true;

@@ -38,6 +38,7 @@ pub(crate) use account::Account;
 pub(crate) use scram::Mock;
 pub use scram::Verifier;
 pub use server::{PgOptions, PgServer};
+pub(crate) use simple::complete_tag;
 
 use serac_sql::SqlError;
 use std::borrow::Cow;

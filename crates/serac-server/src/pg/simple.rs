@@ -192,7 +192,7 @@ pub(super) fn changes(statement: &Statement) -> bool {
 }
 
 /// The tag of a statement that has given rows.
-pub(super) fn complete_tag(tag: &str, count: u64) -> String {
+pub(crate) fn complete_tag(tag: &str, count: u64) -> String {
     if matches!(tag, "SHOW" | "EXPLAIN" | "CALL") { tag.into() } else { format!("{tag} {count}") }
 }
 

@@ -1,1 +1,0 @@
-//! A snapshot in shared memory.
