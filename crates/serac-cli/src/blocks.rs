@@ -3,13 +3,15 @@
 //! The colour is the state, the shade how full the block's slots are. Without colours letters stand for the states, capital while most slots hold
 //! rows.
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use console::{Color, Style, Term};
-use serac_engine::{Database, Table};
+use serac_engine::{DEFAULT_SCHEMA, Database, Table};
+use serac_server::folder::FolderSession;
 use serac_storage::BlockNo;
 use serac_storage::block::{Block, Temperature};
 use std::fmt::Write;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two pictures.
@@ -101,6 +103,31 @@ impl Cell {
     }
 }
 
+/// A table's blocks, by number, and its figures.
+pub struct TableMap {
+    name: String,
+    cells: Vec<Cell>,
+    bytes: usize,
+    /// Of hot blocks.
+    heap_bytes: usize,
+    garbage_bytes: usize,
+}
+
+impl TableMap {
+    /// How many blocks there are.
+    pub fn blocks(&self) -> usize {
+        self.cells.len()
+    }
+    /// Of a table of this process.
+    fn of(name: String, table: &Table) -> Self {
+        let data = &table.data;
+        let slots = u64::from(data.layout().slot_count());
+        let cells = (0..data.block_count()).map(|no| Cell::of(data.block(BlockNo(no)).as_deref(), slots)).collect();
+        let m = data.metrics();
+        Self { name, cells, bytes: m.bytes, heap_bytes: m.heap_bytes, garbage_bytes: m.garbage_bytes }
+    }
+}
+
 /// How pictures are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Canvas {
@@ -140,12 +167,8 @@ impl Canvas {
     }
 
     /// The map of one table.
-    fn table(self, name: &str, table: &Table) -> String {
-        let data = &table.data;
-        let slots = u64::from(data.layout().slot_count());
-        let cells: Vec<Cell> =
-            (0..data.block_count()).map(|no| Cell::of(data.block(BlockNo(no)).as_deref(), slots)).collect();
-        let metrics = data.metrics();
+    fn table(self, table: &TableMap) -> String {
+        let TableMap { name, cells, .. } = table;
         let mut out = String::new();
         let rows: u64 = cells.iter().map(|cell| cell.rows).sum();
         let megabytes = |bytes: usize| bytes as f64 / 1e6;
@@ -154,11 +177,11 @@ impl Canvas {
             "{name}: {} blocks, {} rows, {:.1} MB",
             thousands(cells.len() as u64),
             thousands(rows),
-            megabytes(metrics.bytes)
+            megabytes(table.bytes)
         );
-        if metrics.heap_bytes > 0 {
-            let garbage = 100.0 * metrics.garbage_bytes as f64 / metrics.heap_bytes as f64;
-            let _ = write!(out, "; hot heaps {:.1} MB, {garbage:.0} % garbage", megabytes(metrics.heap_bytes));
+        if table.heap_bytes > 0 {
+            let garbage = 100.0 * table.garbage_bytes as f64 / table.heap_bytes as f64;
+            let _ = write!(out, "; hot heaps {:.1} MB, {garbage:.0} % garbage", megabytes(table.heap_bytes));
         }
         out.push('\n');
         let per_cell = cells.len().div_ceil(self.columns * self.lines).max(1);
@@ -189,8 +212,8 @@ impl Canvas {
     }
 
     /// The maps of the tables, with what the signs mean.
-    pub fn draw(self, tables: &[(String, Arc<Table>)]) -> String {
-        let mut out: String = tables.iter().map(|(name, table)| self.table(name, table)).collect();
+    pub fn draw(self, tables: &[TableMap]) -> String {
+        let mut out: String = tables.iter().map(|table| self.table(table)).collect();
         if tables.is_empty() {
             out.push_str("there are no tables\n");
         } else if self.colors {
@@ -209,32 +232,98 @@ fn thousands(n: u64) -> String {
     groups.join(",")
 }
 
+/// A table's name as it is shown.
+fn shown_name(schema: &str, table: &str) -> String {
+    if schema == DEFAULT_SCHEMA { table.to_owned() } else { format!("{schema}.{table}") }
+}
+
+/// The schema and the table that a name says (`schema.table` or `table`).
+fn parts_of(name: &str) -> (&str, &str) {
+    name.split_once('.').unwrap_or((DEFAULT_SCHEMA, name))
+}
+
 /// The table called `name` (`schema.table` or `table`), or all that have blocks.
 ///
 /// # Errors
 /// When there is no such table.
-pub fn tables_named(database: &Database, name: &str) -> Result<Vec<(String, Arc<Table>)>, String> {
+pub fn tables_named(database: &Database, name: &str) -> Result<Vec<TableMap>, String> {
     let catalog = database.catalog();
     if !name.is_empty() {
-        let (schema, table) = name.split_once('.').unwrap_or((serac_engine::DEFAULT_SCHEMA, name));
+        let (schema, table) = parts_of(name);
         let table = catalog.table(schema, table).map_err(|e| e.to_string())?;
-        return Ok(vec![(name.to_owned(), table.clone())]);
+        return Ok(vec![TableMap::of(name.to_owned(), table)]);
     }
-    let in_schema = |(schema, name): (&String, &String)| match schema == serac_engine::DEFAULT_SCHEMA {
-        true => name.clone(),
-        false => format!("{schema}.{name}"),
-    };
     let all = catalog.schemas.iter().flat_map(|(schema, content)| {
-        content.tables.iter().map(move |(name, table)| (in_schema((schema, name)), table.clone()))
+        content.tables.iter().map(move |(name, table)| (shown_name(schema, name), table))
     });
-    Ok(all.filter(|(_, table)| table.data.block_count() > 0).collect())
+    let with_blocks = all.filter(|(_, table)| table.data.block_count() > 0);
+    Ok(with_blocks.map(|(name, table)| TableMap::of(name, table)).collect())
+}
+
+/// The same, of the database that a session is in, wherever that is open.
+///
+/// # Errors
+/// When there is no such table, or the session cannot ask.
+pub async fn tables_in(session: &mut FolderSession, name: &str) -> Result<Vec<TableMap>, String> {
+    if let Some(session) = session.here() {
+        return tables_named(session.database(), name);
+    }
+    let columns = "schema_name, table_name, block, state, rows, empty_slots, heap_bytes, garbage_bytes, bytes";
+    let condition = match name {
+        "" => String::new(),
+        name => {
+            let (schema, table) = parts_of(name);
+            let text = |text: &str| text.replace('\'', "''");
+            format!("WHERE schema_name = '{}' AND table_name = '{}'", text(schema), text(table))
+        }
+    };
+    let sql = format!("SELECT {columns} FROM serac_blocks {condition} ORDER BY schema_name, table_name, block");
+    let mut maps: Vec<TableMap> = Vec::new();
+    for batch in session.query(&sql).await.map_err(|failure| failure.to_string())? {
+        add_blocks(&mut maps, &batch);
+    }
+    if maps.is_empty() && !name.is_empty() {
+        // It may be there without blocks.
+        let (schema, table) = parts_of(name);
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let sql = format!("SELECT * FROM {}.{} LIMIT 0", quoted(schema), quoted(table));
+        session.columns(&sql).await.map_err(|failure| failure.message)?;
+        maps.push(TableMap { name: name.into(), cells: Vec::new(), bytes: 0, heap_bytes: 0, garbage_bytes: 0 });
+    }
+    Ok(maps)
+}
+
+/// Adds the blocks in rows of `serac_blocks`, which come by table and number.
+fn add_blocks(maps: &mut Vec<TableMap>, batch: &RecordBatch) {
+    let texts = |column: usize| crate::output::texts(&batch.project(&[column]).expect("it is there"), "");
+    let (schemas, tables, states) = (texts(0), texts(1), texts(3));
+    let number = |column: usize, row: usize| batch.column(column).as_primitive::<Int64Type>().value(row);
+    for (row, ((schema, table), state)) in schemas.zip(tables).zip(states).enumerate() {
+        let name = shown_name(&schema[0], &table[0]);
+        if maps.last().is_none_or(|map| map.name != name) {
+            maps.push(TableMap { name, cells: Vec::new(), bytes: 0, heap_bytes: 0, garbage_bytes: 0 });
+        }
+        let map = maps.last_mut().expect("it was put there");
+        let figure = |column| number(column, row).unsigned_abs();
+        let (rows, empty) = (figure(4), figure(5));
+        let state = STATES.into_iter().find(|known| known.name() == state[0]).unwrap_or(State::Hot);
+        let slots = rows + empty;
+        // Blocks that were given back have no rows in the view.
+        map.cells.resize(figure(2) as usize, Cell { state: State::Empty, rows: 0, slots });
+        map.cells.push(Cell { state: if rows == 0 { State::Empty } else { state }, rows, slots });
+        map.bytes += figure(8) as usize;
+        if state != State::Frozen {
+            map.heap_bytes += figure(6) as usize;
+            map.garbage_bytes += figure(7) as usize;
+        }
+    }
 }
 
 /// Draws the maps again and again, one over the other, until Ctrl-C.
 ///
 /// # Errors
 /// When the tables are gone or nothing can be written.
-pub async fn watch(database: &Database, name: &str) -> Result<(), String> {
+pub async fn watch(session: &mut FolderSession, name: &str) -> Result<(), String> {
     let mut out = std::io::stdout();
     let mut drawn = 0;
     let mut ticks = tokio::time::interval(TICK);
@@ -245,7 +334,7 @@ pub async fn watch(database: &Database, name: &str) -> Result<(), String> {
             _ = tokio::signal::ctrl_c() => break Ok(()),
             _ = ticks.tick() => {}
         }
-        let tables = match tables_named(database, name) {
+        let tables = match tables_in(session, name).await {
             Ok(tables) => tables,
             Err(error) => break Err(error),
         };
@@ -305,12 +394,12 @@ mod tests {
         }
         let tables = tables_named(&database, "").unwrap();
         assert!(tables_named(&database, "nothing").is_err());
-        let blocks = tables[0].1.data.block_count();
+        let blocks = tables[0].cells.len();
         assert!(blocks > 2, "{blocks}");
         let plain = Canvas::PLAIN.draw(&tables);
         assert!(plain.starts_with(&format!("t: {blocks} blocks, 200,000 rows")), "{plain}");
         let map = plain.lines().nth(1).unwrap().trim_start().strip_prefix("0 ").unwrap();
-        assert_eq!(map.to_ascii_uppercase(), format!("H{}", "F".repeat(blocks as usize - 1)), "{plain}");
+        assert_eq!(map.to_ascii_uppercase(), format!("H{}", "F".repeat(blocks - 1)), "{plain}");
         assert!(plain.contains("H hot 1   C cooling 0   G freezing 0") && !plain.contains('\u{1b}'), "{plain}");
         // Two blocks a character and more, in colours.
         let small = Canvas { colors: true, columns: 1, lines: 1 }.draw(&tables);

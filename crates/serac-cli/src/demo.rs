@@ -183,7 +183,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), String> {
         metrics.log_bytes_written as f64 / 1e6
     );
     let tables = crate::blocks::tables_named(db.database(), "")?;
-    let large = tables.into_iter().filter(|(_, table)| table.data.block_count() > 8).collect::<Vec<_>>();
+    let large = tables.into_iter().filter(|table| table.blocks() > 8).collect::<Vec<_>>();
     if !large.is_empty() {
         println!("The larger tables' blocks by state:\n{}", crate::blocks::Canvas::stdout().lines(2).draw(&large));
     }

@@ -13,6 +13,7 @@ mod shell;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use output::Mode;
 use serac_engine::Database;
+use serac_server::folder::{FolderDatabase, FolderSession, Opening, SessionOptions};
 use serac_sql::{SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
 use std::ffi::OsString;
@@ -30,6 +31,8 @@ struct Arguments {
     command: Option<Command>,
     #[command(flatten)]
     open: OpenArguments,
+    #[command(flatten)]
+    access: AccessOptions,
     /// Runs this SQL and ends; may be given several times.
     #[arg(short = 'c', value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
@@ -74,12 +77,24 @@ struct OpenArguments {
     options: OpenOptions,
 }
 
-/// How a database is opened.
+/// Who works in a database, and beside whom.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct AccessOptions {
+    /// The role whose rights hold; without it, the superuser's.
+    #[arg(long, value_name = "ROLE")]
+    user: Option<String>,
+    /// Has the database for this process alone: fails if another process has it open, and lets no other work through this
+    /// one.
+    #[arg(long)]
+    standalone: bool,
+}
+
+/// How a database is opened. All but the path holds for the process that opens it.
 #[derive(clap::Args, Debug, Clone)]
 pub struct OpenOptions {
-    /// When a commit is acknowledged.
-    #[arg(long, value_enum, default_value_t)]
-    durability: DurabilityLevel,
+    /// When a commit is acknowledged: full, if it is not said.
+    #[arg(long, value_enum)]
+    durability: Option<DurabilityLevel>,
     /// Memory for queries, such as 512MB or 4GB; beyond it they spill or fail.
     #[arg(long, value_parser = parse_bytes)]
     memory_limit: Option<usize>,
@@ -91,10 +106,9 @@ pub struct OpenOptions {
     salvage: bool,
 }
 
-#[derive(ValueEnum, Debug, Clone, Copy, Default)]
+#[derive(ValueEnum, Debug, Clone, Copy)]
 enum DurabilityLevel {
     /// When it is on the disk.
-    #[default]
     Full,
     /// At once; a crash may lose the last 10 milliseconds or so.
     Relaxed,
@@ -176,52 +190,98 @@ fn with_options_behind(words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-impl OpenArguments {
-    fn open(&self) -> Result<SqlDatabase, String> {
-        self.options.open(&self.path)
-    }
-}
-
 impl OpenOptions {
-    /// Opens the database in a folder, or one in memory.
+    fn storage(&self, path: Option<PathBuf>) -> StorageOptions {
+        let durability = match self.durability {
+            None | Some(DurabilityLevel::Full) => Durability::Full,
+            Some(DurabilityLevel::Relaxed) => Durability::Relaxed,
+            Some(DurabilityLevel::Off) => Durability::Off,
+        };
+        StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() }
+    }
+    fn sql(&self) -> SqlOptions {
+        SqlOptions { memory_limit: self.memory_limit, threads: self.threads, ..SqlOptions::default() }
+    }
+    /// The options that were said and hold for the process that opens the database.
+    fn said(&self) -> Vec<&'static str> {
+        let all = [
+            ("--durability", self.durability.is_some()),
+            ("--memory-limit", self.memory_limit.is_some()),
+            ("--threads", self.threads.is_some()),
+            ("--salvage", self.salvage),
+        ];
+        all.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name).collect()
+    }
+    /// Opens the database in a folder, or one in memory, for this process alone.
     fn open(&self, path: &Option<PathBuf>) -> Result<SqlDatabase, String> {
         let path = folder(path);
         path.as_deref().map_or(Ok(()), check_folder)?;
-        let durability = match self.durability {
-            DurabilityLevel::Full => Durability::Full,
-            DurabilityLevel::Relaxed => Durability::Relaxed,
-            DurabilityLevel::Off => Durability::Off,
-        };
-        let options = StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() };
-        let database = Database::open_with(options).map_err(|e| e.to_string())?;
-        let report = database.recovery_report();
-        if report.transactions_replayed > 0 {
-            eprintln!(
-                "recovered {} transactions from {:.1} MB of log in {:.2} s",
-                report.transactions_replayed,
-                report.log_bytes as f64 / 1e6,
-                report.replay_time.as_secs_f64()
-            );
+        let database = Database::open_with(self.storage(path)).map_err(|e| e.to_string())?;
+        tell_recovery(&database);
+        SqlDatabase::new(database, &self.sql()).map_err(|e| e.to_string())
+    }
+    /// Opens the database in a folder, or one in memory, or finds the process that has it open.
+    fn attach(&self, path: &Option<PathBuf>, is_standalone: bool) -> Result<FolderDatabase, String> {
+        let path = folder(path);
+        path.as_deref().map_or(Ok(()), check_folder)?;
+        let opening = Opening { is_standalone, ..Opening::with(self.storage(path), self.sql()) };
+        let database = FolderDatabase::open(opening).map_err(|error| error.to_string())?;
+        match database.held() {
+            Some(db) => tell_recovery(db.database()),
+            None if self.said().is_empty() => {}
+            None => {
+                return Err(format!(
+                    "{} cannot be chosen: the database is open in another process, which has chosen (leave that out, or end that process)",
+                    self.said().join(" and ")
+                ));
+            }
         }
-        for lost in &report.lost {
-            eprintln!("damaged, and left out: {lost}");
-        }
-        if let Some(cut) = &report.cut {
-            eprintln!("the log had an unfinished end, never acknowledged: {cut}");
-        }
-        if let Some(folder) = &report.kept_aside {
-            eprintln!("what was left out is kept in {}", folder.display());
-        }
-        let options = SqlOptions { memory_limit: self.memory_limit, threads: self.threads, ..SqlOptions::default() };
-        SqlDatabase::new(database, &options).map_err(|e| e.to_string())
+        Ok(database)
     }
 }
 
-async fn show_blocks(database: &Database, table: &str, watch: bool) -> Result<(), String> {
-    if watch {
-        return blocks::watch(database, table).await;
+/// Says what opening has found.
+fn tell_recovery(database: &Database) {
+    let report = database.recovery_report();
+    if report.transactions_replayed > 0 {
+        eprintln!(
+            "recovered {} transactions from {:.1} MB of log in {:.2} s",
+            report.transactions_replayed,
+            report.log_bytes as f64 / 1e6,
+            report.replay_time.as_secs_f64()
+        );
     }
-    print!("{}", blocks::Canvas::stdout().draw(&blocks::tables_named(database, table)?));
+    for lost in &report.lost {
+        eprintln!("damaged, and left out: {lost}");
+    }
+    if let Some(cut) = &report.cut {
+        eprintln!("the log had an unfinished end, never acknowledged: {cut}");
+    }
+    if let Some(folder) = &report.kept_aside {
+        eprintln!("what was left out is kept in {}", folder.display());
+    }
+}
+
+/// Runs something in a session of a database, and closes the database if this process has it open.
+fn with_session<F: Future<Output = Result<(), String>>>(
+    runtime: &tokio::runtime::Runtime,
+    database: &FolderDatabase,
+    options: SessionOptions,
+    work: impl FnOnce(FolderSession) -> F,
+) -> Result<(), String> {
+    let worked = runtime.block_on(async {
+        let session = database.session(options).await.map_err(|error| error.to_string())?;
+        work(session).await
+    });
+    let closed = database.close().map_err(|error| error.to_string());
+    worked.and(closed)
+}
+
+async fn show_blocks(mut session: FolderSession, table: &str, watch: bool) -> Result<(), String> {
+    if watch {
+        return blocks::watch(&mut session, table).await;
+    }
+    print!("{}", blocks::Canvas::stdout().draw(&blocks::tables_in(&mut session, table).await?));
     Ok(())
 }
 
@@ -236,33 +296,36 @@ fn main() -> ExitCode {
     };
     let result = match &arguments.command {
         Some(Command::Demo(demo)) => runtime.block_on(demo::run(demo)),
-        Some(Command::Blocks { open, table, watch }) => open.open().and_then(|db| {
+        Some(Command::Blocks { open, table, watch }) => open.options.attach(&open.path, false).and_then(|db| {
+            let options = SessionOptions { application: "serac blocks".into(), ..SessionOptions::default() };
             let table = table.as_deref().unwrap_or_default();
-            let result = runtime.block_on(show_blocks(db.database(), table, *watch));
-            result.and(db.database().close().map_err(|e| e.to_string()))
+            with_session(&runtime, &db, options, |session| show_blocks(session, table, *watch))
         }),
-        Some(Command::Load(load)) => load.options.open(&Some(load.path.clone())).and_then(|db| {
-            let result = runtime.block_on(load::load(&db, load));
-            result.and(db.database().close().map_err(|e| e.to_string()))
-        }),
+        Some(Command::Load(load)) => {
+            load.options.attach(&Some(load.path.clone()), load.access.standalone).and_then(|db| {
+                let (role, application) = (load.access.user.clone(), "serac load".into());
+                let options = SessionOptions { role, application, ..SessionOptions::default() };
+                with_session(&runtime, &db, options, |session| load::load(session, load))
+            })
+        }
         Some(Command::Operators(arguments)) => operators::run(&runtime, arguments),
         Some(Command::Serve(serve)) => serve::run(&runtime, serve),
         None => match arguments.open.path.as_deref().and_then(meant_command) {
             Some(meant) => Err(meant),
-            None => arguments.open.open(),
+            None => arguments.open.options.attach(&arguments.open.path, arguments.access.standalone),
         }
         .and_then(|db| {
-            let result = runtime.block_on(shell::run(
-                &db,
-                shell::ShellOptions {
-                    commands: arguments.commands,
-                    files: arguments.files,
-                    mode: arguments.mode,
-                    continue_on_error: arguments.continue_on_error,
-                    path: folder(&arguments.open.path),
-                },
-            ));
-            result.and(db.database().close().map_err(|e| e.to_string()))
+            let role = arguments.access.user;
+            let options = SessionOptions { role: role.clone(), application: "serac".into(), postgresql_names: true };
+            let shell = shell::ShellOptions {
+                commands: arguments.commands,
+                files: arguments.files,
+                mode: arguments.mode,
+                continue_on_error: arguments.continue_on_error,
+                path: folder(&arguments.open.path),
+                role,
+            };
+            with_session(&runtime, &db, options, |session| shell::run(session, shell))
         }),
     };
     match result {

@@ -7,9 +7,8 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use console::measure_text_width;
 use indicatif::{ProgressBar, ProgressStyle};
-use serac_sql::CopyProgress;
+use serac_server::folder::FolderProgress;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rows that table and markdown modes show at the most.
@@ -63,7 +62,7 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
 }
 
 /// The values of the rows as texts, with `null` for NULL.
-pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> {
+pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Vec<String>> + use<> {
     let columns: Vec<Vec<String>> = batch.columns().iter().map(|c| text_of(c, null)).collect();
     (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
 }
@@ -280,7 +279,7 @@ pub fn progress_bar(total: u64, message: &str) -> ProgressBar {
 
 /// Shows how far a COPY is, once it takes a while.
 pub struct CopyBar {
-    progress: Arc<CopyProgress>,
+    progress: FolderProgress,
     started: Instant,
     bar: Option<ProgressBar>,
 }
@@ -292,7 +291,7 @@ impl CopyBar {
     const PATIENCE: Duration = Duration::from_millis(500);
 
     /// For a COPY that starts now.
-    pub fn new(progress: Arc<CopyProgress>) -> Self {
+    pub fn new(progress: FolderProgress) -> Self {
         Self { progress, started: Instant::now(), bar: None }
     }
     /// Shows the present state.
@@ -322,6 +321,7 @@ mod tests {
     use super::*;
     use arrow::array::{Int64Array, ListArray, NullArray, StringArray};
     use arrow::datatypes::{Field, Int64Type, Schema};
+    use std::sync::Arc;
 
     fn shown(columns: Vec<(&str, ArrayRef)>, mode: Mode, width: Option<usize>) -> String {
         let fields: Vec<Field> =

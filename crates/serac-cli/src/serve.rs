@@ -4,6 +4,7 @@ use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_export::listen::Listener;
+use serac_server::folder::{FolderOptions, FolderServer};
 use serac_server::operators::{Farewell, OperatorsOptions, OperatorsServer};
 use serac_server::{
     FlightSql, FlightSqlOptions, HttpAccess, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier,
@@ -67,6 +68,17 @@ fn operators_options(settings: &Settings) -> Result<OperatorsOptions, String> {
     })
 }
 
+fn folder_options(settings: &Settings) -> Result<FolderOptions, String> {
+    let usual = FolderOptions::default();
+    Ok(FolderOptions {
+        max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
+        login_timeout: login_timeout(settings)?,
+        shutdown_timeout: settings.duration("shutdown_timeout")?.unwrap_or_default(),
+        slow_statement: settings.parsed("slow_query_ms")?.map(Duration::from_millis),
+        ..usual
+    })
+}
+
 /// Everything that the settings say, read before anything is done.
 struct Plan {
     pg: Option<SocketAddr>,
@@ -79,6 +91,7 @@ struct Plan {
     flight_options: FlightOptions,
     flight_sql_options: FlightSqlOptions,
     operators_options: OperatorsOptions,
+    folder_options: FolderOptions,
     storage: StorageOptions,
     sql: SqlOptions,
     checkpoint_at_shutdown: bool,
@@ -97,6 +110,7 @@ impl Plan {
             flight_options: flight_options(settings)?,
             flight_sql_options: flight_sql_options(settings)?,
             operators_options: operators_options(settings)?,
+            folder_options: folder_options(settings)?,
             storage: storage_options(path, settings)?,
             sql: SqlOptions {
                 memory_limit: settings.bytes("memory_limit")?,
@@ -160,6 +174,7 @@ fn storage_options(path: Option<&Path>, settings: &Settings) -> Result<StorageOp
         path: path.map(Path::to_owned),
         durability: settings.word("durability", &levels)?,
         salvage: settings.switch("salvage")?,
+        serves_others: path.is_some() && !settings.switch("standalone")?,
         freeze_after: settings.duration("freeze_after")?,
         gc_threads: settings.number("gc_threads")?.unwrap_or(usual.gc_threads),
         log_segment_bytes: settings.bytes("log_segment")?.map_or(usual.log_segment_bytes, |bytes| bytes as u64),
@@ -439,6 +454,9 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
         lines.push(format!("serving {name} to clients of the operator language at {places} (Ctrl-C ends it)"));
         OperatorsServer::new(db.clone(), listeners, plan.operators_options.clone())
     });
+    let folder = plan.storage.path.as_deref().filter(|_| plan.storage.serves_others);
+    let folder = folder.map(|folder| FolderServer::start(db.clone(), folder, plan.folder_options.clone()));
+    let folder = folder.transpose().map_err(|error| format!("processes of this machine cannot be served: {error}"))?;
     let http = match plan.metrics {
         Some(address) => {
             let server = HttpServer::bind(db.clone(), address, readiness.clone()).await;
@@ -466,7 +484,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
             let _ = stopped.wait_for(|stopping| *stopping).await;
         }
     };
-    let (pg_stop, flight_stop, operators_stop) = (stop(), stop(), stop());
+    let (pg_stop, flight_stop, operators_stop, folder_stop) = (stop(), stop(), stop(), stop());
     let shutdown_asked = operators.as_ref().map(OperatorsServer::shutdown_asked);
     let orderly = async {
         let signals = async {
@@ -500,7 +518,12 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
                 None => None,
             }
         };
-        let ((), (), (), farewell) = tokio::join!(signals, pg, flight, operators);
+        let folder = async {
+            folder_stop.await;
+            // It waits for its clients, in a thread of its own.
+            let _ = tokio::task::spawn_blocking(|| drop(folder)).await;
+        };
+        let ((), (), (), farewell, ()) = tokio::join!(signals, pg, flight, operators, folder);
         let mut result = Ok(());
         if plan.storage.path.is_some() && plan.checkpoint_at_shutdown {
             let (began, database) = (Instant::now(), db.database().clone());

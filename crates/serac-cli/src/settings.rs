@@ -23,7 +23,7 @@ const fn known(name: &'static str, value: &'static str, usual: Option<&'static s
     Known { name, value, usual, help }
 }
 
-const KNOWN: [Known; 36] = [
+const KNOWN: [Known; 37] = [
     known(
         "pg",
         "ADDRESS",
@@ -159,6 +159,12 @@ const KNOWN: [Known; 36] = [
         "BOOL",
         Some("false"),
         "Opens a damaged database with what is whole, and keeps the rest in a folder of its own",
+    ),
+    known(
+        "standalone",
+        "BOOL",
+        Some("false"),
+        "Lets no other process of this machine work through this one by the socket in the database's folder",
     ),
     known(
         "shutdown_timeout",

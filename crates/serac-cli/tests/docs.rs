@@ -69,6 +69,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/server.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
     ("docs/server.md", "pg = \"127.0.0.1:5432\"", Way::Config),
     ("docs/server.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),
+    (
+        "docs/server.md",
+        "use serac_server::folder::{",
+        Way::Not("it is an example of serac-server, whose documentation tests compile it"),
+    ),
+    (
+        "docs/server.md",
+        "use serac_client::client::{",
+        Way::Not("it is an example of serac-client, whose documentation tests compile it"),
+    ),
     ("docs/shell.md", "ERROR 42601: syntax error", Way::ErrorOf("SELEC 1")),
     ("docs/shell.md", "serac load my.db --create --table person people.csv", Way::Script),
     (

@@ -40,7 +40,7 @@ fn a_script_stops_at_the_first_error_and_says_where() {
 }
 
 #[test]
-fn a_database_is_there_again_and_open_only_once() {
+fn a_database_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let path = path.to_str().unwrap();
@@ -51,24 +51,6 @@ fn a_database_is_there_again_and_open_only_once() {
     let shown = text(&output.stdout);
     assert!(shown.starts_with("id,v\n1,x\n2,y\n"), "{shown}");
     assert!(shown.contains("PRIMARY KEY (id)") && shown.contains("index (v) INCLUDE (id)"), "{shown}");
-
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_serac"))
-        .args([path, "--mode", "csv"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The holder keeps the database open for as long as its input is; it has it once the lock names it.
-    let lock = std::path::Path::new(path).join("LOCK");
-    while std::fs::read_to_string(&lock).unwrap_or_default() != holder.id().to_string() {
-        std::thread::yield_now();
-    }
-    let output = serac(&[path, "-c", "SELECT 1"], "");
-    assert!(!output.status.success());
-    let error = text(&output.stderr);
-    assert!(error.contains(&format!("open in another process (pid {})", holder.id())), "{error}");
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 mod sniff;
 
-use crate::OpenOptions;
 use crate::output::{CopyBar, progress_bar};
+use crate::{AccessOptions, OpenOptions};
 use arrow::datatypes::Schema;
-use serac_sql::{IngestTarget, Session, SqlDatabase, StatementResult, StatementStream};
+use serac_client::wire::Failure;
+use serac_server::folder::FolderSession;
 use sniff::{Said, Sniffed, whole_lines};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -41,6 +42,8 @@ pub struct LoadArguments {
     quote: Option<u8>,
     #[command(flatten)]
     pub options: OpenOptions,
+    #[command(flatten)]
+    pub access: AccessOptions,
 }
 
 fn parse_character(text: &str) -> Result<u8, String> {
@@ -146,12 +149,9 @@ fn parts_of(table: &str) -> (Option<String>, String) {
 }
 
 /// The names of a table's columns; none if there is no such table.
-async fn columns_of(session: &mut Session, table: &str) -> Option<Vec<String>> {
-    let statement = session.parse(&format!("SELECT * FROM {table} LIMIT 0")).ok()?.pop()?;
-    match session.stream_statement(statement).await {
-        Ok(StatementStream::Rows(rows)) => Some(rows.schema().fields().iter().map(|f| f.name().clone()).collect()),
-        _ => None,
-    }
+async fn columns_of(session: &mut FolderSession, table: &str) -> Option<Vec<String>> {
+    let columns = session.columns(&format!("SELECT * FROM {table} LIMIT 0")).await.ok()?;
+    Some(columns.fields().iter().map(|field| field.name().clone()).collect())
 }
 
 /// A text as a constant in SQL.
@@ -180,12 +180,11 @@ fn column_list(sniffed: &Sniffed, known: &[String]) -> String {
 }
 
 /// Loads the files, all or nothing, and says what was found out.
-pub async fn load(db: &SqlDatabase, arguments: &LoadArguments) -> Result<(), String> {
-    let mut session = Session::new(db);
-    let text = |error: serac_sql::SqlError| error.to_string();
+pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Result<(), String> {
+    let text = |error: Failure| error.to_string();
     let (schema, table) = parts_of(&arguments.table);
     let qualified = schema.iter().chain([&table]).map(|name| identifier(name)).collect::<Vec<_>>().join(".");
-    let target = IngestTarget { schema, table, create: arguments.create, ..IngestTarget::default() };
+    let (namespace, name) = (schema, table);
     let table = &qualified;
     let said = Said { header: arguments.header, delimiter: arguments.delimiter, quote: arguments.quote };
     let mut known = columns_of(&mut session, table).await;
@@ -195,13 +194,13 @@ pub async fn load(db: &SqlDatabase, arguments: &LoadArguments) -> Result<(), Str
     let mut rows = 0;
     for path in &arguments.files {
         let input = Input::open(path)?;
-        let at = |error: serac_sql::SqlError| format!("{}: {error}", input.name);
+        let at = |error: Failure| format!("{}: {error}", input.name);
         bar.set_message(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         let file = constant(&path.to_string_lossy());
         let (schema, copy) = match input.form {
             Form::File => {
                 let schema = if arguments.create {
-                    Some(serac_sql::file_schema(&path.to_string_lossy()).map_err(text)?)
+                    Some(serac_sql::file_schema(&path.to_string_lossy()).map_err(|error| error.to_string())?)
                 } else {
                     None
                 };
@@ -239,10 +238,10 @@ pub async fn load(db: &SqlDatabase, arguments: &LoadArguments) -> Result<(), Str
             }
         };
         if let (true, Some(schema)) = (arguments.create && known.is_none(), schema) {
-            session.ingest(&target, &schema, futures::stream::empty()).await.map_err(at)?;
+            session.create_table(namespace.as_deref(), &name, &schema).await.map_err(at)?;
             known = Some(schema.fields().iter().map(|field| field.name().clone()).collect());
         }
-        let (before, progress) = (bar.position(), session.copy_progress());
+        let (before, progress) = (bar.position(), session.progress());
         let copy = session.execute(&copy);
         tokio::pin!(copy);
         let mut ticks = tokio::time::interval(CopyBar::TICK);
@@ -258,10 +257,7 @@ pub async fn load(db: &SqlDatabase, arguments: &LoadArguments) -> Result<(), Str
                 }
             }
         };
-        match result.map_err(at)?.pop() {
-            Some(StatementResult::Command { rows: n, .. }) => rows += n,
-            _ => unreachable!("COPY is a command"),
-        }
+        rows += result.map_err(at)?;
         bar.set_position(before + input.size);
     }
     session.execute("COMMIT").await.map_err(text)?;

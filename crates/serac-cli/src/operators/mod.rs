@@ -63,7 +63,10 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &OperatorsArguments) ->
 
 /// Opens a database, and is its only client.
 fn embedded(runtime: &tokio::runtime::Runtime, arguments: &OperatorsArguments) -> Result<(), String> {
-    let db = arguments.options.open(&folder(&arguments.path))?;
+    let db = arguments.options.open(&folder(&arguments.path)).map_err(|error| match error.contains("in another process") {
+        true => format!("{error}\nA server that was started with --operators takes statements of this language: --connect ADDRESS"),
+        false => error,
+    })?;
     let (ending, farewell) = runtime.block_on(async {
         let (own, other) = tokio::net::UnixStream::pair().map_err(|error| error.to_string())?;
         let mut server = OperatorsServer::new(db.clone(), Vec::new(), OperatorsOptions::default());

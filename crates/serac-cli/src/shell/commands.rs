@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::{Data, Shell, show_error};
-use crate::blocks::{Canvas, tables_named, watch};
+use crate::blocks::{Canvas, tables_in, watch};
 use crate::output::Mode;
 use serac_sql::{Session, TransactionStatus};
 use std::fs::File;
@@ -56,6 +56,12 @@ const ROLES: &str = "SELECT rolname AS role, concat_ws(', ', \
     CASE WHEN NOT rolcanlogin THEN 'cannot login' END) AS attributes, \
     array_to_string(ARRAY(SELECT g.rolname FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid \
     WHERE m.member = r.oid ORDER BY 1), ', ') AS member_of FROM pg_roles r ORDER BY 1";
+const METRICS: &str = "SELECT * FROM serac_metrics";
+const SCHEMAS: &str = "SELECT nspname AS schema FROM pg_namespace \
+    WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema' ORDER BY 1";
+const INDEXES: &str =
+    "SELECT index_name AS index, table_name AS table, method, columns FROM serac_indexes ORDER BY 2, 1";
+const SEQUENCES: &str = "SELECT sequencename AS sequence, last_value FROM pg_sequences ORDER BY 1";
 const PROCEDURES: &str = "SELECT n.nspname AS schema, p.proname AS name, \
     pg_get_function_result(p.oid) AS result, pg_get_function_arguments(p.oid) AS arguments \
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace ORDER BY 1, 2";
@@ -158,20 +164,20 @@ impl Shell {
         };
         match name {
             "\\g" | "\\gx" => {
-                let (sql, mode) = (about()?, self.mode);
+                let (sql, mode) = (about()?, self.display.mode);
                 let output = match argument {
                     "" => None,
                     path => Some(File::create(path).map_err(|e| format!("{path}: {e}"))?),
                 };
                 if name == "\\gx" {
-                    self.mode = Mode::Expanded;
+                    self.display.mode = Mode::Expanded;
                 }
-                let before = output.map(|file| self.output.replace(file));
+                let before = output.map(|file| self.display.output.replace(file));
                 let result = self.statement(&sql).await;
                 if let Some(before) = before {
-                    self.output = before;
+                    self.display.output = before;
                 }
-                self.mode = mode;
+                self.display.mode = mode;
                 return result.map(|()| true);
             }
             "\\watch" => {
@@ -213,28 +219,28 @@ impl Shell {
                 return Ok(true);
             }
             "\\timing" => {
-                self.timing = switched(self.timing, argument)?;
-                self.write(if self.timing { "Timing is on.\n" } else { "Timing is off.\n" });
+                self.display.timing = switched(self.display.timing, argument)?;
+                self.write(if self.display.timing { "Timing is on.\n" } else { "Timing is off.\n" });
                 return Ok(true);
             }
             "\\pager" => {
-                self.pager = switched(self.pager, argument)?;
-                self.write(if self.pager { "The pager is on.\n" } else { "The pager is off.\n" });
+                self.display.pager = switched(self.display.pager, argument)?;
+                self.write(if self.display.pager { "The pager is on.\n" } else { "The pager is off.\n" });
                 return Ok(true);
             }
             "\\x" => {
-                let expanded = switched(self.mode == Mode::Expanded, argument)?;
-                self.mode = if expanded { Mode::Expanded } else { Mode::Table };
+                let expanded = switched(self.display.mode == Mode::Expanded, argument)?;
+                self.display.mode = if expanded { Mode::Expanded } else { Mode::Table };
                 self.write(if expanded { "Expanded display is on.\n" } else { "Expanded display is off.\n" });
                 return Ok(true);
             }
             "\\mode" => {
-                self.mode = clap::ValueEnum::from_str(argument, true)
+                self.display.mode = clap::ValueEnum::from_str(argument, true)
                     .map_err(|_| format!("no mode \"{argument}\": table, csv, json, markdown or expanded"))?;
                 return Ok(true);
             }
             "\\o" => {
-                self.output = match argument {
+                self.display.output = match argument {
                     "" => None,
                     path => Some(File::create(path).map_err(|e| format!("{path}: {e}"))?),
                 };
@@ -252,41 +258,53 @@ impl Shell {
                     Some(path) => format!("The database is the folder {}", path.display()),
                     None => "The database is in memory".to_owned(),
                 };
+                let holder = match self.session.holder() {
+                    Some(holder) => {
+                        format!("opened by process {holder}, through which this one ({}) works", std::process::id())
+                    }
+                    None => format!("opened by this process ({})", std::process::id()),
+                };
+                let role =
+                    self.role.as_ref().map_or("its superuser".into(), |role| format!("the role \"{role}\" there"));
                 let state = match self.session.transaction_status() {
                     TransactionStatus::Idle => "",
                     TransactionStatus::Open => ", in a transaction",
                     TransactionStatus::Failed => ", in a transaction that has failed",
                 };
-                self.write(&format!(
-                    "{place}, opened by this process ({}). You are its superuser{state}.\n",
-                    std::process::id()
-                ));
+                self.write(&format!("{place}, {holder}. You are {role}{state}.\n"));
                 return Ok(true);
             }
             "\\checkpoint" => {
-                let report = self.session.database().checkpoint().map_err(|e| e.to_string())?;
+                let Some(session) = self.session.here().filter(|_| self.role.is_none()) else {
+                    self.sql("CHECKPOINT").await.map_err(|error| show_error(&error, ""))?;
+                    return Ok(true);
+                };
+                let report = session.database().checkpoint().map_err(|e| e.to_string())?;
                 let megabytes = report.bytes as f64 / 1e6;
                 self.write(&format!("{} tables, {} rows, {megabytes:.1} MB\n", report.tables, report.rows));
                 return Ok(true);
             }
             "\\blocks" => {
-                let canvas = match &self.output {
+                let canvas = match &self.display.output {
                     Some(_) => Canvas::PLAIN,
                     None => Canvas::stdout(),
                 };
-                let map = canvas.draw(&tables_named(self.session.database(), argument)?);
+                let map = canvas.draw(&tables_in(&mut self.session, argument).await?);
                 self.write(&map);
                 return Ok(true);
             }
             "\\blocks+" => {
-                watch(self.session.database(), argument).await?;
+                watch(&mut self.session, argument).await?;
                 return Ok(true);
             }
-            "\\metrics" => {
-                let text = metrics(&self.session);
-                self.write(&text);
-                return Ok(true);
-            }
+            "\\metrics" => match self.session.here().filter(|_| self.role.is_none()) {
+                Some(session) => {
+                    let text = metrics(session);
+                    self.write(&text);
+                    return Ok(true);
+                }
+                None => METRICS,
+            },
             "\\dt" => TABLES,
             "\\dv" => VIEWS,
             "\\d" | "\\d+" if argument.is_empty() => RELATIONS,
@@ -297,11 +315,14 @@ impl Shell {
                 self.show(&text);
                 return Ok(true);
             }
-            "\\di" | "\\dn" | "\\ds" => {
-                let text = self.listed(name);
+            "\\di" | "\\dn" | "\\ds" if let Some(session) = self.session.here() => {
+                let text = Self::listed(&session.database().catalog(), name);
                 self.show(&text);
                 return Ok(true);
             }
+            "\\dn" => SCHEMAS,
+            "\\di" => INDEXES,
+            "\\ds" => SEQUENCES,
             other => return Err(format!("unknown command {other}; \\? lists them")),
         };
         self.sql(listing).await.map_err(|error| show_error(&error, listing))?;
@@ -310,7 +331,7 @@ impl Shell {
 
     /// Runs a statement again and again, until Ctrl-C, an error, or so many `times`.
     async fn watch(&mut self, sql: &str, seconds: f64, times: Option<usize>) -> Result<(), String> {
-        let people = matches!(self.mode, Mode::Table | Mode::Expanded);
+        let people = self.display.is_for_people();
         let mut done = 0;
         loop {
             if people {

@@ -1,12 +1,14 @@
 //! `\d`: the columns, indexes and constraints of relations.
 
-use super::{Shell, show_error};
+mod elsewhere;
+
+use super::Shell;
 use crate::output::printable;
 use comfy_table::{Table, presets};
 use serac_engine::Catalog;
 use serac_engine::definition::{KeyDefinition, TableDefinition};
 use serac_engine::roles::Object;
-use serac_sql::StatementResult;
+use serac_sql::{Session, StatementResult};
 
 /// A table of texts, one row below the other.
 fn shown(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -54,8 +56,7 @@ fn comment(catalog: &Catalog, schema: &str, name: &str, column: Option<&str>) ->
 
 impl Shell {
     /// Indexes, schemas or sequences.
-    pub(super) fn listed(&self, command: &str) -> String {
-        let catalog = self.session.database().catalog();
+    pub(super) fn listed(catalog: &Catalog, command: &str) -> String {
         match command {
             "\\dn" => shown(&["schema"], catalog.schemas.keys().map(|name| vec![name.clone()])),
             "\\di" => {
@@ -97,65 +98,80 @@ impl Shell {
             Some((schema, short)) => (fold(schema), fold(short)),
             None => ("public".to_owned(), fold(name)),
         };
-        let catalog = self.session.database().catalog();
-        let temporary = self.session.temporary_catalog().filter(|_| schema == "pg_temp" || !name.contains('.'));
-        let temporary = temporary.and_then(|catalog| catalog.table("pg_temp", &short).ok().cloned());
-        let in_schema = catalog.schemas.get(&schema);
-        if let Some(table) = temporary.or_else(|| catalog.table(&schema, &short).ok().cloned()) {
-            let mut text = table_text(&catalog, &table.definition, more);
-            if more {
-                let m = table.data.metrics();
-                text.push_str(&format!(
-                    "{} blocks ({} frozen), {:.1} MB\n",
-                    m.blocks,
-                    m.frozen_blocks,
-                    m.bytes as f64 / 1e6
-                ));
-            }
-            return Ok(text);
-        }
-        if let Some(view) = in_schema.and_then(|schema| schema.views.get(&short)) {
-            let mut text = format!("View \"{schema}.{short}\"\n");
-            let columns = format!("DESCRIBE \"{schema}\".\"{}\"", short.replace('"', "\"\""));
-            let result = self.session.execute(&columns).await.map_err(|error| show_error(&error, ""))?;
-            if let Some(StatementResult::Rows { batches, .. }) = result.into_iter().next() {
-                let rows = batches.iter().flat_map(|batch| crate::output::texts(batch, ""));
-                text.push_str(&shown(&["column", "type"], rows.map(|row| row[..2].to_vec())));
-            }
-            let said = comment(&catalog, &schema, &short, None);
-            if more && !said.is_empty() {
-                text.push_str(&format!("Description: {}\n", printable(&said, true)));
-            }
-            return Ok(text + &format!("View definition:\n  {};\n", printable(&view.query, true)));
-        }
-        if let Some(sequence) = in_schema.and_then(|schema| schema.sequences.get(&short)) {
-            let d = &sequence.definition;
-            let header = ["start", "minimum", "maximum", "increment", "last value"];
-            let last = sequence.last().map_or("-".into(), |v| v.to_string());
-            let row = [d.start, d.min, d.max, d.increment].map(|number| number.to_string());
-            let mut text = format!("Sequence \"{schema}.{short}\"\n");
-            text.push_str(&shown(&header, [row.into_iter().chain([last]).collect()]));
-            if let Some((table, column)) = &d.owner {
-                text.push_str(&format!("Owned by: {table}.{column}\n"));
-            }
-            return Ok(text);
-        }
-        for table in in_schema.iter().flat_map(|schema| schema.tables.values()) {
-            let definition = &table.definition;
-            if let Some(key) = definition.keys.iter().find(|key| key.name == short) {
-                let line = index_line(key, definition);
-                return Ok(format!("Index \"{schema}.{short}\" on table \"{}\"\n  {line}\n", table.name()));
-            }
-            if let Some(bitmap) = definition.bitmaps.iter().find(|bitmap| bitmap.name == short) {
-                let column = names(&[bitmap.column], definition);
-                return Ok(format!(
-                    "Index \"{schema}.{short}\" on table \"{}\"\n  \"{short}\" index USING bitmap ({column})\n",
-                    table.name()
-                ));
-            }
-        }
-        Err(format!("there is no relation \"{name}\""))
+        let found = match self.session.here() {
+            Some(session) => describe_here(session, &schema, &short, name.contains('.'), more).await?,
+            None => elsewhere::describe(&mut self.session, &schema, &short, name.contains('.'), more).await?,
+        };
+        found.ok_or_else(|| format!("there is no relation \"{name}\""))
     }
+}
+
+/// Describes a relation of a database that this process has open; none if there is no such relation.
+async fn describe_here(
+    session: &mut Session,
+    schema: &str,
+    short: &str,
+    is_qualified: bool,
+    more: bool,
+) -> Result<Option<String>, String> {
+    let catalog = session.database().catalog();
+    let temporary = session.temporary_catalog().filter(|_| schema == "pg_temp" || !is_qualified);
+    let temporary = temporary.and_then(|catalog| catalog.table("pg_temp", short).ok().cloned());
+    let in_schema = catalog.schemas.get(schema);
+    if let Some(table) = temporary.or_else(|| catalog.table(schema, short).ok().cloned()) {
+        let mut text = table_text(&catalog, &table.definition, more);
+        if more {
+            let m = table.data.metrics();
+            text.push_str(&format!(
+                "{} blocks ({} frozen), {:.1} MB\n",
+                m.blocks,
+                m.frozen_blocks,
+                m.bytes as f64 / 1e6
+            ));
+        }
+        return Ok(Some(text));
+    }
+    if let Some(view) = in_schema.and_then(|schema| schema.views.get(short)) {
+        let mut text = format!("View \"{schema}.{short}\"\n");
+        let columns = format!("DESCRIBE \"{schema}\".\"{}\"", short.replace('"', "\"\""));
+        let result = session.execute(&columns).await.map_err(|error| error.to_string())?;
+        if let Some(StatementResult::Rows { batches, .. }) = result.into_iter().next() {
+            let rows = batches.iter().flat_map(|batch| crate::output::texts(batch, ""));
+            text.push_str(&shown(&["column", "type"], rows.map(|row| row[..2].to_vec())));
+        }
+        let said = comment(&catalog, schema, short, None);
+        if more && !said.is_empty() {
+            text.push_str(&format!("Description: {}\n", printable(&said, true)));
+        }
+        return Ok(Some(text + &format!("View definition:\n  {};\n", printable(&view.query, true))));
+    }
+    if let Some(sequence) = in_schema.and_then(|schema| schema.sequences.get(short)) {
+        let d = &sequence.definition;
+        let header = ["start", "minimum", "maximum", "increment", "last value"];
+        let last = sequence.last().map_or("-".into(), |v| v.to_string());
+        let row = [d.start, d.min, d.max, d.increment].map(|number| number.to_string());
+        let mut text = format!("Sequence \"{schema}.{short}\"\n");
+        text.push_str(&shown(&header, [row.into_iter().chain([last]).collect()]));
+        if let Some((table, column)) = &d.owner {
+            text.push_str(&format!("Owned by: {table}.{column}\n"));
+        }
+        return Ok(Some(text));
+    }
+    for table in in_schema.iter().flat_map(|schema| schema.tables.values()) {
+        let definition = &table.definition;
+        if let Some(key) = definition.keys.iter().find(|key| key.name == short) {
+            let line = index_line(key, definition);
+            return Ok(Some(format!("Index \"{schema}.{short}\" on table \"{}\"\n  {line}\n", table.name())));
+        }
+        if let Some(bitmap) = definition.bitmaps.iter().find(|bitmap| bitmap.name == short) {
+            let column = names(&[bitmap.column], definition);
+            return Ok(Some(format!(
+                "Index \"{schema}.{short}\" on table \"{}\"\n  \"{short}\" index USING bitmap ({column})\n",
+                table.name()
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// A table: its columns, keys and constraints.

@@ -5,7 +5,7 @@ use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{Context, Editor, Helper, Highlighter, Hinter, Validator};
-use serac_sql::{Session, TransactionStatus};
+use serac_sql::TransactionStatus;
 use std::path::PathBuf;
 
 const KEYWORDS: &[&str] = &[
@@ -129,12 +129,8 @@ impl LineEditor {
     }
 
     /// Completes the names of tables and columns that are there now.
-    pub fn know(&mut self, session: &Session) {
-        let mut words: Vec<String> = KEYWORDS.iter().map(ToString::to_string).collect();
-        for table in session.database().catalog().tables() {
-            words.push(table.name().to_owned());
-            words.extend(table.definition.visible_columns().iter().map(|c| c.name.clone()));
-        }
+    pub fn know(&mut self, names: Vec<String>) {
+        let words = KEYWORDS.iter().map(ToString::to_string).chain(names).collect();
         self.editor.set_helper(Some(ShellHelper { words, files: FilenameCompleter::new() }));
     }
 

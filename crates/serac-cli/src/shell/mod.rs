@@ -7,14 +7,20 @@ mod source;
 
 use crate::output::{CopyBar, Mode, RowsWriter, printable};
 use crate::script::Part;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use console::Term;
 use editor::{LineEditor, Typed, prompt};
-use serac_sql::{CancelHandle, Notification, Session, SqlDatabase, SqlError, StatementStream, reads_stdin};
+use parking_lot::Mutex;
+use serac_client::wire::Failure;
+use serac_server::folder::{CancelRunning, FolderSession, Sink};
+use serac_sql::{TransactionStatus, reads_stdin};
 use source::Source;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub struct ShellOptions {
@@ -23,6 +29,8 @@ pub struct ShellOptions {
     pub mode: Mode,
     pub continue_on_error: bool,
     pub path: Option<PathBuf>,
+    /// Whose rights the session has; none for the superuser's.
+    pub role: Option<String>,
 }
 
 /// Where COPY … FROM STDIN finds its data.
@@ -37,14 +45,13 @@ enum Data {
 }
 
 struct Shell {
-    session: Session,
+    session: FolderSession,
     /// Folder of the database; none if it is in memory.
     path: Option<PathBuf>,
-    mode: Mode,
-    timing: bool,
-    pager: bool,
+    /// Whose rights the session has; none for the superuser's.
+    role: Option<String>,
+    display: Display,
     continue_on_error: bool,
-    output: Option<File>,
     data: Data,
     /// The settings of a shell at a terminal.
     editor: Option<LineEditor>,
@@ -52,8 +59,26 @@ struct Shell {
     last: String,
 }
 
+/// Where results go, and how.
+struct Display {
+    mode: Mode,
+    timing: bool,
+    pager: bool,
+    output: Option<File>,
+    /// Whether a person types at a terminal.
+    is_interactive: bool,
+    /// Of the result that is being shown.
+    writer: Option<RowsWriter>,
+    /// When the statement began.
+    started: Instant,
+    /// How far the COPY is that runs.
+    bar: Arc<Mutex<Option<CopyBar>>>,
+    /// Whether names of tables and columns may be others than those that Tab knows.
+    names_changed: bool,
+}
+
 /// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then.
-async fn cancellable<T>(work: impl Future<Output = T>, cancel: &CancelHandle, mut tick: impl FnMut()) -> T {
+async fn cancellable<T>(work: impl Future<Output = T>, cancel: &CancelRunning, mut tick: impl FnMut()) -> T {
     tokio::pin!(work);
     let mut ticks = tokio::time::interval(CopyBar::TICK);
     loop {
@@ -74,6 +99,12 @@ fn write_to(output: &mut Option<File>, text: &str) -> bool {
     result.is_ok()
 }
 
+/// The names that Tab completes, of a database that is open in another process.
+const NAMES: &str = "SELECT DISTINCT table_name FROM information_schema.tables \
+    WHERE table_schema NOT IN ('pg_catalog', 'information_schema') \
+    UNION SELECT DISTINCT column_name FROM information_schema.columns \
+    WHERE table_schema NOT IN ('pg_catalog', 'information_schema')";
+
 /// Shows a text a page at a time; false if there is no such program.
 fn page(text: &str) -> bool {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
@@ -88,7 +119,7 @@ fn page(text: &str) -> bool {
 }
 
 /// An error as a person reads it: SQLSTATE, message, and a caret under the place.
-fn show_error(error: &SqlError, sql: &str) -> String {
+fn show_error(error: &Failure, sql: &str) -> String {
     let mut text = error.to_string();
     if let Some((line, column)) = error.position
         && let Some(source) = sql.lines().nth(line.saturating_sub(1) as usize)
@@ -112,82 +143,99 @@ fn as_sql(part: &Part) -> Option<String> {
     }
 }
 
-impl Shell {
+impl Display {
     fn write(&mut self, text: &str) {
         write_to(&mut self.output, text);
     }
-
     /// Shows the result of a query, or of a command, to whoever reads it.
     fn show(&mut self, text: &str) -> bool {
         let term = Term::stdout();
         let (height, width) = term.size_checked().unwrap_or((u16::MAX, u16::MAX));
         let is_long = text.lines().count() >= usize::from(height)
             || text.lines().any(|line| console::measure_text_width(line) > usize::from(width));
-        let is_paged = self.pager && self.editor.is_some() && self.output.is_none() && term.is_term() && is_long;
+        let is_paged = self.pager && self.is_interactive && self.output.is_none() && term.is_term() && is_long;
         (is_paged && page(text)) || write_to(&mut self.output, text)
     }
+    /// Whether a person reads the results.
+    fn is_for_people(&self) -> bool {
+        matches!(self.mode, Mode::Table | Mode::Expanded)
+    }
+}
 
-    /// Shows what this session has been told in channels.
-    fn tell(&self) {
-        for Notification { process, channel, payload } in self.session.notifications().take() {
-            let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
-            let (channel, text) = (printable(&channel, false), printable(&text, false));
-            eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
+impl Sink for Display {
+    fn rows(&mut self, schema: &SchemaRef) -> bool {
+        let writer = self.writer.insert(RowsWriter::new(schema.clone(), self.mode));
+        write_to(&mut self.output, &writer.start())
+    }
+    fn batch(&mut self, batch: &RecordBatch) -> bool {
+        let Some(writer) = &mut self.writer else { unreachable!("the columns come first") };
+        write_to(&mut self.output, &writer.rows(batch))
+    }
+    fn complete(&mut self, tag: &str, _rows: u64, is_data: bool) {
+        drop(self.bar.lock().take());
+        let shown = match self.writer.take() {
+            Some(writer) => {
+                let term = Term::stdout();
+                let is_seen = self.output.is_none() && term.is_term();
+                let size = term.size_checked().filter(|_| is_seen);
+                writer.finish(size.map(|(_, width)| usize::from(width)))
+            }
+            None if self.is_for_people() && !is_data => format!("{tag}\n"),
+            None => String::new(),
+        };
+        self.show(&shown);
+        self.names_changed |= ["CREATE", "ALTER", "DROP"].iter().any(|word| tag.starts_with(word));
+        let took = std::mem::replace(&mut self.started, Instant::now()).elapsed();
+        if self.timing {
+            self.write(&format!("Time: {:.3} ms\n", took.as_secs_f64() * 1e3));
         }
     }
+    fn notice(&mut self, severity: &str, message: &str) {
+        eprintln!("{severity}: {}", printable(message, true));
+    }
+    fn notification(&mut self, process: i32, channel: &str, payload: &str) {
+        let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
+        let (channel, text) = (printable(channel, false), printable(&text, false));
+        eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
+    }
+    fn moved(&mut self, holder: Option<u32>) {
+        self.names_changed = true;
+        let place = holder.map_or("in this process".into(), |holder| format!("in process {holder}"));
+        eprintln!("NOTICE: the process that had the database open has ended; it is open {place} now, in a new session");
+    }
+}
 
-    async fn sql(&mut self, sql: &str) -> Result<(), SqlError> {
+impl Shell {
+    fn write(&mut self, text: &str) {
+        self.display.write(text);
+    }
+    fn show(&mut self, text: &str) -> bool {
+        self.display.show(text)
+    }
+
+    async fn sql(&mut self, sql: &str) -> Result<(), Failure> {
+        let Self { session, display, .. } = self;
         let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
-        for (i, statement) in self.session.parse(sql)?.into_iter().enumerate() {
-            let started = Instant::now();
-            let cancel = self.session.cancel_handle();
-            let mut bar = copies.then(|| CopyBar::new(self.session.copy_progress()));
-            // The output is the data, and nothing else.
-            let is_data = matches!(self.session.streamed_copy(&statement), Ok(Some(copy)) if !copy.is_input);
-            if copies {
-                let file = self.output.as_ref().and_then(|file| file.try_clone().ok());
-                self.session.set_copy_output(match file {
-                    Some(file) => Box::new(BufWriter::new(file)),
-                    None => Box::new(BufWriter::new(std::io::stdout())),
-                });
-            }
-            let tick = || {
-                if let Some(bar) = &mut bar {
-                    bar.tick();
-                }
-            };
-            let people = self.mode == Mode::Table || self.mode == Mode::Expanded;
-            let notices = self.session.notices();
-            let result = cancellable(self.session.stream_statement(statement), &cancel, tick).await;
-            for notice in notices.take() {
-                eprintln!("{}: {}", notice.severity.name(), printable(&notice.message, true));
-            }
-            let shown = match result.map_err(|error| error.located(sql, i))? {
-                StatementStream::Rows(mut rows) => {
-                    let mut writer = RowsWriter::new(rows.schema().clone(), self.mode);
-                    let mut wanted = write_to(&mut self.output, &writer.start());
-                    while wanted && let Some(batch) = cancellable(rows.next(), &cancel, || {}).await? {
-                        wanted = write_to(&mut self.output, &writer.rows(&batch));
-                    }
-                    let term = Term::stdout();
-                    let is_seen = self.output.is_none() && term.is_term();
-                    let size = term.size_checked().filter(|_| is_seen);
-                    writer.finish(size.map(|(_, width)| usize::from(width)))
-                }
-                StatementStream::Command { tag, .. } if people && !is_data => {
-                    drop(bar);
-                    format!("{tag}\n")
-                }
-                StatementStream::Command { .. } => String::new(),
-            };
-            self.show(&shown);
-            self.tell();
-            if self.timing {
-                let time = started.elapsed().as_secs_f64() * 1e3;
-                self.write(&format!("Time: {time:.3} ms\n"));
-            }
+        if copies {
+            let file = display.output.as_ref().and_then(|file| file.try_clone().ok());
+            session.set_copy_output(match file {
+                Some(file) => Box::new(BufWriter::new(file)),
+                None => Box::new(BufWriter::new(std::io::stdout())),
+            });
         }
-        Ok(())
+        let bar = display.bar.clone();
+        *bar.lock() = copies.then(|| CopyBar::new(session.progress()));
+        let tick = || {
+            if let Some(bar) = &mut *bar.lock() {
+                bar.tick();
+            }
+        };
+        display.started = Instant::now();
+        let cancel = session.cancel_handle();
+        let result = cancellable(session.run(sql, display), &cancel, tick).await;
+        display.writer = None;
+        drop(bar.lock().take());
+        result
     }
 
     /// Runs what the user has written, and keeps it for \g.
@@ -273,10 +321,31 @@ impl Shell {
         Ok(true)
     }
 
+    /// The names of tables and columns, as far as they may be others than before.
+    async fn names(&mut self) -> Option<Vec<String>> {
+        if let Some(session) = self.session.here() {
+            let mut names = Vec::new();
+            for table in session.database().catalog().tables() {
+                names.push(table.name().to_owned());
+                names.extend(table.definition.visible_columns().iter().map(|c| c.name.clone()));
+            }
+            return Some(names);
+        }
+        // A question in a transaction would be part of it.
+        let may_ask = self.display.names_changed && self.session.transaction_status() == TransactionStatus::Idle;
+        if !may_ask || self.session.holder().is_none() {
+            return None;
+        }
+        self.display.names_changed = false;
+        let batches = self.session.query(NAMES).await.ok()?;
+        Some(batches.iter().flat_map(|batch| crate::output::texts(batch, "")).flatten().collect())
+    }
+
     async fn interactive(&mut self) -> Result<(), String> {
         let place = self.path.as_ref().map_or("in memory".into(), |p| p.display().to_string());
         println!("SeracDB {} ({place}). \\? for help, \\q to quit.", env!("CARGO_PKG_VERSION"));
         self.editor = Some(LineEditor::new()?);
+        self.display.is_interactive = true;
         self.continue_on_error = true;
         self.data = Data::Terminal;
         let source = Source::text("");
@@ -285,8 +354,11 @@ impl Shell {
         loop {
             let within = source.incomplete().map(|(_, within)| within);
             let prompt = prompt(self.session.transaction_status(), within);
+            let names = self.names().await;
             let editor = self.editor.as_mut().expect("it is interactive");
-            editor.know(&self.session);
+            if let Some(names) = names {
+                editor.know(names);
+            }
             match editor.read(&prompt)? {
                 Typed::Line(line) => {
                     let word = line.trim().trim_end_matches(';').to_lowercase();
@@ -326,17 +398,24 @@ impl Shell {
 }
 
 /// Runs the shell.
-pub async fn run(db: &SqlDatabase, options: ShellOptions) -> Result<(), String> {
-    let mut session = Session::new(db);
-    session.name_columns_as_postgresql();
-    let mut shell = Shell {
-        session,
-        path: options.path,
+pub async fn run(session: FolderSession, options: ShellOptions) -> Result<(), String> {
+    let display = Display {
         mode: options.mode,
         timing: false,
         pager: true,
-        continue_on_error: options.continue_on_error,
         output: None,
+        is_interactive: false,
+        writer: None,
+        started: Instant::now(),
+        bar: Arc::default(),
+        names_changed: true,
+    };
+    let mut shell = Shell {
+        session,
+        path: options.path,
+        role: options.role,
+        display,
+        continue_on_error: options.continue_on_error,
         data: Data::Script,
         editor: None,
         last: String::new(),

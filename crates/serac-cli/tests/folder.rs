@@ -1,0 +1,484 @@
+//! Several processes that work in one folder, through the process that has it open.
+
+mod common;
+
+use common::{serac, text};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A shell that runs statements as they come.
+struct Shell {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Shell {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+            .arg(folder)
+            .args(["--mode", "csv", "--continue-on-error"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, input, lines }
+    }
+    /// A shell that has the folder open, or works in it.
+    fn ready(folder: &Path) -> Self {
+        let mut shell = Self::start(folder, &[]);
+        assert_eq!(shell.ask("SELECT 1 AS one;"), ["one", "1"]);
+        shell
+    }
+    fn send(&mut self, script: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{script}").unwrap();
+    }
+    /// What a script writes, up to a mark behind it; none if the shell ends before it.
+    fn try_ask(&mut self, script: &str) -> Option<Vec<String>> {
+        // A mark that is written whether the database can be reached or not.
+        writeln!(self.input.as_mut().unwrap(), "{script}\nthe end \\p\n\\r").ok()?;
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        let shown = lines.by_ref().take_while(|line| line != "the end").collect();
+        (lines.next()? == "Query buffer reset (cleared).").then_some(shown)
+    }
+    fn ask(&mut self, script: &str) -> Vec<String> {
+        self.try_ask(script).unwrap_or_else(|| panic!("the shell has ended before the end of {script}"))
+    }
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+    /// Ends the script; what went to standard error, and whether all succeeded.
+    fn finish(mut self) -> (String, bool) {
+        drop(self.input.take());
+        let mut error = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut error).unwrap();
+        (error, self.child.wait().unwrap().success())
+    }
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let outer = tempfile::tempdir().unwrap();
+    let path = outer.path().join("db");
+    (outer, path)
+}
+
+fn run(folder: &Path, arguments: &[&str], input: &str) -> (String, String, bool) {
+    let mut all = vec![folder.to_str().unwrap(), "--mode", "csv"];
+    all.extend(arguments);
+    let output = serac(&all, input);
+    (text(&output.stdout), text(&output.stderr), output.status.success())
+}
+
+#[test]
+fn a_second_shell_works_through_the_first() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    assert!(holder.ask("CREATE TABLE t (id INT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'one');").is_empty());
+    let (shown, error, succeeded) =
+        run(&db, &["-c", "SELECT * FROM t; INSERT INTO t VALUES (2, NULL) RETURNING id"], "");
+    assert_eq!((shown.as_str(), succeeded), ("id,v\n1,one\nid\n2\n", true), "{error}");
+    assert_eq!(holder.ask("SELECT count(*) AS n FROM t;"), ["n", "2"]);
+
+    // Transactions: isolated from each other, and the first updater wins.
+    let mut guest = Shell::ready(&db);
+    assert!(guest.ask("BEGIN ISOLATION LEVEL REPEATABLE READ; UPDATE t SET v = 'guest' WHERE id = 1;").is_empty());
+    assert_eq!(holder.ask("SELECT v FROM t WHERE id = 1;"), ["v", "one"]);
+    assert!(holder.ask("SET lock_timeout = '50ms'; UPDATE t SET v = 'holder' WHERE id = 1;").is_empty());
+    assert!(guest.ask("COMMIT;").is_empty());
+    assert_eq!(holder.ask("SELECT v FROM t WHERE id = 1;"), ["v", "guest"]);
+    // What a session has made for itself is its own, and goes with it.
+    assert!(guest.ask("CREATE TEMP TABLE own (a INT); PREPARE p AS SELECT 5 AS five;").is_empty());
+    assert_eq!(guest.ask("EXECUTE p; SELECT count(*) AS n FROM own;"), ["five", "5", "n", "0"]);
+    assert!(holder.ask("BEGIN; SAVEPOINT s;").is_empty());
+    let (error, succeeded) = guest.finish();
+    assert!(succeeded, "{error}");
+    holder.ask("ROLLBACK; SELECT count(*) AS n FROM own;");
+    let (error, _) = holder.finish();
+    assert!(
+        (error.contains("ERROR 55P03") || error.contains("ERROR 40001")) && error.contains("ERROR 42P01"),
+        "{error}"
+    );
+    // Now another one opens the folder.
+    assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n2\n");
+}
+
+#[test]
+fn errors_and_notices_of_the_holder_are_those_of_the_guest() {
+    let (_outer, db) = folder();
+    let _holder = Shell::ready(&db);
+    let (shown, error, succeeded) = run(&db, &[], "SELECT 1 AS a;\nSELECT 1,\n  nothing;\nSELECT 2 AS b;");
+    assert_eq!((shown.as_str(), succeeded), ("a\n1\n", false));
+    assert!(
+        error.contains("ERROR 42703") && error.contains("LINE 2:   nothing") && error.contains("          ^"),
+        "{error}"
+    );
+    let (_, error, succeeded) = run(&db, &["-c", "DROP TABLE IF EXISTS missing"], "");
+    assert!(succeeded && error.contains("NOTICE: ") && error.contains("missing"), "{error}");
+    let output = serac(&[db.to_str().unwrap(), "-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)"], "");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("CREATE TABLE\n") && shown.contains("INSERT 0 2\n"), "{shown}");
+    let mut guest = Shell::ready(&db);
+    guest.ask("LISTEN c;");
+    assert!(run(&db, &["-c", "NOTIFY c, 'told'"], "").2);
+    guest.ask("SELECT 1 AS a;");
+    let (error, _) = guest.finish();
+    assert!(error.contains("\"c\" with payload \"told\""), "{error}");
+    let (shown, error, succeeded) =
+        run(&db, &["-c", "\\d t", "-c", "\\conninfo", "-c", "\\metrics", "-c", "\\blocks t", "-c", "\\dt"], "");
+    assert!(succeeded && shown.contains("integer") && shown.contains("committed"), "{shown}{error}");
+    let holder = std::fs::read_to_string(db.join("LOCK")).unwrap();
+    let pid = holder.split(' ').next().unwrap();
+    assert!(shown.contains(pid), "{shown}");
+}
+
+#[test]
+fn copies_go_through_the_socket() {
+    let (outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE TABLE t (a INT, b TEXT);");
+    let script = "COPY t FROM STDIN;\n1,one\n2,\"two; 'quoted'\"\n\\.\nCOPY (SELECT * FROM t ORDER BY a) TO STDOUT;\n";
+    let (shown, error, succeeded) = run(&db, &[], script);
+    assert_eq!((shown.as_str(), succeeded), ("1,one\n2,two; 'quoted'\n", true), "{error}");
+    let lines: String = (0..300_000).map(|n| format!("{n},{}\n", "x".repeat(n % 50))).collect();
+    let (_, error, succeeded) = run(&db, &["-c", "COPY t FROM STDIN"], &lines);
+    assert!(succeeded, "{error}");
+    assert_eq!(holder.ask("SELECT count(*) AS n FROM t;"), ["n", "300002"]);
+    let (_, error, succeeded) = run(&db, &[], "COPY t FROM STDIN;\n7,seven\nx,eight\n\\.\nSELECT 1;");
+    assert!(!succeeded && error.contains("22P02"), "{error}");
+    let (shown, ..) = run(&db, &["-c", "COPY (SELECT a, b FROM t WHERE a >= 3) TO STDOUT"], "");
+    assert_eq!(shown.lines().count(), 299_997);
+    // A client that goes in the middle of its data leaves nothing.
+    let mut guest = Shell::ready(&db);
+    guest.send("COPY t FROM STDIN;");
+    guest.send(&"1,gone\n".repeat(100_000));
+    guest.kill();
+    assert_eq!(holder.ask("SELECT count(*) AS n FROM t WHERE b = 'gone';"), ["n", "0"]);
+    // `serac load` as well.
+    let csv = outer.path().join("people.csv");
+    std::fs::write(&csv, "name,age\nAda,36\nAlan,41\n").unwrap();
+    let loaded = serac(&["load", db.to_str().unwrap(), csv.to_str().unwrap(), "--table", "people", "--create"], "");
+    assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    assert_eq!(holder.ask("SELECT name, age FROM people ORDER BY age;"), ["name,age", "Ada,36", "Alan,41"]);
+}
+
+/// The largest size in memory that a process has had, in bytes.
+fn peak(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn large_results_are_streamed() {
+    let (_outer, db) = folder();
+    let holder = Shell::ready(&db);
+    let before = peak(holder.child.id());
+    let sql = "SELECT value AS n, repeat('x', 1000) AS t FROM generate_series(1, 1000000) AS g (value)";
+    let mut guest = Shell::start(&db, &["-c", sql]);
+    let mut count = 0;
+    let mut most = 0;
+    for line in guest.lines.by_ref() {
+        count += 1;
+        assert!(count == 1 || line.unwrap().len() > 1000);
+        if count % 100_000 == 0 {
+            most = most.max(peak(guest.child.id()));
+        }
+    }
+    assert_eq!(count, 1_000_001);
+    assert!(guest.finish().1);
+    // A gigabyte went through both.
+    let (holder, guest) = (peak(holder.child.id()) - before, most);
+    assert!(holder < 400 << 20 && guest < 400 << 20, "{holder} and {guest} bytes");
+}
+
+#[test]
+fn a_guest_that_goes_is_rolled_back_and_its_statement_ends() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1);");
+    let mut guest = Shell::ready(&db);
+    guest.ask("BEGIN; DELETE FROM t;");
+    guest.send("SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);");
+    let running = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
+    while holder.ask(running) != ["n", "1"] {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    guest.kill();
+    while holder.ask(running) != ["n", "0"] {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(holder.ask("DELETE FROM t RETURNING a;"), ["a", "1"]);
+}
+
+#[test]
+fn an_interrupt_cancels_a_statement_in_the_holder() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    let mut guest = Shell::ready(&db);
+    guest.send("SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);");
+    let running = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
+    while holder.ask(running) != ["n", "1"] {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &guest.child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert!(guest.ask("SELECT 3 AS c;").ends_with(&["c".into(), "3".into()]));
+    let (error, _) = guest.finish();
+    assert!(error.contains("ERROR 57014"), "{error}");
+    assert_eq!(holder.ask(running), ["n", "0"]);
+}
+
+#[test]
+fn a_guest_takes_over_when_the_holder_is_killed() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1);");
+    let (mut first, mut second) = (Shell::ready(&db), Shell::ready(&db));
+    assert!(first.ask("INSERT INTO t VALUES (2);").is_empty());
+    assert!(second.ask("BEGIN; INSERT INTO t VALUES (3);").is_empty());
+    holder.kill();
+    // One of them opens the folder, and the other works through it. The open transaction is gone, and its session says so
+    // before it runs anything else.
+    assert_eq!(first.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
+    assert!(second.ask("INSERT INTO t VALUES (4);").is_empty());
+    assert_eq!(second.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
+    assert!(second.ask("INSERT INTO t VALUES (5);").is_empty());
+    assert_eq!(first.ask("SELECT count(*) AS n FROM t;"), ["n", "3"]);
+    let (error, _) = second.finish();
+    assert!(error.contains("ERROR 08006"), "{error}");
+    let (error, succeeded) = first.finish();
+    assert!(succeeded, "{error}");
+    assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n3\n");
+}
+
+#[test]
+fn a_guest_goes_on_when_the_holder_ends() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE TABLE t (a INT PRIMARY KEY);");
+    let mut guest = Shell::ready(&db);
+    guest.ask("INSERT INTO t VALUES (1);");
+    assert!(holder.finish().1);
+    assert_eq!(guest.ask("INSERT INTO t VALUES (2) RETURNING a; SELECT count(*) AS n FROM t;"), ["a", "2", "n", "2"]);
+    assert!(guest.finish().1);
+}
+
+#[test]
+fn a_server_is_worked_through() {
+    let (_outer, db) = folder();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_serac"))
+        .args(["serve", db.to_str().unwrap(), "--pg", "127.0.0.1:0"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !db.join("SOCKET").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (shown, error, succeeded) = run(&db, &["-c", "CREATE TABLE t AS SELECT 1 AS a; SELECT * FROM t"], "");
+    assert_eq!((shown.as_str(), succeeded), ("a\n1\n", true), "{error}");
+    let pid = server.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(server.wait().unwrap().success());
+    assert!(!db.join("SOCKET").exists());
+    assert_eq!(run(&db, &["-c", "SELECT * FROM t"], "").0, "a\n1\n");
+}
+
+#[test]
+fn a_standalone_process_has_the_folder_alone() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::start(&db, &["--standalone"]);
+    holder.ask("CREATE TABLE t (a INT);");
+    assert!(!db.join("SOCKET").exists());
+    for arguments in [&["-c", "SELECT 1"][..], &["--standalone", "-c", "SELECT 1"]] {
+        let (_, error, succeeded) = run(&db, arguments, "");
+        assert!(
+            !succeeded && error.contains(&format!("open in another process (pid {})", holder.child.id())),
+            "{error}"
+        );
+    }
+    holder.finish();
+    let holder = Shell::ready(&db);
+    let (_, error, succeeded) = run(&db, &["--standalone", "-c", "SELECT 1"], "");
+    assert!(!succeeded && error.contains("open in another process"), "{error}");
+    // What only the process that opens can choose is not passed over.
+    let (_, error, succeeded) = run(&db, &["--durability", "off", "-c", "SELECT 1"], "");
+    assert!(!succeeded && error.contains("--durability"), "{error}");
+    assert!(holder.finish().1);
+}
+
+#[test]
+fn a_role_has_its_own_rights() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE ROLE reader LOGIN; CREATE ROLE nobody; CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 2); GRANT SELECT (a) ON t TO reader;");
+    assert_eq!(run(&db, &["--user", "reader", "-c", "SELECT a FROM t"], "").0, "a\n1\n");
+    for (role, sql, state) in
+        [("reader", "SELECT b FROM t", "42501"), ("nobody", "SELECT 1", "28000"), ("missing", "SELECT 1", "28000")]
+    {
+        let (_, error, succeeded) = run(&db, &["--user", role, "-c", sql], "");
+        assert!(!succeeded && error.contains(state), "{role}: {error}");
+    }
+    assert!(holder.finish().1);
+}
+
+#[test]
+fn folders_may_have_long_names_and_old_sockets() {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("a".repeat(200));
+    std::fs::create_dir(&inner).unwrap();
+    let db = inner.join("db");
+    let mut holder = Shell::ready(&db);
+    holder.ask("CREATE TABLE t (a INT);");
+    assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n0\n");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(db.join("SOCKET")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    holder.kill();
+    assert!(db.join("SOCKET").exists(), "it was killed before it could take it away");
+    let mut holder = Shell::ready(&db);
+    assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n0\n");
+    holder.ask("DROP TABLE t;");
+    assert!(holder.finish().1);
+    assert!(!db.join("SOCKET").exists());
+}
+
+/// Numbers that look random and are the same in each run of a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+#[test]
+fn malformed_frames_leave_the_holder_alive() {
+    let (_outer, db) = folder();
+    let mut holder = Shell::ready(&db);
+    let connect = || UnixStream::connect(db.join("SOCKET"));
+    let count = std::env::var("SERAC_MESSAGES").map_or(2_000, |count| count.parse().unwrap());
+    let seed = std::env::var("SERAC_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
+    println!("seed {seed}");
+    let mut numbers = Numbers(seed);
+    // A Hello as the client sends it, from a client.
+    let hello = {
+        let (outer, other) = folder();
+        std::fs::create_dir(&other).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(other.join("SOCKET")).unwrap();
+        let client = std::thread::spawn(move || {
+            let options = serac_client::client::Options::default();
+            serac_client::client::Client::connect(&other, &options).is_err()
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut header = [0; 5];
+        std::io::Read::read_exact(&mut stream, &mut header).unwrap();
+        let mut hello = vec![0; u32::from_be_bytes(header[1..].try_into().unwrap()) as usize];
+        std::io::Read::read_exact(&mut stream, &mut hello).unwrap();
+        drop((stream, listener));
+        assert!(client.join().unwrap());
+        drop(outer);
+        [&header[..], &hello].concat()
+    };
+    for _ in 0..count {
+        let mut bytes = hello.clone();
+        for _ in 0..numbers.below(4) {
+            let length = numbers.below(64) as usize;
+            let kind = numbers.below(256) as u8;
+            let said = if numbers.below(4) == 0 { numbers.below(1 << 32) as u32 } else { length as u32 };
+            bytes.push(kind);
+            bytes.extend(said.to_be_bytes());
+            bytes.extend((0..length).map(|_| numbers.below(256) as u8));
+        }
+        for _ in 0..numbers.below(3) {
+            let at = numbers.below(bytes.len() as u64) as usize;
+            bytes[at] = numbers.below(256) as u8;
+        }
+        bytes.truncate(1 + numbers.below(bytes.len() as u64) as usize + bytes.len() / 2);
+        let mut stream = connect().unwrap();
+        // The holder may have closed it already.
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut answer);
+    }
+    assert_eq!(holder.ask("SELECT 7 AS seven;"), ["seven", "7"]);
+    assert!(peak(holder.child.id()) < 1 << 30);
+    let (error, succeeded) = holder.finish();
+    assert!(succeeded && !error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_while_holders_are_killed() {
+    let (_outer, db) = folder();
+    let seed = std::env::var("SERAC_SEED").map_or(u64::from(std::process::id()), |seed| seed.parse().unwrap());
+    println!("seed {seed}");
+    let rounds = if std::env::var_os("SERAC_STRESS").is_some() { 100 } else { 12 };
+    {
+        let mut first = Shell::ready(&db);
+        first.ask("CREATE TABLE t (writer INT, n INT, PRIMARY KEY (writer, n));");
+        assert!(first.finish().1);
+    }
+    const WRITERS: usize = 4;
+    let acknowledged: [AtomicU64; WRITERS] = Default::default();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (writer, acknowledged) in acknowledged.iter().enumerate() {
+            let (db, ended) = (&db, &ended);
+            scope.spawn(move || {
+                let mut shell = None;
+                let mut n = 0u64;
+                // Relaxed: the figures are read when the threads have ended.
+                while !ended.load(Ordering::Relaxed) {
+                    let open = shell.get_or_insert_with(|| Shell::start(db, &[]));
+                    match open.try_ask(&format!("INSERT INTO t VALUES ({writer}, {n}) RETURNING n;")) {
+                        // Without a row it was an error: the holder has died meanwhile.
+                        Some(rows) => {
+                            let is_there = rows.get(1) == Some(&n.to_string());
+                            acknowledged.fetch_add(is_there.into(), Ordering::Relaxed);
+                        }
+                        None => {
+                            // It was the holder itself.
+                            open.kill();
+                            shell = None;
+                        }
+                    }
+                    n += 1;
+                }
+                if let Some(mut shell) = shell {
+                    shell.kill();
+                }
+            });
+        }
+        let mut numbers = Numbers(seed | 1);
+        for _ in 0..rounds {
+            std::thread::sleep(Duration::from_millis(100 + numbers.below(400)));
+            let lock = std::fs::read_to_string(db.join("LOCK")).unwrap_or_default();
+            if let Ok(pid) = lock.split(' ').next().unwrap_or_default().parse::<u32>() {
+                // The number of a process that has ended is not given to another one so soon.
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let (shown, error, succeeded) =
+        run(&db, &["-c", "SELECT writer, count(*) AS n FROM t GROUP BY writer ORDER BY writer"], "");
+    assert!(succeeded, "{error}");
+    let counts: Vec<u64> = shown.lines().skip(1).map(|line| line.split(',').nth(1).unwrap().parse().unwrap()).collect();
+    for (writer, acknowledged) in acknowledged.iter().enumerate() {
+        let acknowledged = acknowledged.load(Ordering::Relaxed);
+        let there = counts.get(writer).copied().unwrap_or(0);
+        println!("writer {writer}: {acknowledged} acknowledged, {there} there");
+        assert!(acknowledged > 0 && there >= acknowledged);
+    }
+}
