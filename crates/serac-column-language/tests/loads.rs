@@ -184,6 +184,59 @@ fn a_load_sorts_the_rows_of_a_clustered_table() {
     assert!(operators.memory().used() > 0);
 }
 
+/// Rows with equal keys stay in the order of insertion: of a load, and of rows that are there when
+/// the index is made.
+#[test]
+fn equal_keys_of_a_clustered_table_keep_their_order() {
+    for loaded_first in [false, true] {
+        let operators = in_memory();
+        let mut client = Client::new(&operators);
+        client.all(TABLE);
+        let index = "create(idx,d.t.a,sorted,clustered)";
+        if !loaded_first {
+            client.ok(index);
+        }
+        let mut file = String::from("d.t.a,d.t.b\n");
+        (0..70_000u32).for_each(|row| file.push_str(&format!("{},{row}\n", row * 7 % 10)));
+        client.load(file.as_bytes(), 1 << 16).unwrap();
+        if loaded_first {
+            client.ok(index);
+        }
+        let mut expected: Vec<(u32, u32)> = (0..70_000).map(|row| (row * 7 % 10, row)).collect();
+        expected.sort();
+        let printed = client.all("print(d.t.a,d.t.b)");
+        assert!(printed.lines().eq(expected.iter().map(|(a, b)| format!("{a},{b}"))), "loaded first: {loaded_first}");
+    }
+}
+
+/// Index builds and clustering end when the statement is cancelled, or when there is no memory for
+/// them, and leave nothing.
+#[test]
+fn an_index_build_can_be_cancelled_and_is_bounded() {
+    let database = std::sync::Arc::new(serac_engine::Database::in_memory().unwrap());
+    let operators = serac_column_language::Operators::new(database.clone());
+    let mut client = Client::new(&operators);
+    client.all(TABLE);
+    let mut file = String::from("d.t.a,d.t.b\n");
+    (0..100_000u32).for_each(|row| file.push_str(&format!("{},{row}\n", row * 7 % 1_000)));
+    client.load(file.as_bytes(), 1 << 16).unwrap();
+    let few = serac_column_language::Operators::with(database, 200_000, Default::default());
+    let mut poor = Client::new(&few);
+    for index in ["create(idx,d.t.a,btree,unclustered)", "create(idx,d.t.a,sorted,clustered)"] {
+        client.context.cancel().store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = client.fails(index);
+        assert!(matches!(error, OperatorError::Cancelled), "{error}");
+        client.context.cancel().store(false, std::sync::atomic::Ordering::Relaxed);
+        let error = poor.fails(index);
+        assert!(matches!(error, OperatorError::OutOfMemory { limit: 200_000, .. }), "{error}");
+        assert_eq!((few.memory().used(), operators.memory().used()), (0, 0));
+        client.ok(index);
+        assert_eq!(operators.memory().used(), 0);
+    }
+    client.all("p=select(d.t.a,5,6)\nv=fetch(d.t.a,p)\ns=sum(v)");
+    assert_eq!(client.all("print(s)"), "500\n");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     /// Blanks before each line send it the careful way, which must find what the short way finds:
