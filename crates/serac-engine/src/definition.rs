@@ -281,7 +281,7 @@ pub struct TableDefinition {
     #[serde(default)]
     pub materialized: Option<Materialized>,
     /// How many columns the table was declared with that have no name yet (operator language): it
-    /// takes no rows of that language before it has them all.
+    /// takes no rows before it has them all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_columns: u32,
     /// Whether the rows' order is that of their insertion, as far as the storage can keep it

@@ -85,6 +85,15 @@ pub enum EngineError {
         /// The constraint.
         constraint: String,
     },
+    /// A row for a table that does not have all its columns yet
+    /// ([`TableDefinition::unnamed_columns`](crate::definition::TableDefinition::unnamed_columns)).
+    #[error("table \"{table}\" takes no rows before its last {missing} columns are named")]
+    Incomplete {
+        /// The table.
+        table: String,
+        /// How many columns have no name yet.
+        missing: u32,
+    },
     /// A string longer than its column.
     #[error("value too long for type {sql_type}")]
     TooLong {
@@ -200,6 +209,7 @@ impl EngineError {
             Self::ForeignKey { .. } => "23503",
             Self::ForeignKeyTarget { .. } => "42830",
             Self::Check { .. } => "23514",
+            Self::Incomplete { .. } => "55000",
             Self::TooLong { .. } => "22001",
             Self::InvalidJson(error) => error.sqlstate(),
             Self::SequenceExhausted(_) => "2200H",

@@ -89,6 +89,14 @@ fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<Array
     Ok(Arc::new(checked))
 }
 
+/// A row of a table that is incomplete would have no value for the columns that are still to come.
+fn check_complete(table: &Table) -> Result<()> {
+    match table.definition.unnamed_columns {
+        0 => Ok(()),
+        missing => Err(EngineError::Incomplete { table: table.name().into(), missing }),
+    }
+}
+
 fn all_columns(table: &Table) -> Vec<ColumnId> {
     (0..table.definition.columns.len() as u16).map(ColumnId).collect()
 }
@@ -110,6 +118,7 @@ impl Transaction {
 
     /// Inserts a row and its entries; says whether its unique keys are to be checked.
     pub(crate) fn insert_unchecked(&mut self, table: &Arc<Table>, row: &[Value<'_>]) -> Result<(RowId, bool)> {
+        check_complete(table)?;
         for (value, column) in row.iter().zip(&table.definition.columns) {
             if value.is_null() && !column.nullable {
                 return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() });
@@ -148,6 +157,7 @@ impl Transaction {
 
     fn insert_rows(&mut self, table: &Arc<Table>, batch: &RecordBatch, bulk: bool) -> Result<Vec<Range<u64>>> {
         self.lock_for_write(table)?;
+        check_complete(table)?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let batch = table.fit(&all, batch)?;
         let row_at = |row: usize| -> Vec<Value<'_>> {
