@@ -14,7 +14,7 @@ use serac_engine::definition::{
 use serac_engine::roles::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, EngineError, Table, Transaction};
 use serac_operators::row_order::sort_rows;
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
+use serac_storage::{ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
 
 /// Rows between two questions whether to go on.
@@ -237,12 +237,13 @@ fn for_each_row(
     rows: &[u64],
     mut f: impl FnMut(RowId) -> Result<()>,
 ) -> Result<()> {
-    let (column, mut buffer) = ([ColumnId(0)], RowBuffer::default());
+    let mut buffer = RowBuffer::default();
     for part in rows.chunks(ROWS_BETWEEN_CHECKS) {
         snapshot.check()?;
         for &row in part {
             let row = RowId::from_u64(row);
-            if !table.data.read(snapshot.storage(), row, &column, &mut buffer)? {
+            // Of no column: a table of SQL may have none.
+            if !table.data.read(snapshot.storage(), row, &[], &mut buffer)? {
                 return Err(OperatorError::RowDeleted);
             }
             f(row)?;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use arrow_array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions};
 use common::{Client, in_memory};
 use serac_column_language::OperatorError;
 use serac_engine::definition::{
@@ -9,6 +10,7 @@ use serac_engine::definition::{
     TableDefinition,
 };
 use serac_storage::{ColumnType, Value};
+use std::sync::Arc;
 
 #[test]
 fn numbers_of_all_types_are_selected_fetched_and_aggregated() {
@@ -127,6 +129,45 @@ fn rules_of_sql_are_kept() {
         .all("relational_update(public.other.n,o,7)\nc=select(public.child.p,1,2)\nrelational_delete(public.child,c)");
     client.ok("relational_delete(public.parent,p)");
     assert_eq!(client.all("print(public.other.id,public.other.n)\nprint(public.parent.id)"), "1,7\n");
+}
+
+#[test]
+fn rows_of_a_table_without_columns_are_deleted() {
+    let operators = in_memory();
+    let mut txn = operators.database().begin();
+    txn.create_table(TableDefinition::new("public", "none", Vec::new())).unwrap();
+    let table = txn.catalog().table("public", "none").unwrap().clone();
+    txn.insert(&table, &[]).unwrap();
+    txn.commit().unwrap();
+    let mut client = Client::new(&operators);
+    client.all("create(tbl,\"t\",public,1)\ncreate(col,\"a\",public.t)\nrelational_insert(public.t,1)");
+    client.all("p=select(public.t.a,1,2)\nrelational_delete(public.none,p)");
+    assert!(matches!(client.fails("relational_delete(public.none,p)"), OperatorError::PositionOutOfRange(0, 0)));
+}
+
+#[test]
+fn an_incomplete_table_takes_no_rows_of_anybody() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.ok("create(tbl,\"t\",public,2)");
+    let refused = |columns: usize| {
+        let mut txn = operators.database().begin();
+        let table = txn.catalog().table("public", "t").unwrap().clone();
+        let row = vec![Value::Int32(1); columns];
+        let error = txn.insert(&table, &row).unwrap_err();
+        assert_eq!(error.sqlstate(), "55000", "{error}");
+        let schema = table.data.schema().arrow();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let arrays = (0..columns).map(|_| Arc::new(Int32Array::from(vec![1])) as ArrayRef).collect();
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).unwrap();
+        let error = txn.insert_batch(&table, &batch).unwrap_err();
+        assert_eq!(error.sqlstate(), "55000", "{error}");
+    };
+    refused(0);
+    client.ok("create(col,\"a\",public.t)");
+    refused(1);
+    client.all("create(col,\"b\",public.t)\nrelational_insert(public.t,1,2)");
+    assert_eq!(client.all("print(public.t.a,public.t.b)"), "1,2\n");
 }
 
 /// Bounds at and beyond the ends of each integer type, on columns with NULLs, through ascending and
