@@ -137,6 +137,12 @@ impl FieldValues {
     }
 }
 
+/// Whether to go on.
+fn check(cancel: &Cancel) -> Result<()> {
+    // Relaxed: the client that sets it waits for nothing that was done before.
+    if cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
+}
+
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
@@ -195,7 +201,9 @@ impl Reading {
         if line.len() > MOST_LINE_BYTES {
             return self.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
         }
-        let line = trimmed(line);
+        // Some programs begin a text with a mark of its byte order.
+        let mark = "\u{feff}".as_bytes();
+        let line = trimmed(line.strip_prefix(mark).filter(|_| self.line == 1).unwrap_or(line));
         if line.is_empty() {
             return Ok(());
         }
@@ -266,6 +274,9 @@ impl Reading {
         let Some(target) = &mut self.target else { return Ok(()) };
         let (mut at, mut field) = (0, 0);
         let problem = loop {
+            let Some(&column) = target.fields.get(field) else {
+                break format!("there are more than {} fields", target.fields.len());
+            };
             while line.get(at).is_some_and(|byte| is_blank(*byte)) {
                 at += 1;
             }
@@ -281,8 +292,8 @@ impl Reading {
             }
             if at == from {
                 break match line.get(at) {
-                    None | Some(b',') => "the field is empty".to_owned(),
-                    Some(_) => "the field is no integer".to_owned(),
+                    None | Some(b',') if !is_negative => "the field is empty".to_owned(),
+                    _ => "the field is no integer".to_owned(),
                 };
             }
             while line.get(at).is_some_and(|byte| is_blank(*byte)) {
@@ -292,9 +303,6 @@ impl Reading {
             if !ends && line[at] != b',' {
                 break "the field is no integer".to_owned();
             }
-            let Some(&column) = target.fields.get(field) else {
-                break format!("there are more than {} fields", target.fields.len());
-            };
             let number = if is_negative { Some(number) } else { number.checked_neg() };
             if !fits || !number.is_some_and(|number| target.values.push(field, number)) {
                 break format!("the number is out of range for {}", target.table.definition.columns[column].sql_type);
@@ -386,6 +394,7 @@ impl Target {
                 }
             }
             drop(taken);
+            watch.go_on(0)?;
         } else if self.has_appended || last.num_rows() >= self.few_rows() {
             self.txn.append_batch(&self.table, &last)?;
         } else {
@@ -429,11 +438,11 @@ impl Load {
         }
         taken.map_err(|error| StatementError::new(self.line, error))
     }
+    fn check(&self) -> Result<()> {
+        if self.failed { Err(OperatorError::Cancelled) } else { check(&self.cancel) }
+    }
     fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
-        // Relaxed: whoever sets it waits for nothing that was done before.
-        if self.failed || self.cancel.load(Ordering::Relaxed) {
-            return Err(OperatorError::Cancelled);
-        }
+        self.check()?;
         if !self.rest.is_empty() {
             let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
             self.rest.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
@@ -464,9 +473,7 @@ impl Load {
         self.end().map_err(|error| StatementError::new(line, error))
     }
     fn end(&mut self) -> Result<()> {
-        if self.failed || self.cancel.load(Ordering::Relaxed) {
-            return Err(OperatorError::Cancelled);
-        }
+        self.check()?;
         let rest = std::mem::take(&mut self.rest);
         self.reading.lines(&rest, &self.operators)?;
         match self.reading.target.take() {

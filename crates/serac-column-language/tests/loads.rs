@@ -32,6 +32,17 @@ fn a_second_load_adds_and_a_header_alone_loads_nothing() {
 }
 
 #[test]
+fn a_file_may_begin_with_a_mark_of_its_byte_order() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.all(TABLE);
+    for chunk in [1, 2, 64] {
+        client.load("\u{feff}d.t.b,d.t.a\r\n2,1\r\n".as_bytes(), chunk).unwrap();
+    }
+    assert_eq!(client.all("print(d.t.a,d.t.b)"), "1,2\n1,2\n1,2\n");
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_place_and_nothing_is_loaded() {
     let operators = in_memory();
     let mut client = Client::new(&operators);
@@ -85,6 +96,16 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_loaded() {
     let error = client.load(b"d.half.a\n1\n", 4).unwrap_err();
     assert!(matches!(error.reports()[0].error, OperatorError::TableIncomplete { .. }));
     assert_eq!(client.all("print(d.t.a)"), "");
+    for (row, problem) in [
+        ("1,2,", "there are more than 2 fields"),
+        ("-,1", "the field is no integer"),
+        ("1,-", "the field is no integer"),
+        (",1", "the field is empty"),
+        ("\u{feff}1,2", "the field is no integer"),
+    ] {
+        let error = client.load(format!("d.t.a,d.t.b\n{row}\n").as_bytes(), 64).unwrap_err().to_string();
+        assert!(error.ends_with(problem), "{row:?}: {error}");
+    }
     // A load that is given up leaves nothing, either.
     let mut load = client.context.begin_load(1, "x");
     load.push(b"d.t.a,d.t.b\n1,2\n").unwrap();
