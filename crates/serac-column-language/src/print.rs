@@ -87,6 +87,8 @@ pub(crate) fn print(
         return Err(OperatorError::LengthsDiffer(rows as u64, other.len() as u64));
     }
     snapshot.settle()?;
+    // A statement that is cancelled while its client reads nothing says that it is cancelled.
+    let mut write = |text: &str| output.write(text).map_err(|error| snapshot.check().err().unwrap_or(error.into()));
     let mut text = String::with_capacity(CHUNK_BYTES + 4_096);
     for row in 0..rows {
         for (at, column) in columns.iter().enumerate() {
@@ -98,12 +100,12 @@ pub(crate) fn print(
         text.push('\n');
         if text.len() >= CHUNK_BYTES {
             snapshot.check()?;
-            output.write(&text)?;
+            write(&text)?;
             text.clear();
         }
     }
     if !text.is_empty() {
-        output.write(&text)?;
+        write(&text)?;
     }
     Ok(())
 }

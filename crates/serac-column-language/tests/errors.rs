@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, in_memory};
 use serac_column_language::OperatorError::*;
-use serac_column_language::{Operators, Output, Settings};
+use serac_column_language::{Cancel, Operators, Output, Settings};
 use serac_engine::Database;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -175,6 +175,26 @@ fn what_is_cancelled_ends() {
     refused!(client, "sum(d.t.a)" => Cancelled, "print(d.t.a)" => Cancelled);
     client.context.cancel().store(false, Ordering::Relaxed);
     assert_eq!(client.all("print(d.t.a)"), "1\n");
+}
+
+/// A client that reads nothing until its statement is cancelled.
+struct Stalled(Cancel);
+
+impl Output for Stalled {
+    fn write(&mut self, _: &str) -> std::io::Result<()> {
+        self.0.store(true, Ordering::Relaxed);
+        Err(std::io::Error::other("it waits no longer"))
+    }
+}
+
+#[test]
+fn a_result_that_waits_for_its_client_is_cancelled() {
+    let operators = in_memory();
+    let mut client = Client::new(&operators);
+    client.all("create(db,\"d\")\ncreate(tbl,\"t\",d,1)\ncreate(col,\"a\",d.t)\nrelational_insert(d.t,1)");
+    let mut stalled = Stalled(client.context.cancel().clone());
+    let error = client.context.execute(1, "print(d.t.a)", &mut stalled).unwrap_err();
+    assert!(matches!(error.reports()[0].error, Cancelled), "{error}");
 }
 
 struct Gone;
