@@ -10,7 +10,7 @@
 use super::read::Frame;
 use parking_lot::{Condvar, Mutex};
 use serac_column_language::Cancel;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -56,8 +56,6 @@ pub(super) enum Next {
 struct State {
     frames: VecDeque<Frame>,
     frame_bytes: usize,
-    /// Frames that have come so far.
-    frame_count: u64,
     /// Set by the task: after the frames that wait there are no others.
     end: Option<End>,
     /// Set by the task: no statement begins, for this reason.
@@ -71,8 +69,8 @@ struct State {
     running: Option<(u64, Instant)>,
     /// The line of the statement that began last.
     begun: u64,
-    /// A later line, which was cancelled while it waited for its turn.
-    cancelled: Option<u64>,
+    /// Later lines, which were cancelled while they waited for their turn.
+    cancelled: BTreeSet<u64>,
     /// Since when the thread has waited for the client.
     waiting: Option<Instant>,
     /// The line of a `shutdown`, which is answered when the server has ended.
@@ -98,7 +96,6 @@ impl Link {
         let state = State {
             frames: VecDeque::new(),
             frame_bytes: 0,
-            frame_count: 0,
             end: None,
             stopping: None,
             answers: Vec::new(),
@@ -106,7 +103,7 @@ impl Link {
             finished: false,
             running: None,
             begun: 0,
-            cancelled: None,
+            cancelled: BTreeSet::new(),
             waiting: None,
             asked: None,
         };
@@ -159,7 +156,8 @@ impl Link {
             state.running = Some((line, Instant::now()));
             state.begun = line;
             // Relaxed, as in `set_cancel`.
-            self.cancel.store(state.cancelled.take_if(|cancelled| *cancelled <= line) == Some(line), Ordering::Relaxed);
+            state.cancelled = state.cancelled.split_off(&line);
+            self.cancel.store(state.cancelled.remove(&line), Ordering::Relaxed);
         }
         may
     }
@@ -214,7 +212,6 @@ impl Link {
                 }
                 if state.frame_bytes < MOST_FRAME_BYTES {
                     state.frame_bytes += frame.body.len() + FRAME_COST;
-                    state.frame_count += 1;
                     state.frames.push_back(frame);
                     self.thread.notify_all();
                     return;
@@ -238,8 +235,13 @@ impl Link {
         let mut state = self.state.lock();
         if state.running.is_some_and(|(running, _)| line.is_none_or(|line| line == running)) {
             self.set_cancel();
-        } else if line.is_some_and(|line| line > state.begun) {
-            state.cancelled = line;
+        } else if let Some(line) = line
+            && line > state.begun
+            // No more lines wait than frames, and one that is about to begin: a client cannot
+            // have the server keep others.
+            && state.cancelled.len() <= state.frames.len()
+        {
+            state.cancelled.insert(line);
         }
     }
     /// Takes the client for gone: what runs is cancelled, and nothing else begins.
@@ -354,6 +356,28 @@ mod tests {
         assert!(is_cancelled() && !link.begin(11));
         assert!(matches!(link.next(Place::Load), Next::End(End::Client)));
         assert!(link.answer(false, |_| {}).is_err());
+    }
+
+    #[test]
+    fn each_line_that_waits_can_be_cancelled() {
+        let cancel = Cancel::default();
+        let link = Link::new(cancel.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        (2..8).for_each(|_| runtime.block_on(link.push(frame(1))));
+        assert!(link.begin(1));
+        [6, 3, 4].into_iter().for_each(|line| link.cancel(Some(line)));
+        let mut cancelled = Vec::new();
+        for line in [2, 3, 5, 6, 7] {
+            link.ended();
+            assert!(matches!(link.next(Place::Between), Next::Frame(_)) && link.begin(line));
+            if cancel.load(Ordering::Relaxed) {
+                cancelled.push(line);
+            }
+        }
+        assert_eq!(cancelled, [3, 6]);
+        // Lines that no frame can have are not kept.
+        (100..10_000).for_each(|line| link.cancel(Some(line)));
+        assert!(link.state.lock().cancelled.len() < 4);
     }
 
     #[test]
