@@ -9,11 +9,12 @@ use super::{FlightSql, error, status_of};
 use serac_engine::DecimalForm;
 use serac_export::flight::Caller;
 use serac_sql::{CancelHandle, Identity, Session, SqlError, TransactionStatus};
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard, oneshot};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, mpsc};
 use tonic::Status;
 
 /// How long a call waits for its session.
@@ -113,28 +114,52 @@ impl Seat {
     }
 
     /// Does something to its end with a session of this seat; cancels it if the caller goes away.
-    ///
-    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
-    /// session is free only when the task has ended.
     pub(super) async fn attend<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, Status> {
-        let (_caller, gone) = oneshot::channel::<()>();
-        let cancel = self.cancel.clone();
+        self.attend_caller(|_| work).await
+    }
+    /// As [`attend`](Self::attend), for work of many parts: between two of them nothing runs that
+    /// could be cancelled, so it asks by itself whether the caller is still there.
+    ///
+    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
+    /// session is free only when the task has ended.
+    pub(super) async fn attend_caller<T: Send + 'static, W>(&self, work: impl FnOnce(Awaited) -> W) -> Result<T, Status>
+    where
+        W: Future<Output = Result<T, SqlError>> + Send + 'static,
+    {
+        let (awaited, _caller) = mpsc::channel(1);
+        let (awaited, cancel) = (Awaited(awaited), self.cancel.clone());
+        let work = work(awaited.clone());
         let attended = async move {
             tokio::pin!(work);
             tokio::select! {
                 biased;
                 result = &mut work => return result,
-                // Nothing is sent: the caller's end has been dropped.
-                _ = gone => cancel.cancel(),
+                () = awaited.0.closed() => cancel.cancel(),
             }
             work.await
         };
         match tokio::spawn(attended).await {
             Ok(result) => result.map_err(|error| status_of(&error)),
             Err(panic) => Err(error("XX000", format!("internal error: {panic}"))),
+        }
+    }
+}
+
+/// Whether a caller still waits for what a task does. The other end of the channel is dropped with
+/// the call, and nothing is ever sent.
+#[derive(Clone)]
+pub(super) struct Awaited(mpsc::Sender<Infallible>);
+
+impl Awaited {
+    /// # Errors
+    /// 57014 once the caller has gone.
+    pub(super) fn check(&self) -> Result<(), SqlError> {
+        match self.0.is_closed() {
+            true => Err(SqlError::new("57014", "canceling statement because its client has gone")),
+            false => Ok(()),
         }
     }
 }

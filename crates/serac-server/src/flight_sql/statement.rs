@@ -1,9 +1,9 @@
 //! Statements, prepared or not: what they give, and where it is to be had.
 
 use super::parameters::Parameters;
-use super::seat::Seat;
+use super::seat::{Awaited, Seat};
 use super::shelf::{Id, Owner, random_id};
-use super::stream::{self, Cancellable, Work};
+use super::stream::{self, Cancellable, DIFFERENT_TYPES, Work, types_of};
 use super::{FlightSql, error, form, of_arrow, status_of};
 use arrow_flight::sql::{
     ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, CommandPreparedStatementQuery,
@@ -44,6 +44,8 @@ const BATCHES_TOGETHER: usize = 1_024;
 /// The rows of one execution after the other.
 #[derive(Default)]
 struct Returned {
+    /// The tag's word and the columns of the first execution, whose names hold for all.
+    form: Option<(&'static str, SchemaRef)>,
     batches: Vec<RecordBatch>,
     /// Small ones, which become one.
     small: Vec<RecordBatch>,
@@ -52,8 +54,12 @@ struct Returned {
 
 impl Returned {
     /// # Errors
-    /// When they are too many.
-    fn add(&mut self, batches: Vec<RecordBatch>) -> Result<(), SqlError> {
+    /// When they are too many, or have other types than those before.
+    fn add(&mut self, tag: &'static str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(), SqlError> {
+        let (_, first) = self.form.get_or_insert_with(|| (tag, schema.clone()));
+        if !types_of(first).eq(types_of(&schema)) {
+            return Err(SqlError::new("42804", DIFFERENT_TYPES));
+        }
         for batch in batches {
             self.bytes += batch.get_array_memory_size();
             if self.bytes > MOST_RETURNED {
@@ -68,17 +74,19 @@ impl Returned {
         Ok(())
     }
     fn put_together(&mut self) -> Result<(), SqlError> {
-        let Some(first) = self.small.first() else { return Ok(()) };
+        let Some((_, schema)) = self.form.as_ref().filter(|_| !self.small.is_empty()) else { return Ok(()) };
         let before: usize = self.small.iter().map(RecordBatch::get_array_memory_size).sum();
-        let together = concat_batches(&first.schema(), &self.small)?;
+        let together = concat_batches(schema, &self.small)?;
         self.bytes = self.bytes - before + together.get_array_memory_size();
         self.batches.push(together);
         self.small.clear();
         Ok(())
     }
-    fn finish(mut self) -> Result<Vec<RecordBatch>, SqlError> {
+    /// The rows of all; none if there are no executions that give rows.
+    fn finish(mut self) -> Result<Option<StatementResult>, SqlError> {
         self.put_together()?;
-        Ok(self.batches)
+        let batches = self.batches;
+        Ok(self.form.map(|(tag, schema)| StatementResult::Rows { tag, schema, batches }))
     }
 }
 
@@ -243,46 +251,37 @@ impl PreparedStatement {
         check(&self.seat, self.prepared.statement())?;
         let mut session = self.seat.take().await?;
         let mut prepared = self.prepared.clone();
-        let caller = Arc::new(());
-        let is_waited_for = Arc::downgrade(&caller);
-        let work = async move {
+        let work = |awaited: Awaited| async move {
             if parameters.len() > 1 {
                 session.begin_implicit();
             }
-            let (mut changed, mut returned, mut last) = (0, Returned::default(), None);
+            let (mut changed, mut returned, mut command) = (0, Returned::default(), String::new());
             for row in parameters.rows() {
-                // Between two executions nothing runs that could be cancelled, and one may take no time in which
-                // others have their turn.
+                // One execution may take no time in which others have their turn.
                 consume_budget().await;
-                if is_waited_for.strong_count() == 0 {
-                    session.fail_transaction();
-                    return Err(SqlError::new("57014", "canceling statement because its client has gone"));
-                }
+                awaited.check().inspect_err(|_| session.fail_transaction())?;
                 let row = row.inspect_err(|_| session.fail_transaction())?;
                 let result = session.execute_prepared(&mut prepared, &row).await?;
                 changed += count(&result);
-                last = Some(match result {
-                    StatementResult::Rows { tag, schema, batches: more } => {
-                        returned.add(more).inspect_err(|_| session.fail_transaction())?;
-                        StatementResult::Rows { tag, schema, batches: Vec::new() }
+                if parameters.len() == 1 {
+                    // It may be committed, so nothing fails behind it.
+                    return Ok((result, changed));
+                }
+                match result {
+                    StatementResult::Rows { tag, schema, batches } => {
+                        returned.add(tag, schema, batches).inspect_err(|_| session.fail_transaction())?;
                     }
-                    command => command,
-                });
+                    StatementResult::Command { tag, .. } => command = tag,
+                }
             }
-            let batches = returned.finish().inspect_err(|_| session.fail_transaction())?;
+            let returned = returned.finish().inspect_err(|_| session.fail_transaction())?;
             if let Some(committed) = session.end_implicit()? {
                 committed.durable().await?;
             }
-            let result = match last {
-                Some(StatementResult::Rows { tag, schema, .. }) => StatementResult::Rows { tag, schema, batches },
-                Some(StatementResult::Command { tag, .. }) => StatementResult::Command { tag, rows: changed },
-                None => StatementResult::Command { tag: String::new(), rows: 0 },
-            };
+            let result = returned.unwrap_or(StatementResult::Command { tag: command, rows: changed });
             Ok((result, changed))
         };
-        let result = self.seat.attend(work).await;
-        drop(caller);
-        result
+        self.seat.attend_caller(work).await
     }
 }
 

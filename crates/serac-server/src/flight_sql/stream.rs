@@ -87,7 +87,10 @@ impl From<SqlError> for End {
     }
 }
 
-fn types_of(schema: &SchemaRef) -> impl Iterator<Item = &DataType> {
+/// What is wrong with rows of parameters whose results cannot stand in one.
+pub(super) const DIFFERENT_TYPES: &str = "the rows of parameters have different types, and so have their results";
+
+pub(super) fn types_of(schema: &SchemaRef) -> impl Iterator<Item = &DataType> {
     schema.fields().iter().map(|field| field.data_type())
 }
 
@@ -101,10 +104,7 @@ impl Outlet {
             }
             // Their names may differ: those of the first hold.
             Some(first) if types_of(first).eq(types_of(schema)) => Ok(()),
-            Some(_) => {
-                let message = "the rows of parameters have different types, and so have their results";
-                Err(End::Failed(error("42804", message)))
-            }
+            Some(_) => Err(End::Failed(error("42804", DIFFERENT_TYPES))),
         }
     }
     fn push(&mut self, batch: RecordBatch) {

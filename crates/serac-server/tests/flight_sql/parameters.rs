@@ -50,6 +50,19 @@ async fn rows_returned_for_many_rows_of_parameters_are_bounded() {
     served.end().await;
 }
 
+/// By itself it is committed when its rows are there, so it does not fail for their number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_returned_for_one_row_of_parameters_are_no_error_of_a_change_that_is_done() {
+    let (served, mut client) = with_table().await;
+    let insert = "INSERT INTO t SELECT g, $1 FROM generate_series(1, 2800) g RETURNING repeat('x', 100000) AS x";
+    let mut prepared = client.prepare(insert.into(), None).await.unwrap();
+    prepared.set_parameters(nulls(1, 1)).unwrap();
+    let info = prepared.execute().await;
+    assert_eq!(number(&mut client, "SELECT count(*) FROM t", None).await, 2_800);
+    assert_eq!(info.unwrap().total_records, 2_800);
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_ends_what_runs_for_many_rows() {
     let (served, mut client) = with_table().await;
