@@ -65,7 +65,19 @@ fn comment_length(text: &str) -> Option<usize> {
 
 /// Whether nothing but comments is left.
 fn is_blank(text: &str) -> bool {
-    text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with("--"))
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let length = match rest.as_bytes() {
+            [b'-', b'-', ..] => rest.find('\n').unwrap_or(rest.len()),
+            [b'/', b'*', ..] => match comment_length(rest) {
+                Some(length) => length,
+                None => return false,
+            },
+            _ => return false,
+        };
+        rest = rest[length..].trim_start();
+    }
+    true
 }
 
 /// A script, taken apart from its beginning.
@@ -126,7 +138,10 @@ impl Script {
                 b'$' => {
                     let tag_end = rest[1..].find('$').map(|n| n + 2);
                     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-                    let tag = tag_end.map(|n| &rest[..n]).filter(|t| t[1..t.len() - 1].chars().all(is_word));
+                    // A sign within a word is a part of it, and one before a digit begins a parameter.
+                    let opens = !self.text[start..at].ends_with(|c| is_word(c) || c == '$')
+                        && !rest[1..].starts_with(|c: char| c.is_ascii_digit());
+                    let tag = tag_end.map(|n| &rest[..n]).filter(|t| opens && t[1..t.len() - 1].chars().all(is_word));
                     self.at += match tag {
                         Some(tag) => {
                             let length = rest[tag.len()..].find(tag).ok_or(Within::Quote('$'))?;
@@ -227,6 +242,12 @@ mod tests {
             split(r"select E'it\'s; '; select 'a\'; x").0,
             [statement(r"select E'it\'s; '"), statement(r"select 'a\'")]
         );
+        assert_eq!(
+            split("select a$1$, b$x$; select $1$;\nselect $x$;$x$").0,
+            [statement("select a$1$, b$x$"), statement("select $1$"),]
+        );
+        assert_eq!(split("/* only */ -- comments\n/* ; */;").0, []);
+        assert_eq!(split("/* a */ \\dt\n").0, [command("", "\\dt")]);
         assert_eq!(split("select /* a /* b; */ c; */ 1;").0, [statement("select /* a /* b; */ c; */ 1")]);
     }
 

@@ -116,6 +116,37 @@ fn copies_read_and_write_the_standard_streams() {
 }
 
 #[test]
+fn copies_behind_comments_are_copies() {
+    let script = "CREATE TABLE t (a INTEGER);\n-- the numbers\nCOPY t FROM STDIN;\n1\n\\.\n\
+                  /* more */ \\copy t FROM STDIN\n2\n\\.\n/* all; */ -- of them\nCOPY t TO STDOUT;\nSELECT 3 AS b;";
+    let output = serac(&["--mode", "csv"], script);
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("1\n2\nb\n3\n".into(), String::new()));
+    assert!(output.status.success());
+}
+
+#[test]
+fn files_run_one_another_up_to_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("loop.sql"), format!("\\i {}\n", path("loop.sql"))).unwrap();
+    let output = serac(&["--mode", "csv"], format!("\\i {}\nSELECT 1 AS a;\n", path("loop.sql")));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("run one another"), "{}", text(&output.stderr));
+    // Each file may run others, and the script goes on behind them.
+    for at in 0..20 {
+        let next = format!("SELECT {at} AS a;\n\\i {}\nSELECT {at} AS b;\n", path(&format!("{}.sql", at + 1)));
+        std::fs::write(path(&format!("{at}.sql")), next).unwrap();
+    }
+    std::fs::write(path("20.sql"), "SELECT * FROM missing;\n").unwrap();
+    let script = format!("\\i {}\nSELECT 7 AS c;\n", path("0.sql"));
+    let output = serac(&["--mode", "csv", "--continue-on-error"], &script);
+    assert!(text(&output.stdout).ends_with("b\n0\nc\n7\n"), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), 82);
+    let output = serac(&["--mode", "csv"], &script);
+    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(1), 40));
+}
+
+#[test]
 fn statements_of_a_pipe_run_as_they_come() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
         .args(["--mode", "csv"])

@@ -77,7 +77,7 @@ pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
 pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{
-    Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, parse, reads_stdin, row_tag,
+    Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, is_copy, parse, reads_stdin, row_tag,
 };
 pub use transactions::{controls_transaction, ends_transaction};
 

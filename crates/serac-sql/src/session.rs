@@ -383,11 +383,16 @@ fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Resu
 
 /// Whether the script begins with COPY … FROM STDIN, after which a shell finds the data.
 pub fn reads_stdin(sql: &str) -> bool {
-    let first = sql.trim_start().get(..4);
-    first.is_some_and(|word| word.eq_ignore_ascii_case("copy"))
+    // The word first: most statements do not have it, and need not be parsed for this.
+    sql.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"stdin"))
         && parse(sql).is_ok_and(|statements| {
             matches!(statements.first(), Some(Statement::Copy { to: false, target: CopyTarget::Stdin, .. }))
         })
+}
+
+/// Whether a statement is COPY, whose progress can be shown ([`Session::copy_progress`]).
+pub fn is_copy(statement: &Statement) -> bool {
+    matches!(statement, Statement::Copy { .. })
 }
 
 impl Session {

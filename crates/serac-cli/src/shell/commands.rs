@@ -9,6 +9,9 @@ use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+/// Files that may run one another by \i: each takes a part of the stack.
+const MOST_NESTED: usize = 32;
+
 pub(super) const GREETING: &str = "\
 This is the shell of SeracDB. Type SQL, ended by a semicolon, or a command:
   \\?  lists the commands
@@ -60,7 +63,7 @@ const METRICS: &str = "SELECT * FROM serac_metrics";
 const SCHEMAS: &str = "SELECT nspname AS schema FROM pg_namespace \
     WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema' ORDER BY 1";
 const INDEXES: &str =
-    "SELECT index_name AS index, table_name AS table, method, columns FROM serac_indexes ORDER BY 2, 1";
+    "SELECT index_name AS \"index\", table_name AS \"table\", method, columns FROM serac_indexes ORDER BY 2, 1";
 const SEQUENCES: &str = "SELECT sequencename AS sequence, last_value FROM pg_sequences ORDER BY 1";
 const PROCEDURES: &str = "SELECT n.nspname AS schema, p.proname AS name, \
     pg_get_function_result(p.oid) AS result, pg_get_function_arguments(p.oid) AS arguments \
@@ -247,9 +250,14 @@ impl Shell {
                 return Ok(true);
             }
             "\\i" => {
+                if self.nested == MOST_NESTED {
+                    return Err(format!("{argument}: more than {MOST_NESTED} files run one another"));
+                }
                 let script = std::fs::read_to_string(argument).map_err(|e| format!("{argument}: {e}"))?;
                 let data = std::mem::replace(&mut self.data, Data::Script);
+                self.nested += 1;
                 let result = Box::pin(self.script(&Source::text(script))).await;
+                self.nested -= 1;
                 self.data = data;
                 return result.map_err(|()| String::new());
             }

@@ -14,7 +14,7 @@ use editor::{LineEditor, Typed, prompt};
 use parking_lot::Mutex;
 use serac_client::wire::Failure;
 use serac_server::folder::{CancelRunning, FolderSession, Sink};
-use serac_sql::{TransactionStatus, reads_stdin};
+use serac_sql::{TransactionStatus, is_copy, parse, reads_stdin};
 use source::Source;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, IsTerminal, Read, Write};
@@ -57,6 +57,8 @@ struct Shell {
     editor: Option<LineEditor>,
     /// The statement that ran last, for \g, \watch and \e.
     last: String,
+    /// Files that run one another by \i.
+    nested: usize,
 }
 
 /// Where results go, and how.
@@ -215,7 +217,9 @@ impl Shell {
 
     async fn sql(&mut self, sql: &str) -> Result<(), Failure> {
         let Self { session, display, .. } = self;
-        let copies = sql.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
+        // The word first: most statements do not have it, and need not be parsed for this.
+        let copies = sql.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"copy"))
+            && parse(sql).is_ok_and(|statements| statements.iter().any(is_copy));
         if copies {
             let file = display.output.as_ref().and_then(|file| file.try_clone().ok());
             session.set_copy_output(match file {
@@ -419,6 +423,7 @@ pub async fn run(session: FolderSession, options: ShellOptions) -> Result<(), St
         data: Data::Script,
         editor: None,
         last: String::new(),
+        nested: 0,
     };
     let failed = |result: Result<bool, ()>| result.map_err(|()| String::new());
     if options.commands.is_empty() && options.files.is_empty() {

@@ -3,42 +3,56 @@
 //! ```text
 //! standard input ──thread──▶ channel of whole lines ──▶ Script ──▶ statements, and data of COPY
 //! ```
-//! The thread may wait for input for as long as the process lives, which ends without it.
+//! The script is behind a latch. Two may wait for lines: the shell, for a statement, and the thread
+//! that reads a COPY, for data. The shell waits on a `Notify`, which keeps a wake-up that comes
+//! before the wait. The thread waits on a condition variable, under the latch. Whoever adds a piece
+//! to the channel, ends it, or ends the data takes the latch before it wakes the thread, so the
+//! thread has either seen that, or waits already.
+//!
+//! The thread of the standard input may wait for as long as the process lives, which ends without
+//! it.
 
 use crate::script::{Part, Script, Within};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use tokio::sync::Notify;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces that are read ahead of what runs.
 const PIECES_AHEAD: usize = 16;
-/// How long a COPY waits for data before it looks whether it is still wanted.
-const PATIENCE: Duration = Duration::from_millis(50);
-
-/// Lines that come through a pipe.
-struct Pipe {
-    pieces: Receiver<io::Result<String>>,
-    /// Notified after each piece and at the end.
-    arrived: Arc<Notify>,
-}
 
 struct Lines {
     script: Script,
-    /// None if all lines are there.
-    pipe: Option<Pipe>,
+    /// Lines that come through a pipe; none if all are there.
+    pieces: Option<Receiver<io::Result<String>>>,
+}
+
+struct Shared {
+    lines: Mutex<Lines>,
+    /// For the shell: a piece has come, or the pipe has ended.
+    arrived: Notify,
+    /// For the thread of a COPY: the same, or its data has ended.
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Wakes all who wait, after a change that was made without the latch.
+    fn wake(&self) {
+        drop(self.lines.lock());
+        self.changed.notify_all();
+        self.arrived.notify_one();
+    }
 }
 
 /// A script and where its lines come from. The data of a COPY is read from it on another thread.
 #[derive(Clone)]
-pub struct Source(Arc<Mutex<Lines>>);
+pub struct Source(Arc<Shared>);
 
-/// Sends the lines of a stream, as many together as there are.
-fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arrived: &Notify) {
+/// Sends the lines of a stream, as many together as there are. `arrived` is called after each piece.
+fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arrived: impl Fn()) {
     let (mut buffer, mut begun) = (vec![0; PIECE_BYTES], Vec::new());
     loop {
         let (bytes, is_last) = match stream.read(&mut buffer) {
@@ -62,41 +76,39 @@ fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arr
         if pieces.send(piece).is_err() || is_last {
             return;
         }
-        arrived.notify_one();
+        arrived();
     }
 }
 
 impl Lines {
     /// Takes lines that have come. None if there are none yet; false if there will be none.
-    fn take(&mut self, wait: Duration) -> Option<io::Result<bool>> {
-        let Some(pipe) = &self.pipe else { return Some(Ok(false)) };
-        let piece = if wait.is_zero() {
-            pipe.pieces.try_recv().map_err(|error| error == TryRecvError::Disconnected)
-        } else {
-            pipe.pieces.recv_timeout(wait).map_err(|error| error == RecvTimeoutError::Disconnected)
+    fn take(&mut self) -> Option<io::Result<bool>> {
+        let piece = match &self.pieces {
+            None => return Some(Ok(false)),
+            Some(pieces) => pieces.try_recv(),
         };
         match piece {
             Ok(Ok(lines)) => {
                 self.script.push(&lines);
                 Some(Ok(true))
             }
-            Ok(Err(error)) => {
-                self.pipe = None;
-                Some(Err(error))
-            }
-            Err(false) => None,
-            Err(true) => {
-                self.pipe = None;
-                Some(Ok(false))
+            Err(TryRecvError::Empty) => None,
+            ended => {
+                self.pieces = None;
+                Some(ended.unwrap_or_else(|_| Ok(String::new())).map(|_| false))
             }
         }
     }
 }
 
 impl Source {
+    fn new(script: Script, pieces: Option<Receiver<io::Result<String>>>) -> Self {
+        let lines = Mutex::new(Lines { script, pieces });
+        Self(Arc::new(Shared { lines, arrived: Notify::new(), changed: Condvar::new() }))
+    }
     /// A script that is all there.
     pub fn text(script: impl Into<String>) -> Self {
-        Self(Arc::new(Mutex::new(Lines { script: Script::new(script), pipe: None })))
+        Self::new(Script::new(script), None)
     }
     /// A script whose lines come from a stream.
     ///
@@ -104,85 +116,85 @@ impl Source {
     /// When there is no thread to read it.
     pub fn stream(stream: impl Read + Send + 'static) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
-        let arrived = Arc::<Notify>::default();
-        let pipe = Pipe { pieces, arrived: arrived.clone() };
+        let source = Self::new(Script::default(), Some(pieces));
+        // Weak: a source that is dropped ends the channel, and so the thread.
+        let shared = Arc::downgrade(&source.0);
         std::thread::Builder::new().name("serac-script".into()).spawn(move || {
-            send_lines(stream, sender, &arrived);
-            // The sender is gone: whoever is woken sees the end.
-            arrived.notify_one();
+            let wake = || _ = shared.upgrade().as_deref().map(Shared::wake);
+            send_lines(stream, sender, &wake);
+            // The sender is gone: those who are woken see the end.
+            wake();
         })?;
-        Ok(Self(Arc::new(Mutex::new(Lines { script: Script::default(), pipe: Some(pipe) }))))
+        Ok(source)
     }
 
     /// Adds a line that a user has typed.
     pub fn push(&self, line: &str) {
-        self.0.lock().script.push(line);
+        self.0.lines.lock().script.push(line);
     }
     /// Forgets what has not run yet.
     pub fn clear(&self) {
-        self.0.lock().script = Script::default();
+        self.0.lines.lock().script = Script::default();
     }
     /// Puts the beginning of a statement before all that is left.
     pub fn put_back(&self, statement: &str) {
-        self.0.lock().script.put_back(statement);
+        self.0.lines.lock().script.put_back(statement);
     }
     /// What has begun, and of which token it is in the middle.
     pub fn incomplete(&self) -> Option<(String, Within)> {
-        let script = &mut self.0.lock().script;
+        let script = &mut self.0.lines.lock().script;
         let within = script.within();
         script.incomplete().map(|text| (text.to_owned(), within))
     }
     /// The next complete part of what has come.
     pub fn next_complete(&self) -> Option<Part> {
-        self.0.lock().script.next_complete()
+        self.0.lines.lock().script.next_complete()
     }
-    /// Waits for more lines; false if there are none.
-    async fn more(&self) -> io::Result<bool> {
+    /// Waits until `look` finds something in what has come; none at the end of the input.
+    async fn until<T>(&self, mut look: impl FnMut(&mut Script) -> Option<T>) -> io::Result<Option<T>> {
         loop {
-            let arrived = {
-                let mut lines = self.0.lock();
-                match lines.take(Duration::ZERO) {
-                    Some(result) => return result,
-                    None => lines.pipe.as_ref().expect("more may come").arrived.clone(),
+            {
+                // Once more after each wake-up: the thread of a COPY may have taken the piece.
+                let mut lines = self.0.lines.lock();
+                loop {
+                    if let Some(found) = look(&mut lines.script) {
+                        return Ok(Some(found));
+                    }
+                    match lines.take().transpose()? {
+                        Some(true) => {}
+                        Some(false) => return Ok(None),
+                        None => break,
+                    }
                 }
-            };
+            }
             tokio::select! {
-                () = arrived.notified() => {}
+                () = self.0.arrived.notified() => {}
                 _ = tokio::signal::ctrl_c() => return Err(io::Error::other("interrupted")),
             }
         }
     }
     /// The next part. The last statement may do without a semicolon.
     pub async fn next(&self) -> io::Result<Option<Part>> {
-        loop {
-            if let Some(part) = self.next_complete() {
-                return Ok(Some(part));
-            }
-            if !self.more().await? {
-                return Ok(self.0.lock().script.last());
-            }
+        match self.until(Script::next_complete).await? {
+            None => Ok(self.0.lines.lock().script.last()),
+            part => Ok(part),
         }
     }
 
     /// The data behind the last statement, up to a line `\.`.
     pub fn data(&self) -> impl Read + Send + 'static {
-        self.0.lock().script.begin_data();
+        self.0.lines.lock().script.begin_data();
         Data { source: self.clone(), piece: io::Cursor::default() }
     }
     /// Drops the data that nobody has read.
     pub async fn skip_data(&self) -> io::Result<()> {
-        loop {
-            {
-                let script = &mut self.0.lock().script;
-                script.data();
-                if !script.is_in_data() {
-                    return Ok(());
-                }
-            }
-            if !self.more().await? {
-                return Ok(());
-            }
-        }
+        let dropped = |script: &mut Script| {
+            script.data();
+            (!script.is_in_data()).then_some(())
+        };
+        self.until(dropped).await?;
+        self.0.changed.notify_all();
+        Ok(())
     }
 }
 
@@ -199,11 +211,22 @@ impl Read for Data {
             if count > 0 || out.is_empty() {
                 return Ok(count);
             }
-            let mut lines = self.source.0.lock();
-            let piece = lines.script.data().as_bytes().to_vec();
-            if piece.is_empty() && (!lines.script.is_in_data() || lines.take(PATIENCE).transpose()? == Some(false)) {
-                return Ok(0);
-            }
+            let shared = &self.source.0;
+            let mut lines = shared.lines.lock();
+            let piece = loop {
+                let piece = lines.script.data().as_bytes().to_vec();
+                if !piece.is_empty() {
+                    break piece;
+                }
+                if !lines.script.is_in_data() {
+                    return Ok(0);
+                }
+                match lines.take().transpose()? {
+                    Some(true) => {}
+                    Some(false) => return Ok(0),
+                    None => shared.changed.wait(&mut lines),
+                }
+            };
             self.piece = io::Cursor::new(piece);
         }
     }
@@ -227,7 +250,7 @@ mod tests {
         }
         let pieces = |bytes: &'static [u8]| {
             let (sender, pieces) = sync_channel(100);
-            send_lines(Drops(bytes), sender, &Notify::new());
+            send_lines(Drops(bytes), sender, || {});
             pieces.into_iter().map(|piece| piece.map_err(|error| error.kind())).collect::<Vec<_>>()
         };
         let text = "ü; long line\nshort\n\nlast";
@@ -236,6 +259,32 @@ mod tests {
         let (last, whole) = given.split_last().unwrap();
         assert!(last == "last" && whole.iter().all(|piece| piece.ends_with('\n')), "{given:?}");
         assert_eq!(pieces(b"a\n\xff\nb\n").last(), Some(&Err(io::ErrorKind::InvalidData)));
+    }
+
+    /// The thread of a COPY that has failed may take the piece in which the data ends.
+    #[tokio::test]
+    async fn the_end_of_data_is_seen_whoever_takes_it() {
+        for _ in 0..50 {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let source = Source::stream(reader).unwrap();
+            io::Write::write_all(&mut writer, b"COPY t FROM STDIN;\n").unwrap();
+            source.next().await.unwrap();
+            let mut data = source.data();
+            let reader = std::thread::spawn(move || {
+                let mut text = String::new();
+                data.read_to_string(&mut text).map(|_| text)
+            });
+            let skips = {
+                let source = source.clone();
+                tokio::spawn(async move { source.skip_data().await })
+            };
+            tokio::task::yield_now().await;
+            io::Write::write_all(&mut writer, b"1\n\\.\n").unwrap();
+            // The pipe stays open: nothing else comes.
+            skips.await.unwrap().unwrap();
+            let text = reader.join().unwrap().unwrap();
+            assert!(text.is_empty() || text == "1\n", "{text}");
+        }
     }
 
     #[tokio::test]
