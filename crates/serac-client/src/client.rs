@@ -458,7 +458,8 @@ fn lost(why: Option<&Failure>, detail: &str) -> Failure {
 /// Whether a text may have a word that ends a transaction. More than these are found; none is missed.
 fn may_end_transaction(text: &str) -> bool {
     let has = |word: &str| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    has("commit") || has("end")
+    // Of several statements, one may be a ROLLBACK, behind which others are transactions of their own.
+    has("commit") || has("end") || text.trim_end().trim_end_matches(';').contains(';')
 }
 
 impl Client {
@@ -930,9 +931,7 @@ impl Client {
             Ok(()) => Ok(()),
             // What it has said before it went says why.
             Err(_) => loop {
-                if let Err(error) = self.next_event() {
-                    return Err(error);
-                }
+                self.next_event()?;
             },
         }
     }

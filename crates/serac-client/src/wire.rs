@@ -178,19 +178,19 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
     if length <= most { Ok((kind, length)) } else { Err(FrameError::TooLong { kind, length, most }) }
 }
 
-/// An error of a statement, as it is told to a client.
+/// An error of a statement, as it is told to a client. Its texts are boxed, so that results stay small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// Five characters, as PostgreSQL uses them.
-    pub sqlstate: String,
+    pub sqlstate: Box<str>,
     /// What is wrong.
     pub message: String,
     /// More about it.
-    pub detail: Option<String>,
+    pub detail: Option<Box<str>>,
     /// What can be done about it.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// The column, relation, function or constraint that it is about.
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// Where in the text: line and column, from 1.
     pub position: Option<(u64, u64)>,
 }
@@ -203,12 +203,12 @@ impl Failure {
     }
     /// With more about it.
     #[must_use]
-    pub fn with_detail(self, detail: impl Into<String>) -> Self {
+    pub fn with_detail(self, detail: impl Into<Box<str>>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
     /// With what can be done about it.
     #[must_use]
-    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(self, hint: impl Into<Box<str>>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -492,10 +492,10 @@ impl<'a> Body<'a> {
         if self.switch()? { read(self).map(Some) } else { Ok(None) }
     }
     fn failure(&mut self) -> Result<Failure, FrameError> {
-        let text = |body: &mut Self| body.message().map(str::to_owned);
+        let text = |body: &mut Self| body.message().map(Box::from);
         Ok(Failure {
             sqlstate: text(self)?,
-            message: text(self)?,
+            message: self.message()?.to_owned(),
             detail: self.option(text)?,
             hint: self.option(text)?,
             name: self.option(text)?,

@@ -71,7 +71,7 @@ fn images_come_with_their_files_and_are_kept_to_their_end() {
     for count in [0, 1, 250] {
         let image = client.snapshot_bytes(&[count]).unwrap();
         assert_eq!(image.manifest, vec![count; usize::from(count) << 16]);
-        assert_eq!(image.descriptors.len(), count.into());
+        assert_eq!(image.descriptors.len(), usize::from(count));
         for (i, descriptor) in image.descriptors.into_iter().enumerate() {
             let mut text = String::new();
             File::from(descriptor).read_to_string(&mut text).unwrap();

@@ -121,7 +121,7 @@ impl Source {
         let shared = Arc::downgrade(&source.0);
         std::thread::Builder::new().name("serac-script".into()).spawn(move || {
             let wake = || _ = shared.upgrade().as_deref().map(Shared::wake);
-            send_lines(stream, sender, &wake);
+            send_lines(stream, sender, wake);
             // The sender is gone: those who are woken see the end.
             wake();
         })?;

@@ -84,6 +84,7 @@ pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError
 /// What is wrong with a statement, as clients are told.
 pub(super) fn failure(error: SqlError) -> Failure {
     let SqlError { sqlstate, message, detail, name, position, .. } = error;
+    let (detail, name) = (detail.map(Into::into), name.map(Into::into));
     Failure { detail, name, position, ..Failure::new(sqlstate, message) }
 }
 
@@ -110,6 +111,9 @@ impl From<SqlError> for Stop {
 
 fn ending() -> Failure {
     Failure::new("57P01", "it closes the database")
+}
+fn terminated() -> Failure {
+    Failure::new("57P01", "terminating connection due to administrator command")
 }
 fn malformed(error: impl std::fmt::Display) -> Failure {
     Failure::new("08P01", error.to_string())
@@ -139,6 +143,7 @@ impl Wire {
     async fn flush(&mut self, running: &Running) -> Result<(), Stop> {
         let gone = running.gone();
         let mut gone = pin!(gone);
+        let mut ends = running.activity().ends();
         while self.sent < self.out.len() {
             let count = match self.socket.try_write(&self.out[self.sent..]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -146,6 +151,8 @@ impl Wire {
                     let ready = tokio::select! {
                         biased;
                         () = &mut gone => false,
+                        // A client that does not read cannot be told.
+                        _ = ends.wait_for(|ends| *ends) => false,
                         ready = tokio::time::timeout(self.timeout, self.socket.writable()) => matches!(ready, Ok(Ok(()))),
                     };
                     running.activity().waits(Wait::Nothing);
@@ -288,7 +295,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
     let (session, client, folder, seat) = match entered {
         Ok(entered) => entered,
         Err(why) => {
-            warn!(sqlstate = why.sqlstate, message = why.message, peer = peer.map(|peer| peer.0), "login refused");
+            warn!(sqlstate = &*why.sqlstate, message = why.message, peer = peer.map(|peer| peer.0), "login refused");
             let mut out = Vec::new();
             HolderFrame::Refused(why).put(&mut out);
             let _ = tokio::time::timeout(FAREWELL, wire.socket.write_all(&out)).await;
@@ -407,10 +414,7 @@ impl Connection {
             };
             let next = tokio::select! {
                 biased;
-                _ = ends.wait_for(|ends| *ends) => {
-                    let message = "terminating connection due to administrator command";
-                    return Stop::Bye(Failure::new("57P01", message));
-                }
+                _ = ends.wait_for(|ends| *ends) => return Stop::Bye(terminated()),
                 () = shared.stopped() => return Stop::Bye(ending()),
                 next = self.frames.recv() => next,
                 () = notifications.arrived(), if self.may_tell() => {
@@ -499,8 +503,14 @@ impl Connection {
             return Ok(());
         }
         self.wire.flush(&self.running).await?;
+        let mut ends = self.running.activity().ends();
         loop {
-            match self.frames.recv().await {
+            let next = tokio::select! {
+                biased;
+                _ = ends.wait_for(|ends| *ends) => return Err(Stop::Bye(terminated())),
+                next = self.frames.recv() => next,
+            };
+            match next {
                 None => return Err(Stop::Gone),
                 Some(Err(error)) => return Err(Stop::Bye(malformed(error))),
                 Some(Ok((kind, body))) => match ClientFrame::read(kind, &body) {

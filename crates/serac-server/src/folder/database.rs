@@ -94,7 +94,9 @@ impl std::fmt::Display for FolderError {
         match self {
             Self::Open(error) => error.fmt(f),
             Self::Sql(error) => error.fmt(f),
-            Self::Serve(error) => write!(f, "other processes cannot be served: {error}"),
+            Self::Serve(error) => {
+                write!(f, "other processes cannot be served, and the database is not standalone: {error}")
+            }
             Self::Connect(error) => error.fmt(f),
             Self::Silent { path, holder } => {
                 let holder = holder.map_or("another process".into(), |holder| format!("process {holder}"));
@@ -219,6 +221,7 @@ impl FolderDatabase {
             progress: FolderProgress::default(),
             copy_input: None,
             copy_output: None,
+            is_running: false,
         };
         session.attach().await?;
         Ok(session)
@@ -377,6 +380,19 @@ pub struct FolderSession {
     progress: FolderProgress,
     copy_input: Option<Box<dyn Read + Send>>,
     copy_output: Option<Box<dyn Write + Send>>,
+    /// Statements run in another process, or were given up while they did.
+    is_running: bool,
+}
+
+/// Cancels a statement that is given up.
+struct CancelAtDrop(Option<CancelRunning>);
+
+impl Drop for CancelAtDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.0.take() {
+            cancel.cancel();
+        }
+    }
 }
 
 impl std::fmt::Debug for FolderSession {
@@ -460,6 +476,12 @@ impl FolderSession {
     /// # Errors
     /// 08006 if a transaction has ended with the last one, or why there is none.
     async fn settle(&mut self, sink: &mut dyn Sink) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_running) {
+            let failure =
+                Failure::new("08006", "the last statement was given up while it ran, and its session has ended");
+            return Err(failure
+                .with_detail("A transaction that was open is rolled back, unless that statement was to commit it."));
+        }
         if let Place::There(client) = &mut self.place
             && client.is_gone()
         {
@@ -497,7 +519,12 @@ impl FolderSession {
                 Place::Nowhere => unreachable!("it is settled"),
             };
             let is_open = client.status() != Status::Idle;
-            match self.run_there(client, text, sink).await {
+            // Who drops this future gives the statement up.
+            self.is_running = true;
+            let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
+            let ran = self.run_there(client, text, sink).await;
+            (self.is_running, given_up.0) = (false, None);
+            match ran {
                 Ok(()) => return Ok(()),
                 // Nothing of it has run, so it may run where the folder is open now.
                 Err(client::Error::NotRun(_)) if !is_open => {}
