@@ -3,6 +3,7 @@
 //! The colour is the state, the shade how full the block's slots are. Without colours letters stand for the states, capital while most slots hold
 //! rows.
 
+use crate::quoting::{constant, identifier};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use console::{Color, Style, Term};
@@ -108,8 +109,9 @@ pub struct TableMap {
     name: String,
     cells: Vec<Cell>,
     bytes: usize,
-    /// Of hot blocks.
+    /// Bytes in the heaps of hot blocks.
     heap_bytes: usize,
+    /// Bytes of these that no row names.
     garbage_bytes: usize,
 }
 
@@ -118,7 +120,7 @@ impl TableMap {
     pub fn blocks(&self) -> usize {
         self.cells.len()
     }
-    /// Of a table of this process.
+    /// The map of a table that this process has open.
     fn of(name: String, table: &Table) -> Self {
         let data = &table.data;
         let slots = u64::from(data.layout().slot_count());
@@ -273,8 +275,7 @@ pub async fn tables_in(session: &mut FolderSession, name: &str) -> Result<Vec<Ta
         "" => String::new(),
         name => {
             let (schema, table) = parts_of(name);
-            let text = |text: &str| text.replace('\'', "''");
-            format!("WHERE schema_name = '{}' AND table_name = '{}'", text(schema), text(table))
+            format!("WHERE schema_name = {} AND table_name = {}", constant(schema), constant(table))
         }
     };
     let sql = format!("SELECT {columns} FROM serac_blocks {condition} ORDER BY schema_name, table_name, block");
@@ -285,8 +286,7 @@ pub async fn tables_in(session: &mut FolderSession, name: &str) -> Result<Vec<Ta
     if maps.is_empty() && !name.is_empty() {
         // It may be there without blocks.
         let (schema, table) = parts_of(name);
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let sql = format!("SELECT * FROM {}.{} LIMIT 0", quoted(schema), quoted(table));
+        let sql = format!("SELECT * FROM {}.{} LIMIT 0", identifier(schema), identifier(table));
         session.columns(&sql).await.map_err(|failure| failure.message)?;
         maps.push(TableMap { name: name.into(), cells: Vec::new(), bytes: 0, heap_bytes: 0, garbage_bytes: 0 });
     }

@@ -5,6 +5,7 @@ mod demo;
 mod load;
 mod operators;
 mod output;
+mod quoting;
 mod script;
 mod serve;
 mod settings;
@@ -77,14 +78,14 @@ struct OpenArguments {
     options: OpenOptions,
 }
 
-/// Who works in a database, and beside whom.
+/// The role of a process in a database, and whether other processes work there, too.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct AccessOptions {
     /// The role whose rights hold; without it, the superuser's.
     #[arg(long, value_name = "ROLE")]
     user: Option<String>,
-    /// Has the database for this process alone: fails if another process has it open, and lets no other work through this
-    /// one.
+    /// Has the database for this process alone: fails if another process has it open, and lets no
+    /// other work through this one.
     #[arg(long)]
     standalone: bool,
 }

@@ -138,7 +138,8 @@ impl Script {
                 b'$' => {
                     let tag_end = rest[1..].find('$').map(|n| n + 2);
                     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-                    // A sign within a word is a part of it, and one before a digit begins a parameter.
+                    // A sign within a word is a part of it, and one before a digit begins a
+                    // parameter.
                     let opens = !self.text[start..at].ends_with(|c| is_word(c) || c == '$')
                         && !rest[1..].starts_with(|c: char| c.is_ascii_digit());
                     let tag = tag_end.map(|n| &rest[..n]).filter(|t| opens && t[1..t.len() - 1].chars().all(is_word));

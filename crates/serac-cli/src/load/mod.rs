@@ -3,6 +3,7 @@
 mod sniff;
 
 use crate::output::{CopyBar, progress_bar};
+use crate::quoting::{constant, identifier};
 use crate::{AccessOptions, OpenOptions};
 use arrow::datatypes::Schema;
 use serac_client::wire::Failure;
@@ -152,16 +153,6 @@ fn parts_of(table: &str) -> (Option<String>, String) {
 async fn columns_of(session: &mut FolderSession, table: &str) -> Option<Vec<String>> {
     let columns = session.columns(&format!("SELECT * FROM {table} LIMIT 0")).await.ok()?;
     Some(columns.fields().iter().map(|field| field.name().clone()).collect())
-}
-
-/// A text as a constant in SQL.
-fn constant(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A name as an identifier in SQL.
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The columns that a file with these names is for, as COPY writes them; nothing where the names

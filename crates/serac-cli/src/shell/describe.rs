@@ -4,6 +4,7 @@ mod elsewhere;
 
 use super::Shell;
 use crate::output::printable;
+use crate::quoting::identifier;
 use comfy_table::{Table, presets};
 use serac_engine::Catalog;
 use serac_engine::definition::{KeyDefinition, TableDefinition};
@@ -106,7 +107,8 @@ impl Shell {
     }
 }
 
-/// Describes a relation of a database that this process has open; none if there is no such relation.
+/// Describes a relation of a database that this process has open; none if there is no such
+/// relation.
 async fn describe_here(
     session: &mut Session,
     schema: &str,
@@ -133,7 +135,7 @@ async fn describe_here(
     }
     if let Some(view) = in_schema.and_then(|schema| schema.views.get(short)) {
         let mut text = format!("View \"{schema}.{short}\"\n");
-        let columns = format!("DESCRIBE \"{schema}\".\"{}\"", short.replace('"', "\"\""));
+        let columns = format!("DESCRIBE {}.{}", identifier(schema), identifier(short));
         let result = session.execute(&columns).await.map_err(|error| error.to_string())?;
         if let Some(StatementResult::Rows { batches, .. }) = result.into_iter().next() {
             let rows = batches.iter().flat_map(|batch| crate::output::texts(batch, ""));

@@ -29,7 +29,7 @@ pub struct ShellOptions {
     pub mode: Mode,
     pub continue_on_error: bool,
     pub path: Option<PathBuf>,
-    /// Whose rights the session has; none for the superuser's.
+    /// The role that the session has; none for the superuser.
     pub role: Option<String>,
 }
 
@@ -48,7 +48,7 @@ struct Shell {
     session: FolderSession,
     /// Folder of the database; none if it is in memory.
     path: Option<PathBuf>,
-    /// Whose rights the session has; none for the superuser's.
+    /// The role that the session has; none for the superuser.
     role: Option<String>,
     display: Display,
     continue_on_error: bool,
@@ -69,7 +69,7 @@ struct Display {
     output: Option<File>,
     /// Whether a person types at a terminal.
     is_interactive: bool,
-    /// Of the result that is being shown.
+    /// Writes the result that is being shown.
     writer: Option<RowsWriter>,
     /// When the statement began.
     started: Instant,

@@ -5,9 +5,9 @@
 //! ```
 //! The script is behind a latch. Two may wait for lines: the shell, for a statement, and the thread
 //! that reads a COPY, for data. The shell waits on a `Notify`, which keeps a wake-up that comes
-//! before the wait. The thread waits on a condition variable, under the latch. Whoever adds a piece
-//! to the channel, ends it, or ends the data takes the latch before it wakes the thread, so the
-//! thread has either seen that, or waits already.
+//! before the wait. The thread waits on a condition variable, under the latch. A task that adds a
+//! piece to the channel, ends it, or ends the data takes the latch before it wakes the thread, so
+//! the thread has either seen that, or waits already.
 //!
 //! The thread of the standard input may wait for as long as the process lives, which ends without
 //! it.
@@ -51,7 +51,8 @@ impl Shared {
 #[derive(Clone)]
 pub struct Source(Arc<Shared>);
 
-/// Sends the lines of a stream, as many together as there are. `arrived` is called after each piece.
+/// Sends the lines of a stream, as many together as there are. `arrived` is called after each
+/// piece.
 fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arrived: impl Fn()) {
     let (mut buffer, mut begun) = (vec![0; PIECE_BYTES], Vec::new());
     loop {

@@ -2,12 +2,8 @@
 
 use super::shown;
 use crate::output::{printable, texts};
+use crate::quoting::constant;
 use serac_server::folder::FolderSession;
-
-/// A text as a constant in SQL.
-fn constant(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
 
 /// The rows of a query, as texts.
 async fn rows(session: &mut FolderSession, sql: &str) -> Result<Vec<Vec<String>>, String> {
@@ -54,7 +50,7 @@ async fn columns(session: &mut FolderSession, oid: &str) -> Result<Vec<Vec<Strin
     rows(session, &sql).await
 }
 
-/// What is said of a relation, as a line.
+/// The comment on a relation, as a line.
 async fn description(session: &mut FolderSession, oid: &str, more: bool) -> Result<String, String> {
     if !more {
         return Ok(String::new());
