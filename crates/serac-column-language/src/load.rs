@@ -137,12 +137,6 @@ impl FieldValues {
     }
 }
 
-/// Whether to go on.
-fn check(cancel: &Cancel) -> Result<()> {
-    // Relaxed: the client that sets it waits for nothing that was done before.
-    if cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
-}
-
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
@@ -438,8 +432,10 @@ impl Load {
         }
         taken.map_err(|error| StatementError::new(self.line, error))
     }
+    /// Whether to go on.
     fn check(&self) -> Result<()> {
-        if self.failed { Err(OperatorError::Cancelled) } else { check(&self.cancel) }
+        // Relaxed: the client that sets it waits for nothing that was done before.
+        if self.failed || self.cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
     }
     fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check()?;

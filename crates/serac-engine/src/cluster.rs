@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Rows of a batch of sorted rows: about what a block takes.
 const BATCH_ROWS: usize = 65_536;
-/// Batches are numbered, and rows among all of them, by 32 bits.
+/// Rows are numbered among those of all batches by 32 bits.
 const MOST_ROWS: usize = u32::MAX as usize;
 
 type Key = [(usize, ColumnOrder)];
@@ -161,7 +161,8 @@ impl Transaction {
     /// CLUSTER: puts the rows of a table into the order of these columns, which is the table's from now on. The rows are in memory meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; what Arrow cannot order; those of the transaction's watch.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; what Arrow cannot order; those of the
+    /// transaction's watch.
     pub fn cluster(&mut self, schema: &str, name: &str, key: Vec<(usize, ColumnOrder)>) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
@@ -170,7 +171,7 @@ impl Transaction {
         let watch = self.watch.clone().map(|watch| Held { watch, bytes: held });
         let rows = sorted(&batches, &key, watch.as_ref().map(|watch| watch as &dyn Watch))?;
         let mut definition = table.definition.clone();
-        definition.cluster.clone_from(&key);
+        definition.cluster = key;
         let new = self.replace_data(&table, definition)?;
         for batch in rows {
             self.insert_batch(&new, &batch?)?;
