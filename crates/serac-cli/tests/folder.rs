@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{serac, text};
+use common::{serac, start, text};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,8 @@ struct Shell {
 
 impl Shell {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
-            .arg(folder)
-            .args(["--mode", "csv", "--continue-on-error"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let usual = [folder.to_str().unwrap(), "--mode", "csv", "--continue-on-error"];
+        let mut child = start(&[&usual, arguments].concat());
         let input = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, input, lines }
@@ -41,7 +34,7 @@ impl Shell {
     fn send(&mut self, script: &str) {
         writeln!(self.input.as_mut().unwrap(), "{script}").unwrap();
     }
-    /// What a script writes, up to a mark behind it; none if the shell ends before it.
+    /// The lines that a script writes, up to a mark behind it; none if the shell ends before it.
     fn try_ask(&mut self, script: &str) -> Option<Vec<String>> {
         // A mark that is written whether the database can be reached or not.
         writeln!(self.input.as_mut().unwrap(), "{script}\nthe end \\p\n\\r").ok()?;
@@ -200,6 +193,17 @@ fn large_results_are_streamed() {
     assert!(holder < 400 << 20 && guest < 400 << 20, "{holder} and {guest} bytes");
 }
 
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);";
+const ENDLESS_RUNNING: &str = "SELECT count(*) AS n FROM pg_stat_activity \
+    WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
+
+/// Waits until so many sessions run the endless statement.
+fn wait_for_endless(holder: &mut Shell, count: usize) {
+    while holder.ask(ENDLESS_RUNNING) != ["n".to_owned(), count.to_string()] {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_guest_that_goes_is_rolled_back_and_its_statement_ends() {
     let (_outer, db) = folder();
@@ -207,15 +211,10 @@ fn a_guest_that_goes_is_rolled_back_and_its_statement_ends() {
     holder.ask("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1);");
     let mut guest = Shell::ready(&db);
     guest.ask("BEGIN; DELETE FROM t;");
-    guest.send("SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);");
-    let running = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
-    while holder.ask(running) != ["n", "1"] {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    guest.send(ENDLESS);
+    wait_for_endless(&mut holder, 1);
     guest.kill();
-    while holder.ask(running) != ["n", "0"] {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_endless(&mut holder, 0);
     assert_eq!(holder.ask("DELETE FROM t RETURNING a;"), ["a", "1"]);
 }
 
@@ -224,17 +223,14 @@ fn an_interrupt_cancels_a_statement_in_the_holder() {
     let (_outer, db) = folder();
     let mut holder = Shell::ready(&db);
     let mut guest = Shell::ready(&db);
-    guest.send("SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);");
-    let running = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
-    while holder.ask(running) != ["n", "1"] {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    guest.send(ENDLESS);
+    wait_for_endless(&mut holder, 1);
     let interrupted = Command::new("kill").args(["-INT", &guest.child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert!(guest.ask("SELECT 3 AS c;").ends_with(&["c".into(), "3".into()]));
     let (error, _) = guest.finish();
     assert!(error.contains("ERROR 57014"), "{error}");
-    assert_eq!(holder.ask(running), ["n", "0"]);
+    assert_eq!(holder.ask(ENDLESS_RUNNING), ["n", "0"]);
 }
 
 #[test]
@@ -246,8 +242,8 @@ fn a_guest_takes_over_when_the_holder_is_killed() {
     assert!(first.ask("INSERT INTO t VALUES (2);").is_empty());
     assert!(second.ask("BEGIN; INSERT INTO t VALUES (3);").is_empty());
     holder.kill();
-    // One of them opens the folder, and the other works through it. The open transaction is gone, and its session says so
-    // before it runs anything else.
+    // One of them opens the folder, and the other works through it. The open transaction is gone,
+    // and its session says so before it runs anything else.
     assert_eq!(first.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
     assert!(second.ask("INSERT INTO t VALUES (4);").is_empty());
     assert_eq!(second.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);

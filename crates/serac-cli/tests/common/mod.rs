@@ -1,17 +1,22 @@
 //! The built binary, run to its end.
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-/// What `serac` gives with these arguments and this standard input.
-pub fn serac(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_serac"))
+/// `serac` with these arguments, and pipes for its standard streams.
+pub fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_serac"))
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// What `serac` gives with these arguments and this standard input.
+pub fn serac(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
+    let mut child = start(arguments);
     // A command that fails early does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
