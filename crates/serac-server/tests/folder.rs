@@ -1,16 +1,18 @@
-//! Open files that a holder gives to a client, and the leases on them.
+//! The client of a folder as a program uses it: COPY, tables, channels, open files and their leases.
 
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use serac_client::client::{Client, Error, Options};
 use serac_engine::Database;
 use serac_server::folder::{FolderOptions, FolderServer, Image};
 use serac_sql::{SqlDatabase, SqlError, SqlOptions};
 use serac_storage::StorageOptions;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Counts those that are alive.
 struct Lease(Arc<AtomicUsize>);
@@ -104,6 +106,52 @@ fn a_holder_without_images_says_so() {
     let other = Client::connect(&folder, &Options::default()).unwrap();
     let refused = Client::connect(&folder, &Options::default()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("too many clients"), "{refused}");
+    drop((client, other));
+    server.stop();
+    db.database().close().unwrap();
+}
+
+#[test]
+fn a_client_copies_makes_tables_and_listens() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("db");
+    let (db, server) = serve(&folder, FolderOptions::default());
+    let mut client = Client::connect(&folder, &Options::default()).unwrap();
+    let columns = Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Utf8View, true)]);
+    client.create_table(None, "t", &columns).unwrap();
+    let rows: String = (0..100_000).map(|n| format!("{n},row {n}\n")).collect();
+    assert_eq!(client.copy_in("COPY t FROM STDIN", std::io::Cursor::new(rows.clone())).unwrap(), 100_000);
+    let mut copied = Vec::new();
+    assert_eq!(client.copy_out("COPY (SELECT * FROM t ORDER BY a) TO STDOUT", &mut copied).unwrap(), 100_000);
+    assert!(copied == rows.as_bytes());
+    // Data that is wrong, an input that fails, and an output that fails, are errors of the COPY.
+    let wrong = std::io::Cursor::new("x,y\n");
+    assert!(refusal(client.copy_in("COPY t FROM STDIN", wrong)).contains("22P02"));
+    struct Failing;
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("it is torn"))
+        }
+    }
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("it is full"))
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    assert!(refusal(client.copy_in("COPY t FROM STDIN", Failing)).contains("it is torn"));
+    assert!(refusal(client.copy_out("COPY t TO STDOUT", &mut Failing)).contains("it is full"));
+    // A COPY needs its own call, and the client can be used behind each of these.
+    let refused = client.execute("COPY t FROM STDIN").unwrap().find_map(Result::err).unwrap();
+    assert!(refused.to_string().contains("call copy_in"), "{refused}");
+    assert_eq!(client.execute("LISTEN c; DROP TABLE IF EXISTS missing").unwrap().filter_map(Result::err).count(), 0);
+    assert_eq!(client.notices().len(), 1);
+    let mut other = Client::connect(&folder, &Options::default()).unwrap();
+    assert_eq!(other.execute("NOTIFY c, 'told'").unwrap().filter_map(Result::err).count(), 0);
+    let told = client.notifications(Duration::from_secs(60));
+    assert_eq!(told.iter().map(|told| &*told.payload).collect::<Vec<_>>(), ["told"]);
     drop((client, other));
     server.stop();
     db.database().close().unwrap();
