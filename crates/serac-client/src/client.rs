@@ -1,6 +1,7 @@
 //! A connection to the process that has a database's folder open.
 //!
-//! Calls block. One thread uses a [`Client`] at a time; its [`CancelHandle`] may be used by another.
+//! Calls block. One thread uses a [`Client`] at a time; its [`CancelHandle`] may be used by
+//! another.
 //!
 //! ```no_run
 //! use serac_client::client::{Answer, Client, Options};
@@ -16,9 +17,9 @@
 //! # Ok::<(), serac_client::client::Error>(())
 //! ```
 //!
-//! **When the holder ends**, what runs ends with [`Error::Lost`] (SQLSTATE 08006), whose detail says what is known of its
-//! outcome, or with [`Error::NotRun`] if the holder has ended in order before it began. Every further call gives an error:
-//! connect again, or open the folder.
+//! **When the holder ends**, what runs ends with [`Error::Lost`] (SQLSTATE 08006), whose detail
+//! says what is known of its outcome, or with [`Error::NotRun`] if the holder has ended in order
+//! before it began. Every further call gives an error: connect again, or open the folder.
 
 use crate::wire::{
     self, ClientFrame, Failure, HEADER_BYTES, HolderFrame, MOST_DATA_BYTES, MOST_IMAGE_BYTES, MOST_SCHEMA_BYTES,
@@ -84,7 +85,8 @@ impl Default for Options {
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers at the folder's socket: nobody has it open, or its holder serves nobody, or not yet, or no more.
+    /// Nobody answers at the folder's socket: nobody has it open, or its holder serves nobody, or
+    /// not yet, or no more.
     #[error("nobody answers at the folder's socket: {0}")]
     Nobody(#[source] io::Error),
     /// The system refuses to connect.
@@ -143,7 +145,8 @@ pub enum Event {
     Rows(SchemaRef),
     /// Rows.
     Batch(RecordBatch),
-    /// The data of a COPY is wanted: [`Client::send_data`] or [`Client::refuse_data`] is to be called.
+    /// The data of a COPY is wanted: [`Client::send_data`] or [`Client::refuse_data`] is to be
+    /// called.
     CopyIn,
     /// The data of a COPY follows.
     CopyOut,
@@ -202,8 +205,8 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// A socket, and the address of the one in a folder. A path by the folder's descriptor is short, however long the folder's
-/// own is, of which an address has no more than 108 bytes.
+/// A socket, and the address of the one in a folder. A path by the folder's descriptor is short,
+/// however long the folder's own is, of which an address has no more than 108 bytes.
 ///
 /// # Errors
 /// When the system gives no socket.
@@ -229,7 +232,8 @@ pub struct CancelHandle {
     folder: Arc<OwnedFd>,
     process: i32,
     secret: u64,
-    /// The number of the statement that the client has sent last. Relaxed: a number, and nothing hangs on it.
+    /// The number of the statement that the client has sent last. Relaxed: a number, and nothing
+    /// hangs on it.
     statement: Arc<AtomicU64>,
 }
 
@@ -316,8 +320,8 @@ impl Reader {
             Err(error) => Err(error.into()),
         }
     }
-    /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with the length that
-    /// the frame says.
+    /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not
+    /// with the length that the frame says.
     fn next(&mut self) -> io::Result<Option<Frame>> {
         while self.buffered().len() < HEADER_BYTES {
             if self.at > 0 {
@@ -455,10 +459,12 @@ fn lost(why: Option<&Failure>, detail: &str) -> Failure {
     if detail.is_empty() { failure } else { failure.with_detail(detail) }
 }
 
-/// Whether a text may have a word that ends a transaction. More than these are found; none is missed.
+/// Whether a text may have a word that ends a transaction. More than these are found; none is
+/// missed.
 fn may_end_transaction(text: &str) -> bool {
     let has = |word: &str| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    // Of several statements, one may be a ROLLBACK, behind which others are transactions of their own.
+    // Of several statements, one may be a ROLLBACK, behind which others are transactions of their
+    // own.
     has("commit") || has("end") || text.trim_end().trim_end_matches(';').contains(';')
 }
 
@@ -466,14 +472,16 @@ impl Client {
     /// Connects to the process that has the database in this folder open.
     ///
     /// # Errors
-    /// [`Error::Nobody`] when there is none, or it serves nobody, also while it ends; [`Error::Refused`] with the reason.
+    /// [`Error::Nobody`] when there is none, or it serves nobody, also while it ends;
+    /// [`Error::Refused`] with the reason.
     pub fn connect(folder: &Path, options: &Options) -> Result<Self, Error> {
         let folder = open_folder(folder).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Nobody(error),
             _ => Error::Connect(error),
         })?;
         let socket = connect(&folder, options.login_timeout).map_err(|error| match error.kind() {
-            // A socket that nobody listens at was left behind; one whose queue stays full is not answered.
+            // A socket that nobody listens at was left behind; one whose queue stays full is not
+            // answered.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
                 Error::Nobody(error)
             }
@@ -547,8 +555,8 @@ impl Client {
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
-    /// What has come of the channels to which the session listens, since somebody has asked last. Waits so long for the
-    /// first.
+    /// What has come of the channels to which the session listens, since somebody has asked last.
+    /// Waits so long for the first.
     pub fn notifications(&mut self, wait: Duration) -> Vec<Notification> {
         let until = std::time::Instant::now() + wait;
         while !self.is_running && self.gone.is_none() {
@@ -574,8 +582,8 @@ impl Client {
         self.gone.is_some()
     }
 
-    /// Runs statements, and gives what they give as it comes. What is not taken is waited for, and dropped, before the
-    /// next call. A COPY … FROM STDIN or TO STDOUT among them fails.
+    /// Runs statements, and gives what they give as it comes. What is not taken is waited for, and
+    /// dropped, before the next call. A COPY … FROM STDIN or TO STDOUT among them fails.
     ///
     /// # Errors
     /// [`Error::NotRun`] when the holder has ended.
@@ -631,7 +639,8 @@ impl Client {
             Err(error) => Err(Error::Statement(Failure::new("58030", format!("could not write the data: {error}")))),
         }
     }
-    /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's schema in SQL's sense.
+    /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
+    /// schema in SQL's sense.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -700,7 +709,8 @@ impl Client {
         send_all(&self.reader.socket, &frame).map_err(|_| self.is_lost(None))
     }
 
-    /// Sends statements. [`next_event`](Self::next_event) is to be called until it gives none, or an error.
+    /// Sends statements. [`next_event`](Self::next_event) is to be called until it gives none, or
+    /// an error.
     ///
     /// # Errors
     /// [`Error::NotRun`] when the holder has ended.
@@ -765,10 +775,12 @@ impl Client {
             Err(error) => Err(self.broken(&error.to_string())),
         }
     }
-    /// What comes next of the statements that were sent; none after the last, when the next may be sent.
+    /// What comes next of the statements that were sent; none after the last, when the next may be
+    /// sent.
     ///
     /// # Errors
-    /// [`Error::Statement`] if one has failed, when the next may be sent; otherwise the connection has ended.
+    /// [`Error::Statement`] if one has failed, when the next may be sent; otherwise the connection
+    /// has ended.
     pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
         self.check_there()?;
         loop {
@@ -857,8 +869,9 @@ impl Client {
         Ok(Some(Some(event)))
     }
 
-    /// Sends the data of the COPY that has asked for it, up to the input's end, or until the COPY has ended otherwise.
-    /// The input is read by a thread of its own, which ends with the input, or at its next data if that is not wanted.
+    /// Sends the data of the COPY that has asked for it, up to the input's end, or until the COPY
+    /// has ended otherwise. The input is read by a thread of its own, which ends with the input, or
+    /// at its next data if that is not wanted.
     ///
     /// # Errors
     /// When the connection has ended. An error of the input is one of the COPY.

@@ -1,7 +1,9 @@
-//! How a process talks to the one that has the database's folder open: frames on a Unix socket in the folder.
+//! How a process talks to the one that has the database's folder open: frames on a Unix socket in
+//! the folder.
 //!
-//! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the body. Numbers in
-//! bodies are big endian. Each kind has a greatest length, and a longer or unknown frame ends the connection.
+//! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the
+//! body. Numbers in bodies are big endian. Each kind has a greatest length, and a longer or unknown
+//! frame ends the connection.
 //!
 //! ```text
 //! client                                   holder of the folder
@@ -25,24 +27,28 @@
 //! ```
 //! Notices, notifications and the progress of a COPY come between any other frames.
 //!
-//! **Statements.** The client sends the next one after the Ready of the last. Each has a number, one more than the last.
-//! What stands before the Ready belongs to it. A statement is acknowledged by its Complete, which is sent when its commit
-//! is durable.
+//! **Statements.** The client sends the next one after the Ready of the last. Each has a number,
+//! one more than the last. What stands before the Ready belongs to it. A statement is acknowledged
+//! by its Complete, which is sent when its commit is durable.
 //!
-//! **COPY from the client.** Each CopyIn is answered by exactly one DataEnd, also when the Complete or an Error comes
-//! first: then the client sends no more Data, and the holder drops what is on its way.
+//! **COPY from the client.** Each CopyIn is answered by exactly one DataEnd, also when the Complete
+//! or an Error comes first: then the client sends no more Data, and the holder drops what is on its
+//! way.
 //!
-//! **Cancelling.** A statement is cancelled from a connection of its own, whose first and only frame is a Cancel with the
-//! process and the secret of the Welcome, and the number of the statement. So a cancellation is not held up by data on
-//! its way, and none meets a later statement.
+//! **Cancelling.** A statement is cancelled from a connection of its own, whose first and only
+//! frame is a Cancel with the process and the secret of the Welcome, and the number of the
+//! statement. So a cancellation is not held up by data on its way, and none meets a later
+//! statement.
 //!
-//! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that it has begun. A later
-//! statement has not run, so the client may run it elsewhere. After any other end, what ran may have committed or not.
+//! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that
+//! it has begun. A later statement has not run, so the client may run it elsewhere. After any other
+//! end, what ran may have committed or not.
 //!
-//! **Descriptors.** A Descriptors frame is sent in one piece with its open files (SCM_RIGHTS). Only the holder sends
-//! any; they belong to the Image that follows.
+//! **Descriptors.** A Descriptors frame is sent in one piece with its open files (SCM_RIGHTS). Only
+//! the holder sends any; they belong to the Image that follows.
 //!
-//! **Rows** are messages of an Arrow IPC stream, of which the Schema is the first. Each Schema begins a stream.
+//! **Rows** are messages of an Arrow IPC stream, of which the Schema is the first. Each Schema
+//! begins a stream.
 
 use std::fmt;
 
@@ -178,7 +184,8 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
     if length <= most { Ok((kind, length)) } else { Err(FrameError::TooLong { kind, length, most }) }
 }
 
-/// An error of a statement, as it is told to a client. Its texts are boxed, so that results stay small.
+/// An error of a statement, as it is told to a client. Its texts are boxed, so that results stay
+/// small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// Five characters, as PostgreSQL uses them.
@@ -511,7 +518,8 @@ impl<'a> Body<'a> {
 }
 
 impl<'a> ClientFrame<'a> {
-    /// Writes the frame. The caller sees to it that texts, data and schemas are no longer than such frames may be.
+    /// Writes the frame. The caller sees to it that texts, data and schemas are no longer than such
+    /// frames may be.
     pub fn put(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Hello { version, postgresql_names, role, application, folder } => frame(out, kind::HELLO, |out| {
@@ -596,7 +604,8 @@ impl<'a> ClientFrame<'a> {
 }
 
 impl<'a> HolderFrame<'a> {
-    /// Writes the frame. The caller sees to it that rows, data and schemas are no longer than such frames may be.
+    /// Writes the frame. The caller sees to it that rows, data and schemas are no longer than such
+    /// frames may be.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Welcome { version, process, secret, holder, name } => frame(out, kind::WELCOME, |out| {

@@ -62,8 +62,8 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
         Ok(Self::Unix(listener, SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() }))
     }
-    /// Listens on the socket of a database's folder, which nobody but this user may enter. One that is there already was
-    /// left behind: the caller has the folder's lock.
+    /// Listens on the socket of a database's folder, which nobody but this user may enter. One that
+    /// is there already was left behind: the caller has the folder's lock.
     ///
     /// # Errors
     /// When there is a file that is no socket, or no way to make one.
@@ -80,7 +80,8 @@ impl Listener {
         // The address goes through the descriptor of the folder.
         let opened = serac_client::client::open_folder(folder)?;
         let (socket, address) = serac_client::client::socket_in(&opened)?;
-        // The file gets the mode that the socket has when it is bound, so that it never has another.
+        // The file gets the mode that the socket has when it is bound, so that it never has
+        // another.
         rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
         rustix::net::bind(&socket, &address)?;
         rustix::net::listen(&socket, FOLDER_BACKLOG)?;

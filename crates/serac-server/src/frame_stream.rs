@@ -1,4 +1,5 @@
-//! Frames from a stream, whatever they mean: a kind and the length of the body in five bytes, and the body.
+//! Frames from a stream, whatever they mean: a kind and the length of the body in five bytes, and
+//! the body.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -17,8 +18,9 @@ pub(crate) enum ReadError<E> {
     Frame(E),
 }
 
-/// The kind and the body of the next frame; none at the stream's end. `check` reads the header. Memory grows with the
-/// bytes that have come, not with the length that the frame says. A call that is broken off loses what it has read.
+/// The kind and the body of the next frame; none at the stream's end. `check` reads the header.
+/// Memory grows with the bytes that have come, not with the length that the frame says. A call that
+/// is broken off loses what it has read.
 pub(crate) async fn read_frame<R: AsyncRead + Unpin, E>(
     reader: &mut R,
     check: impl FnOnce([u8; HEADER_BYTES]) -> Result<(u8, usize), E>,

@@ -153,7 +153,8 @@ async fn plan_shown(
     postgresql_names: bool,
 ) -> Result<(LogicalPlan, SchemaRef)> {
     let plan = match (plan(state, statement.clone()).await, &statement) {
-        // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the planner.
+        // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the
+        // planner.
         (Err(error), Statement::Query(query)) if matches!(error.sqlstate, "42701" | "42702") => {
             let mut query = query.clone();
             same_names::tell_apart(&mut query);

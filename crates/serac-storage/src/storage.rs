@@ -91,12 +91,14 @@ pub struct StorageOptions {
     /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that are whole, all of which are read, and with everything in
     /// the log that lies before the damage. What is left out is kept in a folder of its own.
     pub salvage: bool,
-    /// Whether this process lets others work through it, by a socket in the folder. The storage only writes it into LOCK, so that others wait for the
-    /// socket while the database is being opened or closed; who sets it makes the socket.
+    /// Whether this process lets others work through it, by a socket in the folder. The storage
+    /// only writes it into LOCK, so that others wait for the socket while the database is being
+    /// opened or closed; who sets it makes the socket.
     pub serves_others: bool,
 }
 
-/// What LOCK has behind the number of a process that [serves others](StorageOptions::serves_others).
+/// What LOCK has behind the number of a process that [serves
+/// others](StorageOptions::serves_others).
 const SERVES: &str = " SOCKET";
 
 impl StorageOptions {

@@ -51,7 +51,8 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), String> {
                 }
             }
             let Some(peer) = &mut peer else { continue };
-            // The same keys on the smaller side, and keys of the same distribution on the larger one.
+            // The same keys on the smaller side, and keys of the same distribution on the larger
+            // one.
             peer.ask(&format!("control CREATE OR REPLACE TABLE l AS SELECT range % {keys} AS k FROM range({built})"))?;
             let other = format!("SELECT (hash(range) % {})::BIGINT AS k FROM range({probing})", keys * 2);
             peer.ask(&format!("control CREATE OR REPLACE TABLE r AS {other}"))?;

@@ -7,8 +7,9 @@
 //!            └── Running: cancel ─────▶│
 //! socket ◀──────────────── answers ────┘
 //! ```
-//! The reader notices a client that has gone while a statement runs, also when nothing more can be taken of it, and
-//! cancels the statement. The session goes with the connection, and its transaction is rolled back.
+//! The reader notices a client that has gone while a statement runs, also when nothing more can be
+//! taken of it, and cancels the statement. The session goes with the connection, and its
+//! transaction is rolled back.
 
 use super::rows::Messages;
 use super::running::Running;
@@ -253,8 +254,8 @@ async fn read(mut socket: OwnedReadHalf, frames: mpsc::Sender<Next>, running: Ar
     }
 }
 
-/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when nothing of it runs
-/// any more.
+/// Serves a client to its end. `place`: where it waits until it has logged in. `busy`: dropped when
+/// nothing of it runs any more.
 pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, busy: mpsc::Sender<()>) {
     let peer = socket.peer();
     let Socket::Unix(socket) = socket else { return };
@@ -497,7 +498,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops what is on its way of the data of a COPY that has ended. The client learns of that first.
+    /// Drops what is on its way of the data of a COPY that has ended. The client learns of that
+    /// first.
     async fn drop_data(&mut self) -> Result<(), Stop> {
         if !std::mem::take(&mut self.owes_data) {
             return Ok(());
@@ -597,7 +599,8 @@ impl Connection {
             for part in Messages::parts(&batch) {
                 wire.put(&HolderFrame::Rows(&messages.rows(&batch, part)?));
                 if wire.out.len() >= SEND_BYTES {
-                    // A client that does not read holds the statement up no longer than its limits allow.
+                    // A client that does not read holds the statement up no longer than its limits
+                    // allow.
                     running.attend(rows.keep(wire.flush(running))).await??;
                 }
             }

@@ -1,4 +1,5 @@
-//! To open a folder or to connect to the process that has it open, and sessions that do not show which.
+//! To open a folder or to connect to the process that has it open, and sessions that do not show
+//! which.
 //!
 //! ```no_run
 //! use serac_server::folder::{FolderDatabase, Opening, SessionOptions};
@@ -37,7 +38,8 @@ use tokio::sync::mpsc;
 
 /// Waits between two tries to open or to connect: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// How long a holder that seems to serve nobody is tried again: its LOCK may still tell of the one before it.
+/// How long a holder that seems to serve nobody is tried again: its LOCK may still tell of the one
+/// before it.
 const GRACE: Duration = Duration::from_millis(300);
 /// Events that a client is read ahead of who takes them.
 const EVENTS_AHEAD: usize = 4;
@@ -45,13 +47,15 @@ const EVENTS_AHEAD: usize = 4;
 /// How a folder is opened.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// How the storage is opened, if this process opens it. Without a path the database is in memory.
+    /// How the storage is opened, if this process opens it. Without a path the database is in
+    /// memory.
     pub storage: StorageOptions,
     /// How SQL runs then.
     pub sql: SqlOptions,
     /// How others are served then.
     pub server: FolderOptions,
-    /// The database is for this process alone: opening fails if another one has it open, and others are not served.
+    /// The database is for this process alone: opening fails if another one has it open, and others
+    /// are not served.
     pub is_standalone: bool,
     /// How long a holder that opens or closes the database is waited for.
     pub patience: Duration,
@@ -195,7 +199,8 @@ impl Shared {
 }
 
 impl FolderDatabase {
-    /// Opens the folder, or finds the process that has it open. It may block for as long as a recovery takes.
+    /// Opens the folder, or finds the process that has it open. It may block for as long as a
+    /// recovery takes.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -226,8 +231,8 @@ impl FolderDatabase {
         session.attach().await?;
         Ok(session)
     }
-    /// Ends the connections of others, and closes the database, if this process has it open. Sessions that are left give
-    /// errors.
+    /// Ends the connections of others, and closes the database, if this process has it open.
+    /// Sessions that are left give errors.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -330,14 +335,15 @@ pub trait Sink: Send {
     fn rows(&mut self, schema: &SchemaRef) -> bool;
     /// Rows; false if nobody wants more.
     fn batch(&mut self, batch: &RecordBatch) -> bool;
-    /// The end of a statement's result. `is_data`: it was the data of a COPY, which went to the session's output.
+    /// The end of a statement's result. `is_data`: it was the data of a COPY, which went to the
+    /// session's output.
     fn complete(&mut self, tag: &str, rows: u64, is_data: bool);
     /// What a statement says besides its result.
     fn notice(&mut self, _severity: &str, _message: &str) {}
     /// What another session has told in a channel.
     fn notification(&mut self, _process: i32, _channel: &str, _payload: &str) {}
-    /// The session is another one from now on: its process has ended, and the folder is open in this process (none), or
-    /// in another.
+    /// The session is another one from now on: its process has ended, and the folder is open in
+    /// this process (none), or in another.
     fn moved(&mut self, _holder: Option<u32>) {}
 }
 
@@ -370,8 +376,8 @@ enum Place {
     Nowhere,
 }
 
-/// A session, in this process or in the one that has the folder open. When that ends, the session goes on as a new one
-/// with its next statement, wherever the folder is open then.
+/// A session, in this process or in the one that has the folder open. When that ends, the session
+/// goes on as a new one with its next statement, wherever the folder is open then.
 pub struct FolderSession {
     database: FolderDatabase,
     options: SessionOptions,
@@ -559,8 +565,8 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         rows.schema.ok_or_else(|| Failure::new("42601", "the statement gives no rows"))
     }
-    /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's schema in SQL's sense; none
-    /// where the `search_path` tells.
+    /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
+    /// schema in SQL's sense; none where the `search_path` tells.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -633,7 +639,8 @@ enum Said {
     Notification(client::Notification),
 }
 
-/// Runs statements in another process, and passes on what they give. They are cancelled when nobody takes that.
+/// Runs statements in another process, and passes on what they give. They are cancelled when nobody
+/// takes that.
 fn converse(
     client: &mut Client,
     text: &str,
@@ -670,8 +677,8 @@ fn converse(
 }
 
 impl FolderSession {
-    /// Runs statements in the process that has the folder open. The session is nowhere meanwhile, and afterwards if the
-    /// connection has ended.
+    /// Runs statements in the process that has the folder open. The session is nowhere meanwhile,
+    /// and afterwards if the connection has ended.
     async fn run_there(
         &mut self,
         mut client: Box<Client>,

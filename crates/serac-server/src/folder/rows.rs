@@ -1,8 +1,9 @@
 //! Record batches as messages of Arrow IPC.
 //!
-//! A message is no larger than a few MiB, unless one row is: larger batches are cut into parts, so that neither side
-//! needs more memory for large results than for small ones. Arrays of views hold just what they name when they are sent:
-//! the heaps of hot blocks hold more, of which some is nobody's business.
+//! A message is no larger than a few MiB, unless one row is: larger batches are cut into parts, so
+//! that neither side needs more memory for large results than for small ones. Arrays of views hold
+//! just what they name when they are sent: the heaps of hot blocks hold more, of which some is
+//! nobody's business.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -88,7 +89,8 @@ impl Messages {
         let part = batch.slice(rows.start, rows.len());
         let columns = part.columns().iter().map(exact).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(part.num_rows()));
-        // The stream's schema is what was said of it: that of a batch may say less of what may be NULL.
+        // The stream's schema is what was said of it: that of a batch may say less of what may be
+        // NULL.
         let part = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let Self { generator, options, dictionaries, context, .. } = self;
         let (words, encoded) = generator.encode(&part, dictionaries, options, context)?;

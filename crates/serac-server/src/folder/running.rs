@@ -1,8 +1,8 @@
 //! Which statement of a connection runs, and how it is cancelled from elsewhere.
 //!
-//! A cancellation names its statement. It may come before the statement does, by another connection: it is kept until the
-//! statement begins. The latch is held while the number is compared and the activity is told, so that a cancellation
-//! meets no later statement.
+//! A cancellation names its statement. It may come before the statement does, by another
+//! connection: it is kept until the statement begins. The latch is held while the number is
+//! compared and the activity is told, so that a cancellation meets no later statement.
 
 use parking_lot::Mutex;
 use serac_sql::activity::{Activity, Registered};
@@ -100,7 +100,8 @@ impl Running {
         }
     }
 
-    /// Runs a part of a statement. A cancellation that has come before the part listened reaches it.
+    /// Runs a part of a statement. A cancellation that has come before the part listened reaches
+    /// it.
     pub(super) async fn attend<T>(&self, part: impl Future<Output = T>) -> T {
         let mut part = pin!(part);
         poll_fn(|context| match part.as_mut().poll(context) {

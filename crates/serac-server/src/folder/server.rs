@@ -80,8 +80,8 @@ impl Shared {
     }
 }
 
-/// Serves other processes of the machine at the socket of a database's folder, in threads of its own, until it is stopped
-/// or dropped. See the [module](super).
+/// Serves other processes of the machine at the socket of a database's folder, in threads of its
+/// own, until it is stopped or dropped. See the [module](super).
 pub struct FolderServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -94,8 +94,8 @@ impl std::fmt::Debug for FolderServer {
 }
 
 impl FolderServer {
-    /// Begins to serve. The database must be the one that this process has open in this folder, with
-    /// [`serves_others`](serac_storage::StorageOptions::serves_others).
+    /// Begins to serve. The database must be the one that this process has open in this folder,
+    /// with [`serves_others`](serac_storage::StorageOptions::serves_others).
     ///
     /// # Errors
     /// When there is no socket or no thread to be had.
@@ -126,8 +126,8 @@ impl FolderServer {
         })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
-    /// Ends the connections, in the order that the module says; nothing of them runs any more when it returns. The socket
-    /// is gone then, and the database is the caller's to close.
+    /// Ends the connections, in the order that the module says; nothing of them runs any more when
+    /// it returns. The socket is gone then, and the database is the caller's to close.
     pub fn stop(mut self) {
         self.end();
     }

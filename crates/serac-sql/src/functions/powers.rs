@@ -1,4 +1,5 @@
-//! Powers, roots, logarithms and arcs, which fail where DataFusion's give NaN or infinity for numbers that are neither.
+//! Powers, roots, logarithms and arcs, which fail where DataFusion's give NaN or infinity for
+//! numbers that are neither.
 
 use super::{Definition, Types};
 use crate::error::SqlError;

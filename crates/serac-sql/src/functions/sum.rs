@@ -1,5 +1,7 @@
-//! sum (): of integers and decimals exact while they are added ([`super::exact_sums`]), and an error (22003) where the result is not a BIGINT, or has more than
-//! 38 digits; DataFusion's wraps around. Of floats, an error where it is infinite ([`super::float_sums`]). Of other types it is DataFusion's.
+//! sum (): of integers and decimals exact while they are added ([`super::exact_sums`]), and an
+//! error (22003) where the result is not a BIGINT, or has more than 38 digits; DataFusion's wraps
+//! around. Of floats, an error where it is infinite ([`super::float_sums`]). Of other types it is
+//! DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;

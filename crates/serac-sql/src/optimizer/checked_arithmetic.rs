@@ -1,8 +1,10 @@
-//! Arithmetic that fails where its result does not fit, as SQL has it (22003): DataFusion's own wraps integers around, so that `9223372036854775807 + 1` would
-//! be a negative number, and makes infinity or 0 of floats that are too large or too small.
+//! Arithmetic that fails where its result does not fit, as SQL has it (22003): DataFusion's own
+//! wraps integers around, so that `9223372036854775807 + 1` would be a negative number, and makes
+//! infinity or 0 of floats that are too large or too small.
 //!
-//! Sums, differences and products of integers and floats, and quotients of floats, become functions under the names that the operators have in results; so does
-//! the exclusive or, of which DataFusion takes `a # a` for 0, also where a is NULL.
+//! Sums, differences and products of integers and floats, and quotients of floats, become functions
+//! under the names that the operators have in results; so does the exclusive or, of which
+//! DataFusion takes `a # a` for 0, also where a is NULL.
 
 use super::rewrite_typed;
 use crate::error::SqlError;

@@ -1,9 +1,11 @@
 //! Names in a subquery that several of its relations have.
 //!
-//! In `SELECT … FROM a WHERE id IN (SELECT id FROM b, c)`, DataFusion's planner, which finds the last `id` in `b` and in `c`, looks at the query around the
-//! subquery instead, and takes `a.id`. The plan tells where that may have happened: an operator refers to a column of an outer query whose name several
-//! relations of an inner one have. Whether it was written without its table, and so is ambiguous (42702), is seen in the text. Columns that joins merge are
-//! written with their tables by then ([`super::merged_columns`]).
+//! In `SELECT … FROM a WHERE id IN (SELECT id FROM b, c)`, DataFusion's planner, which finds the
+//! last `id` in `b` and in `c`, looks at the query around the subquery instead, and takes `a.id`.
+//! The plan tells where that may have happened: an operator refers to a column of an outer query
+//! whose name several relations of an inner one have. Whether it was written without its table, and
+//! so is ambiguous (42702), is seen in the text. Columns that joins merge are written with their
+//! tables by then ([`super::merged_columns`]).
 
 use crate::error::{Result, SqlError};
 use crate::session::fold;
@@ -203,7 +205,8 @@ impl Visitor for Names<'_> {
     }
 }
 
-/// Looks for names in subqueries, of which the plan has taken one for an outer query's, and which several tables of the subquery have.
+/// Looks for names in subqueries, of which the plan has taken one for an outer query's, and which
+/// several tables of the subquery have.
 ///
 /// # Errors
 /// 42702 for such a name.
