@@ -88,7 +88,7 @@ impl FileSystem for SimulatedDisk {
         pass_time();
         self.0.link(from, to)
     }
-    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         pass_time();
         self.0.lock(path, holder)
     }

@@ -20,21 +20,21 @@ pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
 /// Tasks that wait.
 #[derive(Debug)]
-struct Waiters(std::sync::Mutex<Vec<Thread>>);
+pub(super) struct Waiters(std::sync::Mutex<Vec<Thread>>);
 
 impl Waiters {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
     /// Waits until `goes_on`; nothing happens between a try and the wait for the next one.
-    fn wait_until(&self, mut goes_on: impl FnMut() -> bool) {
+    pub(super) fn wait_until(&self, mut goes_on: impl FnMut() -> bool) {
         while !goes_on() {
             assert!(simulation::running(), "a lock is held by a task that is no more");
             self.0.lock().unwrap().push(current());
             shuttle::thread::park();
         }
     }
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap());
         if simulation::running() {
             waiting.iter().for_each(Thread::unpark);

@@ -1,5 +1,6 @@
 //! Threads as tasks of the simulation's scheduler.
 
+use super::lock::Waiters;
 use super::simulation;
 use super::time::Instant;
 pub use shuttle::thread::{
@@ -7,6 +8,7 @@ pub use shuttle::thread::{
 };
 use std::io;
 use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A number that the calling task has alone.
@@ -14,12 +16,42 @@ pub fn ordinal() -> usize {
     if simulation::running() { current().id().into() } else { 0 }
 }
 
+/// The handle of a helper. Shuttle's own cannot be joined inside the scope: the end of the scope's last task
+/// wakes the task that opened the scope, whatever that one waits for, and this happens before Shuttle stores the
+/// result, if destructors of the task's locals let others go on in between.
+#[derive(Debug)]
+pub struct Helper<T>(Arc<(Mutex<Option<T>>, Waiters)>);
+
+impl<T> Helper<T> {
+    /// Waits for what the helper returns.
+    ///
+    /// # Errors
+    /// None: a panic ends the simulation.
+    ///
+    /// # Panics
+    /// Never: the wait ends when there is a result.
+    pub fn join(self) -> std::thread::Result<T> {
+        let (result, waiters) = &*self.0;
+        waiters.wait_until(|| result.lock().expect("no task panics").is_some());
+        Ok(result.lock().expect("no task panics").take().expect("waited for"))
+    }
+}
+
 /// A task of `scope` that helps with what the caller does, too; one in eight is refused.
 pub fn spawn_helper<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
-) -> Option<ScopedJoinHandle<'scope, T>> {
-    (!simulation::one_in(8)).then(|| scope.spawn(work))
+) -> Option<Helper<T>> {
+    let shared = Arc::new((Mutex::new(None), Waiters::new()));
+    let own = shared.clone();
+    (!simulation::one_in(8)).then(|| {
+        scope.spawn(move || {
+            let result = work();
+            *own.0.lock().expect("no task panics") = Some(result);
+            own.1.wake();
+        });
+        Helper(shared)
+    })
 }
 
 /// Lets other tasks go on.
