@@ -8,6 +8,7 @@
 use crate::comments::Comments;
 use crate::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::error::{EngineError, Result, exists, missing};
+use crate::function::FunctionDefinition;
 use crate::roles::{Object, ObjectKind, RoleId, Security};
 use crate::sequence::{Mark, Sequence};
 use crate::table::Table;
@@ -53,6 +54,8 @@ impl Schema {
 pub struct Catalog {
     /// Schemas by name.
     pub schemas: BTreeMap<String, Schema>,
+    /// Functions that users have made, by name. They are in no schema.
+    pub functions: BTreeMap<String, Arc<FunctionDefinition>>,
     /// Roles, owners and grants.
     pub security: Arc<Security>,
     /// What users say of objects.
@@ -68,6 +71,7 @@ impl Catalog {
         match object {
             Object::Database => Some(ObjectKind::Database),
             Object::Procedure(_) => Some(ObjectKind::Procedure),
+            Object::Function(name) => self.functions.contains_key(name).then_some(ObjectKind::Function),
             Object::Schema(name) => self.schemas.contains_key(name).then_some(ObjectKind::Schema),
             Object::Relation(schema, name) => {
                 let schema = self.schemas.get(schema)?;
@@ -149,6 +153,7 @@ impl Catalog {
             next_id,
             security: self.security.as_ref().clone(),
             comments: self.comments.clone(),
+            functions: self.functions.values().map(|function| function.as_ref().clone()).collect(),
             schemas: self
                 .schemas
                 .iter()
@@ -165,7 +170,13 @@ impl Catalog {
     /// The catalog that `state` describes; tables and sequences that `self` has already are taken over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
         let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
-        let mut next = Self { security, comments, ..Self::default() };
+        // What is the same stays the same, so that a difference between catalogs is a change.
+        let function = |state: &FunctionDefinition| match self.functions.get(&state.name) {
+            Some(known) if **known == *state => known.clone(),
+            _ => Arc::new(state.clone()),
+        };
+        let functions = state.functions.iter().map(|state| (state.name.clone(), function(state))).collect();
+        let mut next = Self { security, comments, functions, ..Self::default() };
         for schema in &state.schemas {
             let mut made = Schema::default();
             for definition in &schema.tables {
@@ -207,6 +218,8 @@ pub(crate) struct CatalogState {
     security: Security,
     #[serde(default)]
     comments: Comments,
+    #[serde(default)]
+    functions: Vec<FunctionDefinition>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

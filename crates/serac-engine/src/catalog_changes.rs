@@ -53,6 +53,8 @@ pub(crate) enum CatalogKey {
     Relation(String, String),
     /// The name of an index, with its schema.
     Index(String, String),
+    /// A function.
+    Function(String),
     /// Owner, grants and comments of anything else.
     Rights(Object),
     /// A role, with its memberships.
@@ -73,6 +75,7 @@ impl fmt::Display for CatalogKey {
             Self::Schema(name) => write!(f, "schema \"{name}\""),
             Self::Relation(_, name) => write!(f, "relation \"{name}\""),
             Self::Index(_, name) => write!(f, "index \"{name}\""),
+            Self::Function(name) => write!(f, "function \"{name}\""),
             Self::Rights(object) => write!(f, "\"{}\"", object.name()),
             Self::Role(_) | Self::Roles | Self::Memberships => f.write_str("a role"),
             Self::RoleName(name) => write!(f, "role \"{name}\""),
@@ -84,6 +87,7 @@ impl fmt::Display for CatalogKey {
 fn key_of(object: &Object) -> CatalogKey {
     match object {
         Object::Relation(schema, name) => CatalogKey::Relation(schema.clone(), name.clone()),
+        Object::Function(name) => CatalogKey::Function(name.clone()),
         other => CatalogKey::Rights(other.clone()),
     }
 }
@@ -111,6 +115,10 @@ fn owned_sequences<'s>(schema: Option<&'s Schema>, table: &str) -> BTreeSet<&'s 
     let sequences = schema.into_iter().flat_map(|schema| &schema.sequences);
     let is_owned = |sequence: &Sequence| sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table);
     sequences.filter(|(_, sequence)| is_owned(sequence)).map(|(name, _)| name).collect()
+}
+
+fn is_same_function(a: &Catalog, b: &Catalog, name: &str) -> bool {
+    is_same(a.functions.get(name), b.functions.get(name))
 }
 
 fn has_index(schema: Option<&Schema>, name: &str) -> bool {
@@ -147,6 +155,9 @@ impl CatalogChanges {
                 changes.keys.extend(named.into_iter().map(|index| CatalogKey::Index(name.clone(), index)));
             }
         }
+        let functions: BTreeSet<&String> = before.functions.keys().chain(after.functions.keys()).collect();
+        let changed = functions.into_iter().filter(|name| !is_same_function(before, after, name));
+        changes.keys.extend(changed.cloned().map(CatalogKey::Function));
         changes.keys.extend(before.comments.differing(&after.comments).iter().map(key_of));
         if !Arc::ptr_eq(&before.security, &after.security) {
             changes.note_security(before, after);
@@ -255,6 +266,13 @@ impl CatalogChanges {
                     put(&mut entry.views, name, own.map(|own| &own.views));
                     put(&mut entry.sequences, name, own.map(|own| &own.sequences));
                 }
+                CatalogKey::Function(name) => {
+                    match own.functions.get(name) {
+                        Some(function) => _ = merged.functions.insert(name.clone(), function.clone()),
+                        None => _ = merged.functions.remove(name),
+                    }
+                    rights(&mut merged, &Object::Function(name.clone()));
+                }
                 CatalogKey::Rights(object) => rights(&mut merged, object),
                 _ => {}
             }
@@ -301,6 +319,7 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
         CatalogKey::Index(schema, name) => {
             has_index(base.schemas.get(schema), name) == has_index(newest.schemas.get(schema), name)
         }
+        CatalogKey::Function(name) => is_same_function(base, newest, name) && rights(&Object::Function(name.clone())),
         CatalogKey::Rights(object) => rights(object),
         CatalogKey::Role(id) => base.security.role(*id) == newest.security.role(*id),
         CatalogKey::RoleName(name) => {

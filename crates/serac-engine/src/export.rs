@@ -5,9 +5,12 @@ use crate::error::{EngineError, Result};
 use crate::roles::{Access, Privilege};
 use crate::table::Table;
 use crate::transaction::Transaction;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, ScanColumn, Snapshot, marked, with_offsets};
+use serac_storage::{
+    BlockNo, ColumnForm, ColumnId, ColumnType, FreezeFormat, ScanColumn, Snapshot, marked, with_offsets,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -91,6 +94,33 @@ impl Transaction {
     }
 }
 
+/// What a scan reads of a table, for who asks again later whether a role may read it.
+#[derive(Clone, Debug)]
+pub struct ColumnsRead {
+    table: Arc<Table>,
+    columns: Vec<usize>,
+}
+
+impl ColumnsRead {
+    /// Refuses what a role may not read.
+    ///
+    /// # Errors
+    /// [`EngineError::Denied`].
+    pub fn check_access(&self, access: &Access) -> Result<()> {
+        access.check_columns(&self.table.definition, Privilege::Select, &self.columns)
+    }
+}
+
+/// Adds the addresses of all buffers of an array.
+fn addresses(data: &ArrayData, out: &mut Vec<Range<usize>>) {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    for buffer in data.buffers().iter().chain(nulls) {
+        let start = buffer.as_ptr() as usize;
+        out.push(start..start + buffer.len());
+    }
+    data.child_data().iter().for_each(|child| addresses(child, out));
+}
+
 fn external(error: serac_storage::StorageError) -> ArrowError {
     ArrowError::ExternalError(Box::new(error))
 }
@@ -123,6 +153,32 @@ impl ArrowScan {
         })
     }
 
+    /// The same rows in the forms that most frozen blocks have: short decimals in 64 bits, and each
+    /// column of variable length as it lies in most blocks (JSON as Utf8View or Utf8), or as the
+    /// table freezes if none is frozen. Only blocks that are otherwise are made anew.
+    #[must_use]
+    pub fn as_stored(self) -> Self {
+        let stored = &self.table.data.schema().columns;
+        let formats: Vec<FreezeFormat> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let is_varlen = VarlenForm::View.data_type(stored[column.id.0 as usize].column_type).is_some();
+                let prevalent = is_varlen.then(|| self.table.data.prevalent_format(column.id)).flatten();
+                prevalent.unwrap_or(self.table.definition.freeze_format)
+            })
+            .collect();
+        self.with_decimals(DecimalForm::Decimal64).reform(|at, column_type| {
+            let data_type = match (column_type, formats[at]) {
+                (ColumnType::Json, FreezeFormat::View | FreezeFormat::Never) => Some(DataType::Utf8View),
+                (_, FreezeFormat::View | FreezeFormat::Never) => VarlenForm::View.data_type(column_type),
+                (_, FreezeFormat::Utf8) => VarlenForm::Offsets.data_type(column_type),
+                (_, FreezeFormat::Dictionary) => VarlenForm::Dictionary.data_type(column_type),
+            };
+            data_type.map(|data_type| (ColumnForm::Stored, data_type))
+        })
+    }
+
     /// The same rows with all columns of variable length in this form.
     #[must_use]
     pub fn with_varlen(self, form: VarlenForm) -> Self {
@@ -143,9 +199,29 @@ impl ArrowScan {
     /// # Errors
     /// [`EngineError::Denied`].
     pub fn check_access(&self, access: &Access) -> Result<()> {
+        self.columns_read().check_access(access)
+    }
+
+    /// The columns that the scan reads or compares. They keep the table, not the snapshot.
+    pub fn columns_read(&self) -> ColumnsRead {
         let filtered = self.filter.iter().map(BoundFilter::column);
-        let columns: Vec<usize> = self.columns.iter().map(|column| column.id.0 as usize).chain(filtered).collect();
-        access.check_columns(&self.table.definition, Privilege::Select, &columns)
+        let columns = self.columns.iter().map(|column| column.id.0 as usize).chain(filtered).collect();
+        ColumnsRead { table: self.table.clone(), columns }
+    }
+
+    /// The addresses of the buffers of a block, if it is frozen now and lies in memory of the
+    /// process. None of a block that is hot, or that lies in a mapped file. A buffer of a batch
+    /// that lies at such addresses is the block's own, so it never changes.
+    pub fn frozen_memory(&self, block: u32) -> Vec<Range<usize>> {
+        let mut memory = Vec::new();
+        if let Some(block) = self.table.data.block(BlockNo(block))
+            && let Some(frozen) = block.frozen().filter(|frozen| !frozen.is_mapped())
+        {
+            for array in frozen.arrays(self.table.data.schema()) {
+                addresses(&array.to_data(), &mut memory);
+            }
+        }
+        memory
     }
 
     /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.

@@ -5,7 +5,7 @@
 //! state does not is not to be had either: the transaction would see two rows with it. Index entries are added before the
 //! check. Of two concurrent transactions that write the same key, at least one finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
 
-use crate::definition::ColumnDefinition;
+use crate::definition::SqlType;
 use crate::error::{EngineError, Result};
 use crate::json::normal_documents;
 use crate::statement::{ColumnUpdate, RowsUpdate};
@@ -40,7 +40,7 @@ impl Table {
                 return Err(EngineError::NotNull { table: self.name().into(), column: definition.name.clone() });
             }
             if definition.sql_type.length.is_some() {
-                *array = check_length(definition, array)?;
+                *array = definition.sql_type.fit(array)?;
             }
             if definition.sql_type.column_type == ColumnType::Json {
                 *array = normal_documents(array)?;
@@ -52,41 +52,48 @@ impl Table {
     }
 }
 
-/// Times with the digits that the column keeps.
-fn rounded(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
-    let of_one = |micros| {
-        let rounded = definition.sql_type.rounded(micros);
-        rounded.ok_or_else(|| EngineError::TooLong { sql_type: definition.sql_type.to_string() })
-    };
-    Ok(match array.data_type() {
-        DataType::Time64(TimeUnit::Microsecond) => {
-            let times = array.as_primitive::<Time64MicrosecondType>();
-            Arc::new(times.try_unary::<_, Time64MicrosecondType, EngineError>(of_one)?)
+impl SqlType {
+    /// Values as a column of this type keeps them: lengths checked, without CHAR's trailing blanks,
+    /// times rounded.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`].
+    pub fn fit(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(limit) = self.length else { return Ok(array.clone()) };
+        if let ColumnType::Time | ColumnType::Timestamp { .. } = self.column_type {
+            return self.rounded_array(array);
         }
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let times = array.as_primitive::<TimestampMicrosecondType>();
-            let times = times.try_unary::<_, TimestampMicrosecondType, EngineError>(of_one)?;
-            Arc::new(times.with_timezone_opt(zone.clone()))
+        let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
+        let trim = |s: &str| s.trim_end_matches(' ').len();
+        let blanks = self.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());
+        let checked: StringViewArray =
+            if blanks { strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect() } else { strings.clone() };
+        if checked.iter().flatten().any(|s| s.len() > limit as usize && s.chars().count() > limit as usize) {
+            return Err(EngineError::TooLong { sql_type: self.to_string() });
         }
-        // Another type is refused where it is written.
-        _ => array.clone(),
-    })
-}
+        Ok(Arc::new(checked))
+    }
 
-fn check_length(definition: &ColumnDefinition, array: &ArrayRef) -> Result<ArrayRef> {
-    let limit = definition.sql_type.length.expect("checked by the caller") as usize;
-    if let ColumnType::Time | ColumnType::Timestamp { .. } = definition.sql_type.column_type {
-        return rounded(definition, array);
+    /// Times with the digits that the column keeps.
+    fn rounded_array(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let of_one = |micros| {
+            let rounded = self.rounded(micros);
+            rounded.ok_or_else(|| EngineError::TooLong { sql_type: self.to_string() })
+        };
+        Ok(match array.data_type() {
+            DataType::Time64(TimeUnit::Microsecond) => {
+                let times = array.as_primitive::<Time64MicrosecondType>();
+                Arc::new(times.try_unary::<_, Time64MicrosecondType, EngineError>(of_one)?)
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                let times = array.as_primitive::<TimestampMicrosecondType>();
+                let times = times.try_unary::<_, TimestampMicrosecondType, EngineError>(of_one)?;
+                Arc::new(times.with_timezone_opt(zone.clone()))
+            }
+            // Another type is refused where it is written.
+            _ => array.clone(),
+        })
     }
-    let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
-    let trim = |s: &str| s.trim_end_matches(' ').len();
-    let blanks = definition.sql_type.fixed_length && strings.iter().flatten().any(|s| trim(s) < s.len());
-    let checked: StringViewArray =
-        if blanks { strings.iter().map(|s| s.map(|s| &s[..trim(s)])).collect() } else { strings.clone() };
-    if checked.iter().flatten().any(|s| s.len() > limit && s.chars().count() > limit) {
-        return Err(EngineError::TooLong { sql_type: definition.sql_type.to_string() });
-    }
-    Ok(Arc::new(checked))
 }
 
 /// A row of a table that is incomplete would have no value for the columns that are still to come.

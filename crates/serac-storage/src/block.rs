@@ -12,6 +12,7 @@ use crate::frozen::FrozenBlock;
 use crate::heap::{BlockHeap, HeapLatch, View};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::{ALLOCATION_OFFSET, BlockLayout};
+use crate::order::ColumnOrders;
 use crate::racy::{prefetch, racy_copy};
 pub use crate::temperature::Temperature;
 use crate::temperature::TemperatureWord;
@@ -194,6 +195,8 @@ pub struct HotBlock {
     collected: CachePadded<Collected>,
     /// Where a checkpoint has written the block.
     filed: Mutex<Option<FiledBlock>>,
+    /// Which columns' values ascend.
+    orders: ColumnOrders,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
     /// Set while the block was filled by a bulk append that some snapshot may not see.
@@ -246,6 +249,7 @@ impl HotBlock {
                 last_touched: AtomicU64::new(crate::gc::now_ms()),
             }),
             filed: Mutex::default(),
+            orders: ColumnOrders::default(),
             insert_cursor: AtomicU32::new(0),
             append_marker: AtomicPtr::new(std::ptr::null_mut()),
             temperature: TemperatureWord::hot(),
@@ -307,9 +311,13 @@ impl HotBlock {
     /// If every snapshot, present and future, sees the same rows until somebody writes: the count of [settled](Self::note_settled) slots, which is another
     /// one when that has happened and the rows are settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
+        self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
+    }
+    /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
+    /// the block.
+    pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
         // Acquire: pairs with the collector's lowering of the count and clearing of the marker, before which it has counted.
-        let calm = self.collected.versioned.load(Ordering::Acquire) == 0
-            && self.append_marker.load(Ordering::Acquire).is_null();
+        let calm = self.collected.versioned.load(Ordering::Acquire) == 0 && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
     /// Says where the block was written as it was when its count of settled slots was that; or that no manifest will name that place any more.
@@ -320,6 +328,11 @@ impl HotBlock {
     pub(crate) fn filed(&self) -> Option<FiledBlock> {
         let filed = self.filed.lock().clone()?;
         (self.settlements() == Some(filed.settlements)).then_some(filed)
+    }
+
+    /// Which columns' values ascend.
+    pub(crate) fn orders(&self) -> &ColumnOrders {
+        &self.orders
     }
 
     /// Slots handed out so far; may exceed the slot count.

@@ -8,9 +8,10 @@ use arrow_buffer::Buffer;
 use std::fmt::Debug;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// An open file that is read and written at given places.
 pub trait StorageFile: Send + Sync + Debug {
@@ -29,7 +30,36 @@ pub trait StorageFile: Send + Sync + Debug {
 }
 
 /// Whoever has it has the database to itself; it is given back when it is dropped.
-pub trait FolderLock: Send + Sync + Debug {}
+pub trait FolderLock: Send + Sync + Debug {
+    /// Whether the lock is still the one at its path. If it is not, what lies at the folder's path
+    /// may be another process's database.
+    ///
+    /// # Errors
+    /// What has become of it.
+    fn check(&self) -> io::Result<()>;
+}
+
+/// Says whether the folder of an open database is still where it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct FolderGuard(Option<Weak<dyn FolderLock>>);
+
+impl FolderGuard {
+    /// The guard of the folder with this lock.
+    pub fn new(lock: &Arc<dyn FolderLock>) -> Self {
+        Self(Some(Arc::downgrade(lock)))
+    }
+    /// Checks the lock. Without one, a folder is taken for the caller's own.
+    ///
+    /// # Errors
+    /// As for [`FolderLock::check`]; also when the lock has been given back.
+    pub fn check(&self) -> io::Result<()> {
+        match self.0.as_ref().map(Weak::upgrade) {
+            None => Ok(()),
+            Some(Some(lock)) => lock.check(),
+            Some(None) => Err(io::Error::other("the database's folder has been given back")),
+        }
+    }
+}
 
 /// What the log and the checkpoints need of a file system: everything that they read, write or ask goes through it.
 pub trait FileSystem: Send + Sync + Debug {
@@ -69,7 +99,7 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns what that one wrote.
-    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>>;
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>>;
 }
 
 /// Makes `path` and the folders above that are missing, each durably: once this returns, a loss of power leaves them.
@@ -132,7 +162,6 @@ impl StorageFile for RealFile {
         self.0.sync_data()
     }
     fn allocate(&self, len: u64) -> io::Result<()> {
-        use std::os::fd::AsRawFd;
         // SAFETY: the descriptor is open; the call touches no memory of ours.
         match unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len as libc::off_t) } {
             0 => Ok(()),
@@ -144,41 +173,96 @@ impl StorageFile for RealFile {
     }
 }
 
-/// A file with an exclusive `flock`.
+/// Takes an exclusive `flock`; false if somebody else has it.
+fn flock(file: &fs::File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// A file with an exclusive `flock`, in a folder that has another. Somebody may remove the file;
+/// the folder's lock then keeps others out. Not all file systems lock folders (NFS does not).
 #[derive(Debug)]
-struct LockFile(fs::File);
+struct LockFile {
+    file: fs::File,
+    folder: Option<fs::File>,
+    path: PathBuf,
+    /// The file's, and its file system's, numbers.
+    id: (u64, u64),
+}
+
+fn id_of(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Times that a lock file is opened anew because it was replaced meanwhile.
+const MOST_REPLACED: usize = 100;
 
 impl LockFile {
     fn take(path: &Path, holder: &str) -> io::Result<Result<Self, String>> {
-        use std::io::{Read, Write};
-        use std::os::fd::AsRawFd;
-        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        // SAFETY: the descriptor is open; the call touches no memory of ours.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
-                return Err(error);
+        for _ in 0..MOST_REPLACED {
+            let taken = Self::try_take(path, holder)?;
+            if !matches!(&taken, Ok(lock) if lock.check().is_err()) {
+                return Ok(taken);
             }
+        }
+        Err(io::Error::other("it is replaced again and again"))
+    }
+    fn try_take(path: &Path, holder: &str) -> io::Result<Result<Self, String>> {
+        use std::io::{Read, Write};
+        let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        if !flock(&file)? {
             let mut other = String::new();
             let _ = file.read_to_string(&mut other);
             return Ok(Err(other));
         }
+        let id = id_of(&file.metadata()?);
+        let mut lock = Self { file, folder: None, path: path.to_owned(), id };
+        // Where folders cannot be read or locked, the file's lock must do.
+        if let Ok(folder) = fs::File::open(parent(path)) {
+            match flock(&folder) {
+                Ok(true) => lock.folder = Some(folder),
+                // Its holder's file was removed, and says nothing any more.
+                Ok(false) => return Ok(Err(String::new())),
+                Err(_) => {}
+            }
+        }
         // Only for others to be told: on a full disk they are not.
-        match file.set_len(0).and_then(|()| file.write_all(holder.as_bytes())) {
+        match lock.file.set_len(0).and_then(|()| lock.file.write_all(holder.as_bytes())) {
             Err(error) if !is_disk_full(&error) => Err(error),
-            _ => Ok(Ok(Self(file))),
+            _ => Ok(Ok(lock)),
         }
     }
 }
 
-impl FolderLock for LockFile {}
+impl FolderLock for LockFile {
+    fn check(&self) -> io::Result<()> {
+        let path = self.path.display();
+        match fs::metadata(&self.path) {
+            Ok(found) if id_of(&found) == self.id => Ok(()),
+            Ok(_) => Err(io::Error::other(format!("{path} is another file: the database's folder was replaced"))),
+            Err(error) => {
+                let why = format!("{path} was removed, or the database's folder was moved or removed: {error}");
+                Err(io::Error::new(error.kind(), why))
+            }
+        }
+    }
+}
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        use std::os::fd::AsRawFd;
-        // Closing the file alone would leave the lock to a child process that was forked meanwhile, until it executes its program.
-        // SAFETY: the descriptor is open; the call touches no memory of ours.
-        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+        // The folder first: who gets the file's lock finds it free.
+        for file in self.folder.iter().chain([&self.file]) {
+            // Closing a file alone would leave the lock to a child process that was forked
+            // meanwhile, until it executes its program. SAFETY: the descriptor is open; the call
+            // touches no memory of ours.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        }
     }
 }
 
@@ -222,8 +306,8 @@ impl FileSystem for RealFileSystem {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         fs::File::open(path)?.sync_all()
     }
-    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
-        Ok(LockFile::take(path, holder)?.map(|lock| Box::new(lock) as Box<dyn FolderLock>))
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
+        Ok(LockFile::take(path, holder)?.map(|lock| Arc::new(lock) as Arc<dyn FolderLock>))
     }
 }
 
@@ -237,9 +321,39 @@ mod tests {
         let path = folder.path().join("LOCK");
         let lock = LockFile::take(&path, "first").unwrap().unwrap();
         // As a fork copies it.
-        let _copy = lock.0.try_clone().unwrap();
+        let _copies = (lock.file.try_clone().unwrap(), lock.folder.as_ref().unwrap().try_clone().unwrap());
         assert_eq!(LockFile::take(&path, "second").unwrap().unwrap_err(), "first");
         drop(lock);
         LockFile::take(&path, "third").unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_lock_whose_file_is_removed_keeps_others_out_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let lock = LockFile::take(&path, "first").unwrap().unwrap();
+        lock.check().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(lock.check().unwrap_err().to_string().contains("was removed"));
+        // Its file is a new one, which is free; the folder is not.
+        assert_eq!(LockFile::take(&path, "second").unwrap().unwrap_err(), "");
+        assert!(lock.check().unwrap_err().to_string().contains("was replaced"));
+        drop(lock);
+        LockFile::take(&path, "third").unwrap().unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn a_lock_says_that_its_folder_was_moved() {
+        let outer = tempfile::tempdir().unwrap();
+        let (first, second) = (outer.path().join("first"), outer.path().join("second"));
+        fs::create_dir(&first).unwrap();
+        let lock = LockFile::take(&first.join("LOCK"), "one").unwrap().unwrap();
+        fs::rename(&first, &second).unwrap();
+        assert!(lock.check().is_err());
+        fs::create_dir(&first).unwrap();
+        let other = LockFile::take(&first.join("LOCK"), "other").unwrap().unwrap();
+        assert!(lock.check().is_err());
+        other.check().unwrap();
+        assert_eq!(LockFile::take(&second.join("LOCK"), "third").unwrap().unwrap_err(), "one");
     }
 }

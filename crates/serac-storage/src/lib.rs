@@ -11,6 +11,7 @@
 //! | [`transaction`] | timestamps, snapshots, commit and abort protocols (§3.1) |
 //! | [`waits`] | who waits for whose end, and in which order; deadlocks |
 //! | [`data_table`], [`scan`] | the Data Table API: insert, update, delete, read, block scans |
+//! | `order` | blocks whose values ascend, and ranges of values in them |
 //! | [`compact`] | rows of cold blocks move together (§4.3) |
 //! | [`freeze`], [`frozen`] | hot, cooling, freezing, frozen; gather into a target format (§4.1 to §4.4) |
 //! | `background` | threads that give way to those of clients |
@@ -39,6 +40,7 @@ pub mod heap;
 pub mod ids;
 pub mod layout;
 mod mapping;
+mod order;
 mod racy;
 mod redo;
 pub mod row_buffer;
@@ -61,6 +63,7 @@ pub use data_table::{DataTable, LatestState};
 pub use error::{Result, StorageError};
 pub use frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
 pub use ids::{BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, RowId, SLOT_BITS, Slot, TableId, Timestamp};
+pub use mapping::{MappedFile, mapped_file};
 pub use row_buffer::RowBuffer;
 pub use row_pins::RowPin;
 pub use scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};

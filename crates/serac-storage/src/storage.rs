@@ -8,6 +8,12 @@
 //! log/            log segments
 //! salvaged-<n>/   what an opening that salvaged left out
 //! ```
+//! # A folder that is moved
+//! The lock is one on a file, while all else goes by the folder's path. So before anything in the
+//! folder is replaced or removed, and before a commit is acknowledged, [`FolderLock::check`] looks
+//! whether the lock's file is still the one at the path. A folder that was moved or removed, and a
+//! LOCK that was, end all writing: nothing is acknowledged any more, and the files at the path are
+//! left alone.
 //! # Opening
 //! take the lock → read the manifest → map its files (in parallel): their blocks are frozen → replay the log's committed transactions that are newer, in commit
 //! order, to the same row ids → cut an unfinished end → remove data files that the manifest does not name → go on behind it. Tables are complete before
@@ -30,7 +36,7 @@ use crate::compact::selection::CompactionGroups;
 use crate::compact::{CompactionPlan, CompactionReport, RowFollower, compact_cold_blocks};
 use crate::data_table::{DataTable, TableMetrics};
 use crate::error::{Result, StorageError};
-use crate::file_system::{FileSystem, FolderLock, RealFileSystem, create_folders};
+use crate::file_system::{FileSystem, FolderGuard, FolderLock, RealFileSystem, create_folders};
 use crate::freeze::{freeze_cold_blocks, is_cold};
 use crate::frozen::FreezeFormat;
 use crate::gc::{GcStats, Parking, now_ms};
@@ -234,7 +240,7 @@ pub struct Storage {
     // Figures of checkpoints.
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
-    lock: Mutex<Option<Box<dyn FolderLock>>>,
+    lock: Mutex<Option<Arc<dyn FolderLock>>>,
     /// What a checkpoint needs of the log if this process writes none.
     unlogged_position: LogPosition,
     closed: AtomicBool,
@@ -281,14 +287,14 @@ impl Replay<'_> {
 struct Opened {
     tables: Tables,
     log_thread: Option<JoinHandle<()>>,
-    lock: Option<Box<dyn FolderLock>>,
+    lock: Option<Arc<dyn FolderLock>>,
     named: NamedFiles,
     checkpoint_ts: u64,
     unlogged_position: LogPosition,
 }
 
 /// Makes the database's folders where they are missing, and takes its lock.
-fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Result<Box<dyn FolderLock>> {
+fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Result<Arc<dyn FolderLock>> {
     let cannot = |what: &str, path: &Path, e| StorageError::io(format!("cannot {what} {}", path.display()), e);
     create_folders(files, path).map_err(|e| cannot("make", path, e))?;
     let holder = format!("{}{}", std::process::id(), if serves_others { SERVES } else { "" });
@@ -487,6 +493,7 @@ impl Storage {
                 spill_bytes: options.log_spill_bytes,
                 durability: options.durability,
                 file_system: options.file_system.clone(),
+                guard: FolderGuard::new(&lock),
             };
             let (log, thread) = LogManager::start(log_options, newest, recovered.tail)?;
             (Some(log), Some(thread))
@@ -689,6 +696,7 @@ impl Storage {
         if self.closed.load(Ordering::SeqCst) {
             return Err(StorageError::Closed);
         }
+        self.check_folder()?;
         let began = Instant::now();
         // What an attempt that failed could not remove, or what has become unneeded since, may be the room that this one needs.
         self.remove_unneeded(path, &named)?;
@@ -701,6 +709,7 @@ impl Storage {
         self.checkpoint_ts.store(report.checkpoint_ts, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         let removed = self.remove_unneeded(path, &named);
+        self.check_folder()?;
         match self.manager.log() {
             Some(log) => log.truncate_before(position)?,
             None => remove_segments_before(&path.join(LOG_FOLDER), position.segment, &*self.options.file_system)?,
@@ -744,10 +753,12 @@ impl Storage {
             None => self.unlogged_position,
         };
         let manifest = Manifest::new(txn.snapshot().start(), position, state, tables);
+        self.check_folder()?;
         manifest.write_new(path, files)?;
         let new: NamedFiles = manifest.files().map(str::to_owned).collect();
         named.extend(new.iter().cloned());
         serac_sync::linger();
+        self.check_folder()?;
         Manifest::put_in_place(path, files)?;
         *named = new;
         Ok((report, position))
@@ -756,7 +767,14 @@ impl Storage {
     fn all_tables(&self) -> Vec<Arc<DataTable>> {
         self.tables.read().values().cloned().collect()
     }
+    /// Whether the folder is still this process's own: all that is written or removed goes by its
+    /// path.
+    fn check_folder(&self) -> Result<()> {
+        let lock = self.lock.lock().clone();
+        lock.map_or(Ok(()), |lock| lock.check()).map_err(|error| StorageError::LogFailed(error.to_string()))
+    }
     fn remove_unneeded(&self, path: &Path, named: &NamedFiles) -> Result<()> {
+        self.check_folder()?;
         let files = &*self.options.file_system;
         unneeded_files(path, files, named, &self.all_tables())?.iter().try_for_each(|file| remove(files, file))
     }

@@ -50,6 +50,59 @@ fn whoever_closes_second_waits_for_the_first() {
     });
 }
 
+/// A change to the folder of a database, or to what lies in it.
+type Act = fn(&Path);
+
+#[test]
+fn nothing_is_acknowledged_once_the_folder_is_not_where_it_was() {
+    let acts: [(&str, Act); 4] = [
+        ("moved", |folder| std::fs::rename(folder, folder.with_extension("moved")).unwrap()),
+        ("removed", |folder| std::fs::remove_dir_all(folder).unwrap()),
+        ("without LOCK", |folder| std::fs::remove_file(folder.join("LOCK")).unwrap()),
+        ("replaced", |folder| {
+            std::fs::rename(folder, folder.with_extension("moved")).unwrap();
+            drop(open(folder));
+        }),
+    ];
+    for (what, act) in acts {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("db");
+        let (storage, table) = open(&folder);
+        let insert = || {
+            let mut txn = storage.begin();
+            table.insert(&mut txn, &[Value::Int64(1)]).unwrap();
+            txn.commit()?.wait()
+        };
+        insert().unwrap();
+        act(&folder);
+        let before = files_below(&folder);
+        let checkpoint = storage.checkpoint(&|_| ("{}".into(), vec![TableId(1)]));
+        assert!(matches!(checkpoint, Err(StorageError::LogFailed(_))), "{what}: {checkpoint:?}");
+        for _ in 0..3 {
+            let inserted = insert();
+            assert!(matches!(inserted, Err(StorageError::LogFailed(_))), "{what}: {inserted:?}");
+        }
+        assert!(storage.close().is_err(), "{what}");
+        assert_eq!(files_below(&folder), before, "{what}: what lies at the path is left alone");
+    }
+}
+
+/// Paths and contents of all files in a folder.
+fn files_below(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { found.push((path.clone(), std::fs::read(path).unwrap())) }
+        }
+    }
+    found.sort();
+    // The log of a folder that lost only its LOCK takes what is not acknowledged.
+    found.retain(|(path, _)| path.extension().is_none_or(|extension| extension != "wal"));
+    found
+}
+
 #[test]
 fn a_commit_hook_that_panics_does_not_keep_the_transaction_from_being_rolled_back() {
     let folder = tempfile::tempdir().unwrap();

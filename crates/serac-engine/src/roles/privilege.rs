@@ -148,6 +148,8 @@ pub enum Object {
     Relation(String, String),
     /// A stored procedure.
     Procedure(String),
+    /// A function that a user has made.
+    Function(String),
 }
 
 impl Object {
@@ -159,7 +161,7 @@ impl Object {
     pub fn name(&self) -> &str {
         match self {
             Self::Database => "serac",
-            Self::Schema(name) | Self::Relation(_, name) | Self::Procedure(name) => name,
+            Self::Schema(name) | Self::Relation(_, name) | Self::Procedure(name) | Self::Function(name) => name,
         }
     }
 }
@@ -179,6 +181,8 @@ pub enum ObjectKind {
     Sequence,
     /// A stored procedure.
     Procedure,
+    /// A function that a user has made.
+    Function,
 }
 
 impl ObjectKind {
@@ -192,7 +196,7 @@ impl ObjectKind {
             Self::Schema => Privileges::of(&[Usage, Create]),
             Self::Table | Self::View => Privileges::of(&[Select, Insert, Update, Delete, Truncate, References]),
             Self::Sequence => Privileges::of(&[Usage, Select, Update]),
-            Self::Procedure => Privileges::of(&[Execute]),
+            Self::Procedure | Self::Function => Privileges::of(&[Execute]),
         }
     }
     /// Those that may be granted on columns.
@@ -214,6 +218,7 @@ impl fmt::Display for ObjectKind {
             Self::View => "view",
             Self::Sequence => "sequence",
             Self::Procedure => "procedure",
+            Self::Function => "function",
         })
     }
 }

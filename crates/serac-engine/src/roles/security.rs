@@ -56,7 +56,8 @@ fn initial_grants(object: &Object, owner: RoleId) -> Vec<Grant> {
         Object::Database => Privileges::of(&[Connect, Temporary]),
         Object::Schema(name) if name == DEFAULT_SCHEMA => Privileges::of(&[Usage]),
         Object::Procedure(_) => Privileges::of(&[Execute]),
-        Object::Schema(_) | Object::Relation(..) => return Vec::new(),
+        // What a function reaches is its maker's to judge.
+        Object::Schema(_) | Object::Relation(..) | Object::Function(_) => return Vec::new(),
     };
     vec![Grant { grantee: RoleId::PUBLIC, grantor: owner, column: None, privileges, grantable: Privileges::NONE }]
 }

@@ -329,7 +329,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
-    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn FolderLock>, String>> {
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         self.faults.may_read()?;
         RealFileSystem.lock(path, holder)
     }

@@ -66,7 +66,7 @@ fn bytes_of<const N: usize>(values: &[u8], i: usize) -> [u8; N] {
 
 impl FrozenColumn {
     /// Whether the column is as a block of this format should have it.
-    pub(super) fn is_encoded_as(&self, format: FreezeFormat) -> bool {
+    pub(crate) fn is_encoded_as(&self, format: FreezeFormat) -> bool {
         match self.encoding {
             Encoding::Plain(_) => true,
             Encoding::Views { .. } => format == FreezeFormat::View,

@@ -14,6 +14,7 @@ use crate::block_memory::SparePages;
 use crate::heap::{View, chunk_of, is_in_heap, view_len, view_of};
 use crate::ids::{ColumnId, Slot};
 use crate::layout::{ALLOCATION_OFFSET, bitmap_bytes, value_bytes};
+use crate::order::ColumnOrders;
 use crate::types::{PhysicalType, TableSchema};
 use crate::vacuum::Step;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -87,7 +88,16 @@ impl FrozenBlock {
         let spare = SparePages::between(kept);
         let kept = (kept_bytes > 0).then(|| KeptMemory::new(block.memory().clone(), kept_bytes, &spare));
         block.leave(spare);
-        Self { format, limit, presence, columns, thaws: block.thaws(), source: None, kept }
+        Self {
+            format,
+            limit,
+            presence,
+            columns,
+            thaws: block.thaws(),
+            source: None,
+            kept,
+            orders: ColumnOrders::default(),
+        }
     }
 
     /// The same rows in the target format; columns that have the encoding already are shared. They have been [`check`](Self::check)ed.
@@ -115,7 +125,16 @@ impl FrozenBlock {
             columns.iter_mut().for_each(FrozenColumn::detach);
         }
         let presence = self.presence.clone();
-        Self { format, limit: self.limit, presence, columns, thaws: self.thaws, source: None, kept }
+        Self {
+            format,
+            limit: self.limit,
+            presence,
+            columns,
+            thaws: self.thaws,
+            source: None,
+            kept,
+            orders: ColumnOrders::default(),
+        }
     }
 }
 

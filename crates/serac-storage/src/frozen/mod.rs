@@ -27,6 +27,7 @@ use crate::error::{Result, StorageError};
 use crate::heap::View;
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
 use crate::layout::{BlockLayout, bitmap_bytes};
+use crate::order::ColumnOrders;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -61,6 +62,8 @@ pub struct FrozenBlock {
     source: Option<BlockSource>,
     /// The hot block's memory, if values lie there.
     kept: Option<KeptMemory>,
+    /// Which columns' values ascend.
+    orders: ColumnOrders,
 }
 
 /// What a frozen block keeps of the hot block's memory. The buffers of its columns hold it.
@@ -133,7 +136,16 @@ impl FrozenBlock {
         }
         let columns = schema.columns.iter().zip(arrays).zip(zones);
         let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
-        Ok(Self { format, limit, presence, columns: columns.collect::<Result<_>>()?, thaws, source: None, kept: None })
+        Ok(Self {
+            format,
+            limit,
+            presence,
+            columns: columns.collect::<Result<_>>()?,
+            thaws,
+            source: None,
+            kept: None,
+            orders: ColumnOrders::default(),
+        })
     }
     /// The block, which lies in a file.
     pub(crate) fn with_source(self, source: BlockSource) -> Self {
@@ -258,6 +270,10 @@ impl FrozenBlock {
     /// The smallest and largest value of a column; none where that is not known (or there is no value).
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
+    }
+    /// Which columns' values ascend.
+    pub(crate) fn orders(&self) -> &ColumnOrders {
+        &self.orders
     }
     /// The format that the block was frozen for.
     pub fn format(&self) -> FreezeFormat {

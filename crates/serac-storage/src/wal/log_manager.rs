@@ -3,9 +3,12 @@
 //! ```text
 //! commit (in its critical section): reserve(bytes).enqueue(ts, redo)           log thread: take the queue -> write -> sync -> durable := ts
 //! ```
-//! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a full disk fails a commit *before* it is
-//! visible, and nothing after that can run out of space. A failed write or sync is different: nobody knows what is on the disk, so the log is
-//! *poisoned*: this process acknowledges nothing any more.
+//! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a
+//! full disk fails a commit *before* it is visible, and nothing after that can run out of space. A
+//! failed write or sync is different: nobody knows what is on the disk, so the log is *poisoned*:
+//! this process acknowledges nothing any more. The same holds once the folder is not where it was
+//! opened, which is looked at after each sync, before the acknowledgement, and before a segment is
+//! made.
 //!
 //! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under the log's latch, in its order: with a frame
 //! ([`Reservation::enqueue`]) or without (`skip`). So everything is durable up to the oldest commit that waits or is being written,
@@ -21,7 +24,7 @@ use super::recovery::LogTail;
 use super::segments::{LogPosition, remove_segments_before, segment_path};
 use crate::background;
 use crate::error::{Result, StorageError};
-use crate::file_system::{FileSystem, StorageFile, is_disk_full};
+use crate::file_system::{FileSystem, FolderGuard, StorageFile, is_disk_full};
 use crate::ids::Timestamp;
 use crate::redo::{Pending, RedoBuffer};
 use serac_sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +75,8 @@ pub struct LogOptions {
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
+    /// Whether the folder is still this process's own.
+    pub guard: FolderGuard,
 }
 
 /// A checkpoint begins a new segment if the present one has this many times the bytes of the smallest file.
@@ -343,6 +348,8 @@ impl LogManager {
     }
 
     fn add_segment(&self, state: &mut State, at_least: u64) -> Result<()> {
+        // A segment of this name may be another process's log.
+        self.options.guard.check().map_err(|error| StorageError::LogFailed(error.to_string()))?;
         let (number, before) = match state.segments.back() {
             Some(last) => (last.number + 1, last.assigned),
             None => (state.next_segment, 0),
@@ -694,6 +701,8 @@ impl LogManager {
             let newest_sequence = batch.frames.last().expect("not empty").sequence;
             let began = Instant::now();
             let result = self.write(&batch, &files, &mut bytes, &mut checksum);
+            // A file that was removed takes writes as any other.
+            let result = result.and_then(|()| self.options.guard.check());
             files.clear();
             self.frames_written.fetch_add(batch.frames.len() as u64, Ordering::Relaxed);
             self.flushing_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::recovery::{LogRecovery, LogStart, RecoveredLog, recover};
 use super::segments::{LogPosition, segment_numbers, segment_path};
 use super::{Durability, LogManager, LogOptions};
 use crate::error::{Result, StorageError};
-use crate::file_system::{FaultFileSystem, FileSystem, RealFileSystem, StorageFile};
+use crate::file_system::{FaultFileSystem, FileSystem, FolderGuard, RealFileSystem, StorageFile};
 use crate::ids::Timestamp;
 use crate::redo::{RedoBuffer, RedoMark};
 use rand::rngs::StdRng;
@@ -28,6 +28,7 @@ fn options(directory: &Path, files: Arc<dyn FileSystem>) -> LogOptions {
         spill_bytes: 100,
         durability: Durability::Full,
         file_system: files,
+        guard: FolderGuard::default(),
     }
 }
 
@@ -417,7 +418,7 @@ impl FileSystem for GatedFiles {
         &self,
         path: &Path,
         holder: &str,
-    ) -> std::io::Result<std::result::Result<Box<dyn crate::file_system::FolderLock>, String>> {
+    ) -> std::io::Result<std::result::Result<Arc<dyn crate::file_system::FolderLock>, String>> {
         RealFileSystem.lock(path, holder)
     }
 }
