@@ -5,6 +5,7 @@
 //! one.
 
 use crate::access::{Costs, Known, Path, integers_of, keep_qualifying, keys};
+use crate::clustered::{is_clustered, select_in_order};
 use crate::error::{OperatorError, Result};
 use crate::settings::{Access, Settings, Switch};
 use crate::snapshot::{Column, Snapshot, push_visible};
@@ -124,9 +125,9 @@ fn index_of<'t>(column: &Column<'t>) -> Option<&'t Arc<TableIndex>> {
     column.table.indexes.iter().find(|index| index.definition.columns == [column.at])
 }
 
-/// Whether selects on the column may use an index.
+/// Whether selects on the column may use an index, or the order of the rows.
 pub(crate) fn has_index(column: &Column<'_>) -> bool {
-    index_of(column).is_some()
+    index_of(column).is_some() || is_clustered(column)
 }
 
 /// Finds out what the access paths of an indexed column cost, if that is not known.
@@ -138,8 +139,8 @@ pub(crate) fn find_out_paths(snapshot: &Snapshot, column: &Column<'_>) -> Result
     snapshot.paths().find_out(column.data(), snapshot.storage(), column.at, column.column_type, index)
 }
 
-/// As [`select`], by an index; none where there is none, or where a scan is cheaper that so many
-/// `selects` share.
+/// As [`select`], by the order of the rows or by an index; none where there is neither, or where a
+/// scan is cheaper that so many `selects` share.
 pub(crate) fn select_by_index(
     snapshot: &Snapshot,
     column: &Column<'_>,
@@ -150,13 +151,21 @@ pub(crate) fn select_by_index(
     if access == Access::Scan || bounds == Bounds::default() {
         return Ok(None);
     }
-    let Some(index) = index_of(column) else { return Ok(None) };
+    if !has_index(column) {
+        return Ok(None);
+    }
     let Some((least, most, value)) = integers_of(column.column_type) else { return Ok(None) };
     let (min, max) = integer_range(bounds);
     if min > max || min > most || max < least {
         return Ok(Some(Selection::List(Vec::new())));
     }
     let (min, max) = (min.max(least), max.min(most));
+    if is_clustered(column)
+        && let Some(found) = select_in_order(snapshot, column, bounds, min..=max)?
+    {
+        return Ok(Some(found));
+    }
+    let Some(index) = index_of(column) else { return Ok(None) };
     let (data, storage) = (column.data(), snapshot.storage());
     let (most_entries, costs) = match access {
         Access::Index => {

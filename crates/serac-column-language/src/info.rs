@@ -48,6 +48,9 @@ pub(crate) fn info(operators: &Operators, role: RoleId, output: &mut dyn Output)
                     && let Some(known) = operators.paths().known(&table.data, column)
                 {
                     let _ = write!(text, ", {known}");
+                    if clustered == Some(column) {
+                        text.push_str(" where rows do not lie in order");
+                    }
                 }
                 text.push('\n');
             }

@@ -13,6 +13,7 @@
 //! | [`snapshot`] | what one statement, or one batch, sees: a catalog, a storage snapshot, pinned tables |
 //! | [`evaluate()`] | the operators, as functions of a snapshot and their inputs |
 //! | `access` | whether an index or a scan finds rows sooner: percentiles of columns, measured costs |
+//! | `clustered` | ranges of rows that lie in the order of a column |
 //! | [`column`] | selections on columns and values at positions, block by block |
 //! | [`values`] | vectors of numbers, and what is computed on them |
 //! | [`variable`] | what a name may stand for |
@@ -24,6 +25,7 @@
 mod access;
 mod batch;
 mod change;
+mod clustered;
 pub mod column;
 pub mod context;
 pub mod error;

@@ -164,8 +164,8 @@ impl Reading {
         if let Some(target) = self.target.as_mut().filter(|target| target.is_plain())
             && self.threads > 1
         {
-            let fields = target.fields.len();
-            for part in plain_parts(bytes, b',', fields, self.threads) {
+            let columns = vec![Vec::new(); target.fields.len()];
+            for part in plain_parts(bytes, b',', &columns, self.threads) {
                 target.take_rows(&part.columns, part.rows, operators)?;
                 self.line += part.rows as u64;
                 bytes = &bytes[part.end..];

@@ -113,6 +113,14 @@ impl Variable {
             Self::Duration(_) => "a duration",
         }
     }
+    /// How many rows it prints.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Self::Positions(positions) => positions.len(),
+            Self::Values(values) => values.len() as u64,
+            Self::Scalar(_) | Self::Decimal(_) | Self::Instant(_) | Self::Duration(_) => 1,
+        }
+    }
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
         let held = match self {

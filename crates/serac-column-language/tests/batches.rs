@@ -193,7 +193,8 @@ fn info_shows_the_last_graph() {
         "a = select(d.t.a)",
         "one fetch",
         "one aggregation",
-        "f = fetch(d.t.b, a)",
+        "f = fetch(d.t.b, a), ",
+        "s = sum(f), 1 row\n",
     ] {
         assert!(shown.contains(wanted), "{wanted} in {shown}");
     }

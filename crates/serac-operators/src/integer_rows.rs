@@ -1,22 +1,93 @@
 //! Rows of integers in CSV text, parsed into columns: what most lines of a load are, if all its
 //! columns are of 32 bits.
 //!
-//! A row is plain if it has a number of at most ten digits, which fits 32 bits, for each column, and
-//! nothing else: no blanks, no quotes, no empty field. Any other row is left to a parser that knows
-//! all that a file may have, and what is wrong with it.
+//! A row is plain if it has a number of at most ten digits, which fits 32 bits, for each column,
+//! and nothing else: no blanks, no quotes. A field may be empty where its column takes that for
+//! NULL. Any other row is left to a parser that knows all that a file may have, and what is wrong
+//! with it.
 
 use crate::integers::integer_at;
+use arrow_array::Int32Array;
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A thread gets no fewer bytes than this,
 const PART_BYTES: usize = 128 << 10;
 /// and no more than so many threads get any.
 const MOST_THREADS: usize = 16;
+/// Rows at the beginning that are parsed before threads are asked: if one of these is of another
+/// kind, threads would begin for little.
+const FIRST_ROWS: usize = 1_024;
+/// Rows that a thread parses between two looks whether its part is still wanted.
+const ROWS_BETWEEN_LOOKS: usize = 4_096;
+
+/// Takes the numbers of one column.
+pub trait IntegerColumn {
+    /// Takes a number.
+    fn push(&mut self, number: i32);
+    /// Takes an empty field; false where it is none of a plain row.
+    fn push_empty(&mut self) -> bool;
+    /// Gives the last of these back.
+    fn pop(&mut self);
+}
+
+/// Without NULLs: a row with an empty field is not plain.
+impl IntegerColumn for Vec<i32> {
+    #[inline]
+    fn push(&mut self, number: i32) {
+        self.push(number);
+    }
+    #[inline]
+    fn push_empty(&mut self) -> bool {
+        false
+    }
+    fn pop(&mut self) {
+        self.pop();
+    }
+}
+
+/// Numbers, and NULLs where fields are empty.
+#[derive(Clone, Debug, Default)]
+pub struct NullableIntegers {
+    values: Vec<i32>,
+    /// The places of NULLs, ascending.
+    nulls: Vec<usize>,
+}
+
+impl IntegerColumn for NullableIntegers {
+    #[inline]
+    fn push(&mut self, number: i32) {
+        self.values.push(number);
+    }
+    fn push_empty(&mut self) -> bool {
+        self.nulls.push(self.values.len());
+        self.values.push(0);
+        true
+    }
+    fn pop(&mut self) {
+        self.values.pop();
+        self.nulls.pop_if(|place| *place == self.values.len());
+    }
+}
+
+impl From<NullableIntegers> for Int32Array {
+    fn from(column: NullableIntegers) -> Self {
+        let NullableIntegers { values, nulls } = column;
+        let valid = (!nulls.is_empty()).then(|| {
+            let mut valid = BooleanBufferBuilder::new(values.len());
+            valid.append_n(values.len(), true);
+            nulls.iter().for_each(|&place| valid.set_bit(place, false));
+            NullBuffer::new(valid.finish())
+        });
+        Int32Array::new(values.into(), valid)
+    }
+}
 
 /// Plain rows that were found at the beginning of a text.
 #[derive(Debug, Default)]
-pub struct PlainRows {
+pub struct PlainRows<C> {
     /// Values by field.
-    pub columns: Vec<Vec<i32>>,
+    pub columns: Vec<C>,
     /// How many rows there are.
     pub rows: usize,
     /// Where the last one ends, its line's end included.
@@ -25,7 +96,7 @@ pub struct PlainRows {
 
 /// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them: how many
 /// they are, and where the last one ends.
-pub fn plain_rows(text: &[u8], delimiter: u8, most: usize, columns: &mut [Vec<i32>]) -> (usize, usize) {
+pub fn plain_rows<C: IntegerColumn>(text: &[u8], delimiter: u8, most: usize, columns: &mut [C]) -> (usize, usize) {
     let (mut rows, mut end) = (0, 0);
     while rows < most && end < text.len() {
         let mut at = end;
@@ -35,11 +106,18 @@ pub fn plain_rows(text: &[u8], delimiter: u8, most: usize, columns: &mut [Vec<i3
             let is_last = field + 1 == columns.len();
             at += usize::from(is_last && text.get(at) == Some(&b'\r'));
             let ends = text.get(at) == Some(if is_last { &b'\n' } else { &delimiter });
-            let Some((number, _)) = number.filter(|_| ends) else {
-                columns[..field].iter_mut().for_each(|column| _ = column.pop());
+            let is_taken = ends
+                && match number {
+                    Some((number, _)) => {
+                        columns[field].push(number);
+                        true
+                    }
+                    None => columns[field].push_empty(),
+                };
+            if !is_taken {
+                columns[..field].iter_mut().for_each(C::pop);
                 return (rows, end);
-            };
-            columns[field].push(number);
+            }
             at += 1;
         }
         rows += 1;
@@ -48,14 +126,30 @@ pub fn plain_rows(text: &[u8], delimiter: u8, most: usize, columns: &mut [Vec<i3
     (rows, end)
 }
 
-/// The plain rows at the beginning of `text`, found by several threads, part by part: each part
-/// begins where the one before ends. None where there is too little to share.
-pub fn plain_parts(text: &[u8], delimiter: u8, fields: usize, threads: usize) -> Vec<PlainRows> {
-    let threads = threads.min(text.len() / PART_BYTES).min(MOST_THREADS);
-    if threads < 2 {
-        return Vec::new();
+/// The plain rows at the beginning of `text`, found by several threads if there are many, part by
+/// part: each part begins where the one before ends. `columns`: without rows, as each part begins
+/// with them.
+pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
+    text: &[u8],
+    delimiter: u8,
+    columns: &[C],
+    threads: usize,
+) -> Vec<PlainRows<C>> {
+    let mut first = PlainRows { columns: columns.to_vec(), rows: 0, end: 0 };
+    let mut extend = |most: usize| {
+        let (rows, end) = plain_rows(&text[first.end..], delimiter, most, &mut first.columns);
+        (first.rows, first.end) = (first.rows + rows, first.end + end);
+        (first.rows, first.end)
+    };
+    let (rows, end) = extend(FIRST_ROWS);
+    let threads = threads.min((text.len() - end) / PART_BYTES).min(MOST_THREADS);
+    if threads < 2 || rows < FIRST_ROWS {
+        if rows == FIRST_ROWS {
+            extend(usize::MAX);
+        }
+        return vec![first];
     }
-    let (mut parts, mut rest) = (Vec::with_capacity(threads), text);
+    let (mut parts, mut rest) = (Vec::with_capacity(threads), &text[end..]);
     for left in (2..=threads).rev() {
         let half = rest.len() / left;
         let end = rest[half..].iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| half + end + 1);
@@ -64,27 +158,37 @@ pub fn plain_parts(text: &[u8], delimiter: u8, fields: usize, threads: usize) ->
         rest = others;
     }
     parts.push(rest);
-    let parse = |part: &[u8]| {
-        let mut columns = vec![Vec::new(); fields];
-        let (rows, end) = plain_rows(part, delimiter, usize::MAX, &mut columns);
+    // The first part that has a row of another kind: those behind it are not at the beginning.
+    let cut = AtomicUsize::new(usize::MAX);
+    let parse = |number: usize, part: &[u8]| {
+        let (mut columns, mut rows, mut end) = (columns.to_vec(), 0, 0);
+        // Relaxed, both: it saves work, and what is said of a part does not follow from it.
+        while end < part.len() && cut.load(Ordering::Relaxed) >= number {
+            let (more, length) = plain_rows(&part[end..], delimiter, ROWS_BETWEEN_LOOKS, &mut columns);
+            (rows, end) = (rows + more, end + length);
+            if more < ROWS_BETWEEN_LOOKS && end < part.len() {
+                cut.fetch_min(number, Ordering::Relaxed);
+                break;
+            }
+        }
         PlainRows { columns, rows, end }
     };
-    let mut found: Vec<PlainRows> = std::thread::scope(|scope| {
-        let mut helpers = Vec::with_capacity(parts.len());
-        for &part in &parts[1..] {
+    let mut found: Vec<PlainRows<C>> = std::thread::scope(|scope| {
+        let (parse, mut helpers) = (&parse, Vec::with_capacity(parts.len()));
+        for (number, &part) in parts.iter().enumerate().skip(1) {
             // Where no thread can be started, this one does its part.
-            helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(part)).ok());
+            helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(number, part)).ok());
         }
-        let first = parse(parts[0]);
-        let others = parts[1..].iter().zip(helpers).map(|(part, helper)| {
+        let own = parse(0, parts[0]);
+        let others = parts.iter().enumerate().skip(1).zip(helpers).map(|((number, part), helper)| {
             // A thread that has died has said nothing about its part.
-            helper.and_then(|helper| helper.join().ok()).unwrap_or_else(|| parse(part))
+            helper.and_then(|helper| helper.join().ok()).unwrap_or_else(|| parse(number, part))
         });
-        std::iter::once(first).chain(others).collect()
+        std::iter::once(own).chain(others).collect()
     });
-    // Behind a row of another kind, the rows of the parts that follow are not at the beginning.
     let whole = found.iter().zip(&parts).take_while(|(rows, part)| rows.end == part.len()).count();
     found.truncate(whole + 1);
+    found.insert(0, first);
     found
 }
 
@@ -113,6 +217,22 @@ mod tests {
         assert_eq!(plain_rows(b"1|2\n3|4\n", b'|', 1, &mut columns), (1, 4));
     }
 
+    #[test]
+    fn empty_fields_are_null_where_columns_take_them() {
+        let parse = |text: &str, fields: usize| {
+            let mut columns = vec![NullableIntegers::default(); fields];
+            let (rows, _) = plain_rows(text.as_bytes(), b',', 9, &mut columns);
+            let columns = columns.into_iter().map(|column| Int32Array::from(column).iter().collect());
+            (rows, columns.collect::<Vec<Vec<_>>>())
+        };
+        assert_eq!(parse("1,\n,2\r\n,\r\n5,x\n", 2), (3, vec![vec![Some(1), None, None], vec![None, Some(2), None]]));
+        assert_eq!(parse(",1\n,-\n", 2), (1, vec![vec![None], vec![Some(1)]]));
+        assert_eq!(parse("7\n\n\r\n8\n", 1), (4, vec![vec![Some(7), None, None, Some(8)]]));
+        // A line without fields is none of several columns.
+        assert_eq!(parse("1,2\n\n3,4\n", 2).0, 1);
+        assert_eq!(parse(",", 2).0, 0);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
@@ -130,7 +250,7 @@ mod tests {
             }
             let mut columns = vec![Vec::new(); 2];
             let (rows, end) = plain_rows(text.as_bytes(), b',', usize::MAX, &mut columns);
-            let parts = plain_parts(text.as_bytes(), b',', 2, threads);
+            let parts = plain_parts(text.as_bytes(), b',', &[Vec::new(), Vec::new()], threads);
             prop_assert!(parts.len() > 1 || other.is_some());
             let together: Vec<Vec<i32>> =
                 (0..2).map(|field| parts.iter().flat_map(|part| part.columns[field].clone()).collect()).collect();

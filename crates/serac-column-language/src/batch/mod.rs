@@ -96,6 +96,8 @@ struct Batch<'b> {
     /// By link and output, whether a newer version of the name is there.
     superseded: Vec<Vec<bool>>,
     reports: Vec<Report>,
+    /// By link, the rows of what it has given, if that has a name.
+    rows: Vec<Option<u64>>,
     /// What was run, and how long it took.
     log: Vec<(usize, Unit, Duration)>,
 }
@@ -115,6 +117,7 @@ pub(crate) fn run(
         uses: graph.links.iter().map(|link| link.uses).collect(),
         superseded: graph.links.iter().map(|link| vec![false; link.statement.outputs().len()]).collect(),
         reports: Vec::new(),
+        rows: vec![None; graph.links.len()],
         log: Vec::new(),
         graph: &graph,
     };
@@ -364,7 +367,10 @@ impl<'b> Batch<'b> {
     fn complete(&mut self, link: usize, result: Result<Vec<Held>>) {
         let (graph, done) = (self.graph, result.is_ok());
         self.states[link] = match result {
-            Ok(held) => State::Done(held),
+            Ok(held) => {
+                self.rows[link] = held.first().map(|held| held.variable.rows());
+                State::Done(held)
+            }
             Err(error) => {
                 self.reports.push(Report { line: graph.links[link].line, error });
                 State::Failed
@@ -436,9 +442,14 @@ impl<'b> Batch<'b> {
                     let _ = writeln!(text, "  … and {} more", links - shown);
                     return text;
                 }
-                let failed = if matches!(self.states[link], State::Failed) { " failed" } else { "" };
+                let outcome = match self.rows[link] {
+                    Some(1) => ", 1 row".to_owned(),
+                    Some(rows) => format!(", {rows} rows"),
+                    None if matches!(self.states[link], State::Failed) => ", failed".to_owned(),
+                    None => String::new(),
+                };
                 let line = self.graph.links[link].line;
-                let _ = writeln!(text, "    line {line}: {}{failed}", self.graph.describe(link));
+                let _ = writeln!(text, "    line {line}: {}{outcome}", self.graph.describe(link));
                 shown += 1;
             }
         }
