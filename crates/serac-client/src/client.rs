@@ -22,8 +22,8 @@
 //! before it began. Every further call gives an error: connect again, or open the folder.
 
 use crate::wire::{
-    self, ClientFrame, Failure, HEADER_BYTES, HolderFrame, MOST_DATA_BYTES, MOST_IMAGE_BYTES, MOST_SCHEMA_BYTES,
-    MOST_TEXT_BYTES, SOCKET, Sender, Status, VERSION,
+    self, ClientFrame, Failure, FolderId, HANDED_OVER, HEADER_BYTES, HolderFrame, MOST_DATA_BYTES, MOST_IMAGE_BYTES,
+    MOST_SCHEMA_BYTES, MOST_TEXT_BYTES, SOCKET, Sender, Status, VERSION,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
@@ -36,6 +36,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType,
 };
+use rustix::process::Uid;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, IoSliceMut, Read, Write};
@@ -53,6 +54,8 @@ const READ_BYTES: usize = 64 << 10;
 const DATA_BYTES: usize = 256 << 10;
 /// Parts of a COPY's data that are read ahead.
 const DATA_AHEAD: usize = 2;
+/// Time between two questions whether a connection is still wanted.
+pub const ASKED: Duration = Duration::from_millis(200);
 /// How long the data of a COPY is waited for before the connection is looked at.
 const DATA_PATIENCE: Duration = Duration::from_millis(50);
 /// Notices, and notifications, that are kept for who does not take them.
@@ -197,12 +200,46 @@ pub struct RawImage {
     pub descriptors: Vec<OwnedFd>,
 }
 
+/// Asks the process that has the database in this folder open to hand it over to a server, which
+/// the caller is. If it does, the folder's lock gets free when what others run has ended.
+///
+/// # Errors
+/// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason, whose
+/// SQLSTATE is [`wire::BUSY`] if it may be asked again.
+pub fn ask_for_folder(folder: &Path, timeout: Duration) -> Result<(), Error> {
+    let folder = open_folder(folder).map_err(Error::Nobody)?;
+    let socket = connect(&folder, timeout).map_err(Error::Nobody)?;
+    check_holder(&folder, &socket).map_err(Error::Connect)?;
+    let mut frame = Vec::new();
+    ClientFrame::HandOver.put(&mut frame);
+    let mut reader = Reader { socket, buffer: Vec::new(), at: 0, descriptors: VecDeque::new() };
+    send_all(&reader.socket, &frame).map_err(Error::Nobody)?;
+    // The socket has a timeout.
+    let frame = reader.next().map_err(Error::Nobody)?;
+    let frame = frame.ok_or_else(|| Error::Nobody(io::ErrorKind::UnexpectedEof.into()))?;
+    match HolderFrame::read(frame.kind, &frame.body) {
+        Ok(HolderFrame::Bye { .. }) => Ok(()),
+        Ok(HolderFrame::Refused(failure)) => Err(Error::Refused(failure)),
+        Ok(_) => Err(Error::Connect(io::Error::other("the answer is out of place"))),
+        Err(error) => Err(Error::Connect(io::Error::other(error))),
+    }
+}
+
 /// Opens a folder for the names in it.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Which folder it is.
+///
+/// # Errors
+/// When the system does not say.
+pub fn folder_id(folder: &OwnedFd) -> io::Result<FolderId> {
+    let found = rustix::fs::fstat(folder)?;
+    Ok(FolderId(found.st_dev, found.st_ino))
 }
 
 /// A socket, and the address of the one in a folder. A path by the folder's descriptor is short,
@@ -246,8 +283,15 @@ impl fmt::Debug for CancelHandle {
 impl CancelHandle {
     /// Asks for the end of the statement that was sent last. It may have ended already.
     pub fn cancel(&self) {
+        self.cancel_statement(self.statement());
+    }
+    /// The number of the statement that was sent last.
+    pub fn statement(&self) -> u64 {
+        self.statement.load(Ordering::Relaxed)
+    }
+    /// Asks for the end of the statement with this number, if it has not ended.
+    pub fn cancel_statement(&self, statement: u64) {
         const TIMEOUT: Duration = Duration::from_secs(5);
-        let statement = self.statement.load(Ordering::Relaxed);
         let mut frame = Vec::new();
         ClientFrame::Cancel { process: self.process, secret: self.secret, statement }.put(&mut frame);
         // A holder that has ended runs nothing that could be cancelled.
@@ -419,6 +463,8 @@ pub struct Client {
     reader: Reader,
     cancel: CancelHandle,
     holder: u32,
+    /// Whether values from the holder are believed without a look at them.
+    trusts_holder: bool,
     /// A statement has been sent whose Ready has not come.
     is_running: bool,
     /// Whether what runs may commit something.
@@ -431,10 +477,13 @@ pub struct Client {
     wants_data: bool,
     rows: Option<Rows>,
     status: Status,
+    has_state: bool,
     notices: Vec<Notice>,
     notifications: VecDeque<Notification>,
     /// The connection has ended.
     gone: Option<Failure>,
+    /// It has ended because the holder hands the folder over to a server.
+    is_handed_over: bool,
 }
 
 impl fmt::Debug for Client {
@@ -447,6 +496,9 @@ impl fmt::Debug for Client {
 const UNKNOWN: &str =
     "It is not known whether the statement, or the transaction that it was to commit, has been committed.";
 const ROLLED_BACK: &str = "The open transaction is rolled back.";
+/// What ends with a session that had state.
+pub const STATE_GONE: &str = "The session's settings, temporary tables, prepared statements, cursors, channels and locks \
+    have ended with it.";
 const IS_ENDED: &str = "The statement has failed, and nothing of its transaction is kept.";
 const AGAIN: &str = "The database can be opened again, or be reached at the process that has opened it since.";
 
@@ -475,19 +527,36 @@ impl Client {
     /// [`Error::Nobody`] when there is none, or it serves nobody, also while it ends;
     /// [`Error::Refused`] with the reason.
     pub fn connect(folder: &Path, options: &Options) -> Result<Self, Error> {
-        let folder = open_folder(folder).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Nobody(error),
-            _ => Error::Connect(error),
-        })?;
-        let socket = connect(&folder, options.login_timeout).map_err(|error| match error.kind() {
-            // A socket that nobody listens at was left behind; one whose queue stays full is not
-            // answered.
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
-                Error::Nobody(error)
+        Self::connect_while(folder, options, &|| true)
+    }
+    /// [`connect`](Self::connect), which is given up when `is_wanted` says so. That is asked all
+    /// [`ASKED`].
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); [`Error::Nobody`] when it is given up.
+    pub fn connect_while(folder: &Path, options: &Options, is_wanted: &dyn Fn() -> bool) -> Result<Self, Error> {
+        // A folder that cannot be opened has nobody in it. Who opens the database learns why.
+        let folder = open_folder(folder).map_err(Error::Nobody)?;
+        let until = std::time::Instant::now() + options.login_timeout;
+        let goes_on = || is_wanted() && std::time::Instant::now() < until;
+        let socket = loop {
+            match connect(&folder, options.login_timeout.min(ASKED)) {
+                Ok(socket) => break socket,
+                // Its queue is full.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && goes_on() => {}
+                Err(error) => {
+                    return Err(match error.kind() {
+                        // A socket that nobody listens at was left behind; one whose queue stays
+                        // full is not answered.
+                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
+                            Error::Nobody(error)
+                        }
+                        _ => Error::Connect(error),
+                    });
+                }
             }
-            _ => Error::Connect(error),
-        })?;
-        check_holder(&folder, &socket).map_err(Error::Connect)?;
+        };
+        let trusts_holder = check_holder(&folder, &socket).map_err(Error::Connect)?;
         let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
         let mut hello = Vec::new();
         ClientFrame::Hello {
@@ -501,13 +570,22 @@ impl Client {
         let mut reader = Reader { socket, buffer: Vec::new(), at: 0, descriptors: VecDeque::new() };
         // A holder that ends takes no more connections, and closes those that it has not answered.
         let sent = send_all(&reader.socket, &hello);
+        while !reader.has_come(ASKED).map_err(Error::Connect)? {
+            if !goes_on() {
+                return Err(Error::Nobody(io::ErrorKind::TimedOut.into()));
+            }
+        }
         let frame = match reader.next() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Err(Error::Nobody(sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()))),
             Err(error) => return Err(Error::Nobody(error)),
         };
         match HolderFrame::read(frame.kind, &frame.body) {
-            Ok(HolderFrame::Welcome { version: VERSION, process, secret, holder, .. }) => {
+            Ok(HolderFrame::Welcome { version: VERSION, process, secret, holder, folder: served, .. }) => {
+                if served != folder_id(&folder).map_err(Error::Connect)? {
+                    let message = "its SOCKET is a link to that of another database";
+                    return Err(Error::Connect(io::Error::new(io::ErrorKind::InvalidData, message)));
+                }
                 for which in [Timeout::Send, Timeout::Recv] {
                     set_socket_timeout(&reader.socket, which, None).map_err(|error| Error::Connect(error.into()))?;
                 }
@@ -516,6 +594,7 @@ impl Client {
                     reader,
                     cancel: CancelHandle { folder: Arc::new(folder), process, secret, statement },
                     holder,
+                    trusts_holder,
                     is_running: false,
                     may_commit: false,
                     failed: None,
@@ -523,9 +602,11 @@ impl Client {
                     wants_data: false,
                     rows: None,
                     status: Status::Idle,
+                    has_state: false,
                     notices: Vec::new(),
                     notifications: VecDeque::new(),
                     gone: None,
+                    is_handed_over: false,
                 })
             }
             Ok(HolderFrame::Refused(failure)) => Err(Error::Refused(failure)),
@@ -543,9 +624,26 @@ impl Client {
     pub fn holder(&self) -> u32 {
         self.holder
     }
+    /// Whether the holder may change this process's memory anyway, so that its values are believed.
+    pub(crate) fn trusts_holder(&self) -> bool {
+        self.trusts_holder
+    }
     /// Whether a transaction was open after the last statement.
     pub fn status(&self) -> Status {
         self.status
+    }
+    /// Whether the session had state of its own after the last statement: settings, temporary
+    /// tables and the like, which a new session does not have.
+    pub fn has_state(&self) -> bool {
+        self.has_state
+    }
+    /// Why the connection has ended; none while it has not, as far as that is known.
+    pub fn gone(&self) -> Option<&Failure> {
+        self.gone.as_ref()
+    }
+    /// Whether the connection has ended because the holder hands the folder over to a server.
+    pub fn is_handed_over(&self) -> bool {
+        self.is_handed_over
     }
     /// What cancels statements from another thread.
     pub fn cancel_handle(&self) -> CancelHandle {
@@ -752,7 +850,8 @@ impl Client {
             Status::Idle => "",
             Status::Open | Status::Failed => ROLLED_BACK,
         };
-        let failure = lost(why, detail);
+        let also = if self.has_state { STATE_GONE } else { "" };
+        let failure = lost(why, format!("{detail} {also}").trim());
         self.is_running = false;
         self.reader.descriptors.clear();
         self.gone = Some(failure.clone());
@@ -829,6 +928,7 @@ impl Client {
                 return if self.is_running { Ok(None) } else { Ok(Some(None)) };
             }
             HolderFrame::Bye { statement, why } => {
+                self.is_handed_over = &*why.sqlstate == HANDED_OVER;
                 let is_begun = statement >= self.cancel.statement.load(Ordering::Relaxed);
                 if !is_begun && self.is_running {
                     self.is_running = false;
@@ -857,8 +957,10 @@ impl Client {
                 self.failed = Some(failure);
                 return Ok(None);
             }
-            HolderFrame::Ready { statement, status } if statement == self.cancel.statement.load(Ordering::Relaxed) => {
-                (self.is_running, self.status) = (false, status);
+            HolderFrame::Ready { statement, status, has_state }
+                if statement == self.cancel.statement.load(Ordering::Relaxed) =>
+            {
+                (self.is_running, self.status, self.has_state) = (false, status, has_state);
                 return match self.failed.take() {
                     Some(failure) => Err(Error::Statement(failure)),
                     None => Ok(Some(None)),
@@ -950,12 +1052,23 @@ impl Client {
     }
 }
 
-/// Nobody but the user, the system's or the folder's owner is believed to be the holder.
-fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
+/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether the
+/// holder is [trusted](is_trusted), too.
+fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<bool> {
     let holder = socket_peercred(socket)?.uid;
     let owner = rustix::fs::fstat(folder)?.st_uid;
-    let is_known = holder.is_root() || holder == rustix::process::geteuid() || holder.as_raw() == owner;
-    if is_known { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there")) }
+    let is_known = is_trusted(holder, rustix::process::geteuid()) || holder.as_raw() == owner;
+    if !is_known {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"));
+    }
+    Ok(is_trusted(holder, rustix::process::geteuid()))
+}
+
+/// Whether a process of the user `user` believes values in memory that a process of `holder` has
+/// written: only if `holder` may change this process's memory anyway. The owner of a folder that
+/// root reads may not.
+fn is_trusted(holder: Uid, user: Uid) -> bool {
+    holder.is_root() || holder == user
 }
 
 /// What statements give, as it comes.
@@ -1005,8 +1118,24 @@ impl Iterator for Answers<'_> {
 impl Drop for Answers<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.client.cancel.cancel();
+            // In a transaction, the rest is read and dropped: cancelled, it would fail that.
+            if self.client.status == Status::Idle {
+                self.client.cancel.cancel();
+            }
             self.by_ref().for_each(drop);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_believed_of_ones_own_user_and_of_root_alone() {
+        let [root, owner, other] = [0, 1_000, 1_001].map(Uid::from_raw);
+        assert!(is_trusted(root, owner) && is_trusted(owner, owner) && is_trusted(root, root));
+        // Root reads a folder of which another user's process is the holder.
+        assert!(!is_trusted(owner, root) && !is_trusted(owner, other));
     }
 }

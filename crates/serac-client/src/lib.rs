@@ -4,7 +4,11 @@
 //! |---|---|
 //! | [`wire`] | the frames that both sides of the socket exchange |
 //! | [`client`] | a connection: statements, data of COPY, open files |
+//! | [`image`] | tables as record batches in place: the request, the manifest, the reader |
+//! | [`shared_memory`] | images of the holder's memory and files, mapped |
 #![warn(missing_docs)]
 
 pub mod client;
+pub mod image;
+pub mod shared_memory;
 pub mod wire;

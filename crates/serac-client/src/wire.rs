@@ -17,7 +17,7 @@
 //!                                              CopyIn                        COPY … FROM STDIN
 //! Data …, DataEnd(ok or why not) ────────▶      (Complete)
 //!                          ◀───────────────  Error, if one has failed: the rest of the text does not run
-//!                          ◀───────────────  Ready(number, status)
+//!                          ◀───────────────  Ready(number, status, state)
 //! CreateTable(number, …) ────────────────▶
 //!                          ◀───────────────  Complete or Error, Ready
 //! Snapshot(number, request) ─────────────▶
@@ -40,6 +40,12 @@
 //! statement. So a cancellation is not held up by data on its way, and none meets a later
 //! statement.
 //!
+//! **Handing over.** A server that finds the folder held asks for it on a connection of its own, whose
+//! first and only frame is a HandOver. A holder that grants it answers with a Bye, and ends as it
+//! always does; otherwise it answers with a Refused, whose SQLSTATE is [`BUSY`] if the server may
+//! ask again. The Byes of its clients then have the SQLSTATE [`HANDED_OVER`]: they leave the folder
+//! to the server for a moment.
+//!
 //! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that
 //! it has begun. A later statement has not run, so the client may run it elsewhere. After any other
 //! end, what ran may have committed or not.
@@ -53,9 +59,13 @@
 use std::fmt;
 
 /// The version of the protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The socket's name in the folder.
 pub const SOCKET: &str = "SOCKET";
+/// The SQLSTATE with which a holder refuses to hand the folder over for as long as it uses it.
+pub const BUSY: &str = "55006";
+/// The SQLSTATE of the end of a holder that hands the folder over to a server.
+pub const HANDED_OVER: &str = "57P03";
 /// Bytes in front of the body.
 pub const HEADER_BYTES: usize = 5;
 /// The longest text of a statement.
@@ -79,6 +89,7 @@ pub const MOST_DESCRIPTORS: usize = 200;
 mod kind {
     pub(super) const HELLO: u8 = b'h';
     pub(super) const CANCEL: u8 = b'x';
+    pub(super) const HAND_OVER: u8 = b'g';
     pub(super) const STATEMENT: u8 = b's';
     pub(super) const CREATE_TABLE: u8 = b't';
     pub(super) const DATA_IN: u8 = b'd';
@@ -158,13 +169,14 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
     let most = match (sender, kind) {
         (Sender::Stranger, kind::HELLO) => 3 + 3 * WORD,
         (Sender::Stranger, kind::CANCEL) => 4 + 8 + 8,
+        (Sender::Stranger, kind::HAND_OVER) => 0,
         (Sender::Client, kind::STATEMENT) => 8 + MOST_TEXT_BYTES,
         (Sender::Client, kind::CREATE_TABLE) => 8 + 2 * WORD + MOST_SCHEMA_BYTES,
         (Sender::Client, kind::DATA_IN) => MOST_DATA_BYTES,
         (Sender::Client, kind::DATA_END) => 1 + MOST_MESSAGE_BYTES,
         (Sender::Client, kind::SNAPSHOT) => 8 + MOST_IMAGE_BYTES,
         (Sender::Client, kind::LEASE_END) => 8,
-        (Sender::Holder, kind::WELCOME) => 2 + 4 + 8 + 4 + WORD,
+        (Sender::Holder, kind::WELCOME) => 2 + 4 + 8 + 4 + 16 + WORD,
         (Sender::Holder, kind::REFUSED | kind::ERROR) => FAILURE,
         (Sender::Holder, kind::SCHEMA) => MOST_SCHEMA_BYTES,
         (Sender::Holder, kind::ROWS) => MOST_ROWS_BYTES,
@@ -176,7 +188,7 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
         (Sender::Holder, kind::NOTIFICATION) => 4 + 2 * WORD,
         (Sender::Holder, kind::DESCRIPTORS) => 2,
         (Sender::Holder, kind::IMAGE) => 9 + MOST_IMAGE_BYTES,
-        (Sender::Holder, kind::READY) => 9,
+        (Sender::Holder, kind::READY) => 10,
         (Sender::Holder, kind::BYE) => 8 + FAILURE,
         _ => return Err(FrameError::Unknown(kind)),
     };
@@ -233,6 +245,10 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Which folder it is: its file system's number, and its own in that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderId(pub u64, pub u64);
+
 /// Whether a transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Status {
@@ -270,6 +286,8 @@ pub enum ClientFrame<'a> {
         /// The statement's number.
         statement: u64,
     },
+    /// A server asks for the folder: the first and only frame.
+    HandOver,
     /// Statements.
     Statement {
         /// The number.
@@ -319,6 +337,8 @@ pub enum HolderFrame<'a> {
         secret: u64,
         /// The number of the holder's process.
         holder: u32,
+        /// The folder that it has open.
+        folder: FolderId,
         /// The holder's name and version.
         name: &'a str,
     },
@@ -387,6 +407,9 @@ pub enum HolderFrame<'a> {
         statement: u64,
         /// Whether a transaction is open.
         status: Status,
+        /// Whether the session has state of its own: statements may mean something else in a new
+        /// one.
+        has_state: bool,
     },
     /// The holder ends the connection.
     Bye {
@@ -534,6 +557,7 @@ impl<'a> ClientFrame<'a> {
                 out.extend_from_slice(&secret.to_be_bytes());
                 out.extend_from_slice(&statement.to_be_bytes());
             }),
+            Self::HandOver => frame(out, kind::HAND_OVER, |_| {}),
             Self::Statement { statement, text } => frame(out, kind::STATEMENT, |out| {
                 debug_assert!(text.len() <= MOST_TEXT_BYTES);
                 out.extend_from_slice(&statement.to_be_bytes());
@@ -583,6 +607,7 @@ impl<'a> ClientFrame<'a> {
                 let (secret, statement) = (body.long()?, body.long()?);
                 body.end(Self::Cancel { process, secret, statement })
             }
+            kind::HAND_OVER => body.end(Self::HandOver),
             kind::STATEMENT => Ok(Self::Statement { statement: body.long()?, text: body.text()? }),
             kind::CREATE_TABLE => {
                 let (statement, schema, table) = (body.long()?, body.option(Body::word)?, body.word()?);
@@ -608,11 +633,13 @@ impl<'a> HolderFrame<'a> {
     /// frames may be.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Welcome { version, process, secret, holder, name } => frame(out, kind::WELCOME, |out| {
+            Self::Welcome { version, process, secret, holder, folder, name } => frame(out, kind::WELCOME, |out| {
                 out.extend_from_slice(&version.to_be_bytes());
                 out.extend_from_slice(&process.to_be_bytes());
                 out.extend_from_slice(&secret.to_be_bytes());
                 out.extend_from_slice(&holder.to_be_bytes());
+                out.extend_from_slice(&folder.0.to_be_bytes());
+                out.extend_from_slice(&folder.1.to_be_bytes());
                 put_word(out, name);
             }),
             Self::Refused(why) => frame(out, kind::REFUSED, |out| put_failure(out, why)),
@@ -654,13 +681,14 @@ impl<'a> HolderFrame<'a> {
                 out.push((*is_last).into());
                 out.extend_from_slice(part);
             }),
-            Self::Ready { statement, status } => frame(out, kind::READY, |out| {
+            Self::Ready { statement, status, has_state } => frame(out, kind::READY, |out| {
                 out.extend_from_slice(&statement.to_be_bytes());
                 out.push(match status {
                     Status::Idle => b'I',
                     Status::Open => b'T',
                     Status::Failed => b'E',
                 });
+                out.push((*has_state).into());
             }),
             Self::Bye { statement, why } => frame(out, kind::BYE, |out| {
                 out.extend_from_slice(&statement.to_be_bytes());
@@ -681,8 +709,9 @@ impl<'a> HolderFrame<'a> {
         match kind {
             kind::WELCOME => {
                 let (version, process) = (body.short()?, body.array().map(i32::from_be_bytes)?);
-                let (secret, holder, name) = (body.long()?, body.number()?, body.word()?);
-                body.end(Self::Welcome { version, process, secret, holder, name })
+                let (secret, holder) = (body.long()?, body.number()?);
+                let (folder, name) = (FolderId(body.long()?, body.long()?), body.word()?);
+                body.end(Self::Welcome { version, process, secret, holder, folder, name })
             }
             kind::REFUSED => {
                 let why = body.failure()?;
@@ -724,7 +753,8 @@ impl<'a> HolderFrame<'a> {
                     [b'E'] => Status::Failed,
                     _ => return body.malformed(),
                 };
-                body.end(Self::Ready { statement, status })
+                let has_state = body.switch()?;
+                body.end(Self::Ready { statement, status, has_state })
             }
             kind::BYE => {
                 let (statement, why) = (body.long()?, body.failure()?);
@@ -753,6 +783,7 @@ mod tests {
             hello(None, Some("/home")),
             hello(Some("ada"), None),
             (Sender::Stranger, ClientFrame::Cancel { process: -3, secret: u64::MAX, statement: 7 }),
+            (Sender::Stranger, ClientFrame::HandOver),
             client(ClientFrame::Statement { statement: 1, text: "SELECT 'ü'" }),
             client(ClientFrame::CreateTable { statement: 2, schema: Some("s"), table: "t", columns: &[1, 2] }),
             client(ClientFrame::Data(b"1,2\n")),
@@ -764,7 +795,14 @@ mod tests {
     }
     fn holder_frames() -> Vec<HolderFrame<'static>> {
         vec![
-            HolderFrame::Welcome { version: VERSION, process: 5, secret: 6, holder: 7, name: "SeracDB" },
+            HolderFrame::Welcome {
+                version: VERSION,
+                process: 5,
+                secret: 6,
+                holder: 7,
+                folder: FolderId(8, 9),
+                name: "SeracDB",
+            },
             HolderFrame::Refused(Failure::new("28000", "no")),
             HolderFrame::Schema(&[1, 2, 3]),
             HolderFrame::Rows(&[4; 100]),
@@ -778,7 +816,7 @@ mod tests {
             HolderFrame::Notification { process: 9, channel: "c", payload: "p" },
             HolderFrame::Descriptors(200),
             HolderFrame::Image { lease: 1, is_last: true, part: b"manifest" },
-            HolderFrame::Ready { statement: 8, status: Status::Failed },
+            HolderFrame::Ready { statement: 8, status: Status::Failed, has_state: true },
             HolderFrame::Bye { statement: 8, why: failure() },
         ]
     }

@@ -1,4 +1,5 @@
-//! The client of a folder as a program uses it: COPY, tables, channels, open files and their leases.
+//! The client of a folder as a program uses it: COPY, tables, channels, open files and their
+//! leases.
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use serac_client::client::{Client, Error, Options};
@@ -66,7 +67,12 @@ fn images_come_with_their_files_and_are_kept_to_their_end() {
             OwnedFd::from(File::open(path).unwrap())
         };
         let manifest = vec![request[0]; count << 16];
-        Ok(Image { manifest, descriptors: (0..count).map(open).collect(), lease: Box::new(Lease::new(&held)) })
+        Ok(Image {
+            manifest,
+            descriptors: (0..count).map(open).collect(),
+            lease: Box::new(Lease::new(&held)),
+            time: None,
+        })
     };
     let (db, server) = serve(&folder, FolderOptions { images: Some(Arc::new(source)), ..FolderOptions::default() });
     let mut client = Client::connect(&folder, &Options::default()).unwrap();
@@ -99,7 +105,7 @@ fn images_come_with_their_files_and_are_kept_to_their_end() {
 fn a_holder_without_images_says_so() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("db");
-    let (db, server) = serve(&folder, FolderOptions { max_connections: 2, ..FolderOptions::default() });
+    let (db, server) = serve(&folder, FolderOptions { max_connections: 2, images: None, ..FolderOptions::default() });
     let mut client = Client::connect(&folder, &Options::default()).unwrap();
     assert!(refusal(client.snapshot_bytes(b"t")).contains("0A000"));
     // And one that has its connections refuses more.

@@ -8,12 +8,10 @@
 //! A message costs its reader tens of microseconds, however short it is, so batches that are there together go in one, up to a limit; a
 //! dictionary goes once, and again when it has become another.
 
-use super::body::{Body, Pieces, joins_cheaply, words_of};
+use crate::body::{Body, Pieces, header, joins_cheaply, with_own_words, words_of};
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_cast::cast;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::IpcWriteOptions;
-use arrow_ipc::{DictionaryBatchArgs, MessageArgs, MessageHeader, MetadataVersion, RecordBatchArgs};
 use arrow_schema::{ArrowError, Schema};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -134,48 +132,13 @@ fn message(body: Body, rows: usize, dictionary: Option<i64>) -> Result<Pieces, A
         let message = format!("{rows} values of {bytes} bytes do not fit into a message");
         return Err(ArrowError::InvalidArgumentError(message));
     }
-    let header = FlightData { data_header: header(&body, rows, dictionary).into(), ..FlightData::default() };
-    let mut pieces = body.pieces;
+    let header = FlightData {
+        data_header: header(&body, &body.places, bytes, rows, dictionary).into(),
+        ..FlightData::default()
+    };
+    let mut pieces = body.into_pieces();
     pieces.push_front(framed(&header, bytes));
     Ok(pieces)
-}
-
-/// What stands before the body.
-fn header(body: &Body, rows: usize, dictionary: Option<i64>) -> Vec<u8> {
-    let mut builder = flatbuffers::FlatBufferBuilder::new();
-    let nodes = builder.create_vector(&body.nodes);
-    let buffers = builder.create_vector(&body.places);
-    let variadic = (!body.variadic.is_empty()).then(|| builder.create_vector(&body.variadic));
-    let batch = arrow_ipc::RecordBatch::create(
-        &mut builder,
-        &RecordBatchArgs {
-            length: rows as i64,
-            nodes: Some(nodes),
-            buffers: Some(buffers),
-            compression: None,
-            variadicBufferCounts: variadic,
-        },
-    );
-    let (header_type, header) = match dictionary {
-        None => (MessageHeader::RecordBatch, batch.as_union_value()),
-        Some(id) => {
-            let args = DictionaryBatchArgs { id, data: Some(batch), isDelta: false };
-            let dictionary = arrow_ipc::DictionaryBatch::create(&mut builder, &args);
-            (MessageHeader::DictionaryBatch, dictionary.as_union_value())
-        }
-    };
-    let message = arrow_ipc::Message::create(
-        &mut builder,
-        &MessageArgs {
-            version: MetadataVersion::V5,
-            header_type,
-            header: Some(header),
-            bodyLength: body.bytes() as i64,
-            custom_metadata: None,
-        },
-    );
-    builder.finish(message, None);
-    builder.finished_data().to_vec()
 }
 
 /// The gRPC message that carries `data` without a body, of which `body` bytes follow.
@@ -195,25 +158,17 @@ fn framed(data: &FlightData, body: usize) -> Bytes {
     message.freeze()
 }
 
-/// The batch with dictionaries of just the words that its rows have.
-fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let column = |column: &ArrayRef| match words_of(column) {
-        Some(words) => cast(&cast(column, words.data_type())?, column.data_type()),
-        None => Ok(column.clone()),
-    };
-    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::body::exact;
     use super::*;
+    use crate::body::exact;
     use arrow_array::types::UInt16Type;
     use arrow_array::{
         Array, BooleanArray, DictionaryArray, FixedSizeListArray, Int64Array, ListArray, NullArray, StringArray,
         StringViewArray, StructArray, UnionArray,
     };
     use arrow_buffer::OffsetBuffer;
+    use arrow_cast::cast;
     use arrow_flight::decode::FlightRecordBatchStream;
     use arrow_schema::{DataType, Field};
     use arrow_select::concat::concat_batches;

@@ -8,9 +8,9 @@
 //! | module | concept |
 //! |---|---|
 //! | `request` | what is asked for |
+//! | `remote_memory` | one-sided access (RDMA) |
 //! | `lease` | snapshots held for tickets |
 //! | `ticket` | what an endpoint's ticket says |
-//! | `body` | arrays as the pieces of a message's body |
 //! | `message` | record batches as gRPC messages |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
@@ -20,12 +20,12 @@
 //! | `door` | connections that wait for their first good call |
 //! | `server` | connections, and the end |
 
-mod body;
 mod corked;
 mod door;
 mod extension;
 mod lease;
 mod message;
+mod remote_memory;
 mod request;
 mod server;
 mod service;
@@ -33,7 +33,7 @@ mod stream;
 mod ticket;
 mod token;
 
-pub use body::exact;
+pub use crate::body::exact;
 pub use extension::{Batches, Caller, Extension, Form};
 pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;

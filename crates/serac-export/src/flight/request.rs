@@ -1,13 +1,12 @@
 //! What a client asks for: a table, some of its columns, some of its rows.
 
 use super::status_of;
+use crate::lookup;
 use arrow_array::{ArrayRef, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_flight::FlightDescriptor;
 use arrow_flight::flight_descriptor::DescriptorType;
-use serac_engine::{
-    ArrowScan, ColumnFilter, Comparison, DEFAULT_SCHEMA, DecimalForm, EngineError, Transaction, VarlenForm,
-};
+use serac_engine::{ArrowScan, ColumnFilter, Comparison, DEFAULT_SCHEMA, DecimalForm, Transaction, VarlenForm};
 use serac_storage::ColumnType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -130,16 +129,9 @@ impl ScanRequest {
 
     /// The scan that this asks for, in the transaction's snapshot.
     pub(super) fn scan(&self, txn: &Transaction) -> Result<ArrowScan, Status> {
-        let table = txn.catalog().table(&self.schema, &self.table).map_err(|error| status_of(&error))?;
-        let all = table.definition.visible_columns();
-        let position = |name: &String| {
-            let missing = || status_of(&EngineError::Missing { kind: "column", name: name.clone() });
-            all.iter().position(|column| column.name == *name).ok_or_else(missing)
-        };
-        let columns = match &self.columns {
-            Some(names) => names.iter().map(position).collect::<Result<_, _>>()?,
-            None => (0..all.len()).collect::<Vec<_>>(),
-        };
+        let found = lookup::table_and_columns(txn, &self.schema, &self.table, self.columns.as_deref());
+        let (table, columns) = found.map_err(|error| status_of(&error))?;
+        let position = |name: &String| lookup::column(&table, name).map_err(|error| status_of(&error));
         let filter = self
             .filter
             .iter()
@@ -168,7 +160,7 @@ impl ScanRequest {
             })
         });
         let dictionaries = dictionaries.collect::<Result<Vec<_>, Status>>()?;
-        let scan = txn.scan_arrow(table, &columns, &filter).map_err(|error| status_of(&error))?;
+        let scan = txn.scan_arrow(&table, &columns, &filter).map_err(|error| status_of(&error))?;
         Ok(scan
             .with_decimals(match self.decimals {
                 Decimals::Decimal128 => DecimalForm::Decimal128,

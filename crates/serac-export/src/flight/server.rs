@@ -7,6 +7,8 @@ use super::extension::Extension;
 use super::service::Flights;
 use crate::admission::Admission;
 use crate::listen::{Listener, Socket};
+use crate::rdma::RdmaOptions;
+use crate::rdma::transport::Transport;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serac_engine::Database;
@@ -74,6 +76,13 @@ impl FlightServer {
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn Extension>) -> Self {
         self.flights.extend(extension);
+        self
+    }
+    /// Lets clients that have the same transport read frozen blocks where they lie, and have
+    /// blocks written into their own memory. See [`crate::rdma`].
+    #[must_use]
+    pub fn with_rdma(mut self, transport: Arc<dyn Transport>, options: RdmaOptions) -> Self {
+        self.flights.share_memory(transport, options);
         self
     }
     /// The address where it listens.

@@ -4,10 +4,14 @@ use super::door::Door;
 use super::extension::{Caller, Extension};
 use super::lease::Leases;
 use super::message::Messages;
+use super::remote_memory::{self, Remote, RemoteSessions};
 use super::request::{ScanRequest, SnapshotUse};
 use super::stream::{BatchStream, BlockStream, Body};
 use super::ticket::{Ticket, What};
 use super::{FlightOptions, status_of};
+use crate::lookup;
+use crate::rdma::RdmaOptions;
+use crate::rdma::transport::Transport;
 use arrow_array::RecordBatchReader;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
@@ -24,7 +28,7 @@ use serac_engine::roles::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Request, Response, Status, Streaming};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
@@ -37,24 +41,18 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// The tables of a database as flights.
 #[derive(Clone, Debug)]
 pub(super) struct Flights {
-    database: Database,
-    options: FlightOptions,
+    pub(super) database: Database,
+    pub(super) options: FlightOptions,
     leases: Arc<Leases>,
     streams: Arc<Semaphore>,
     extension: Option<Arc<dyn Extension>>,
+    pub(super) remote: Option<Arc<Remote>>,
 }
 
-/// A transaction all of whose snapshot is durable: nothing may leave the process before it is.
+/// A transaction all of whose snapshot is durable.
 async fn begin_durable(database: &Database) -> Result<Transaction, Status> {
-    let txn = database.begin();
-    let (durable, wait) = oneshot::channel();
-    let notify = move |outcome| {
-        let _ = durable.send(outcome);
-    };
-    txn.snapshot().ticket().on_durable(Box::new(notify));
-    let failed = |error: String| Status::unavailable(format!("the log has failed: {error}"));
-    wait.await.map_err(|_| failed("it is closed".into()))?.map_err(|error| failed(error.to_string()))?;
-    Ok(txn)
+    let begun = lookup::begin_durable(database).await;
+    begun.map_err(|error| Status::unavailable(format!("the log has failed: {error}")))
 }
 
 fn timestamp(time: SystemTime) -> prost_types::Timestamp {
@@ -66,10 +64,13 @@ impl Flights {
     pub(super) fn new(database: Database, options: FlightOptions) -> Self {
         let leases = Arc::new(Leases::new(options.clone()));
         let streams = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
-        Self { database, options, leases, streams, extension: None }
+        Self { database, options, leases, streams, extension: None, remote: None }
     }
     pub(super) fn extend(&mut self, extension: Arc<dyn Extension>) {
         self.extension = Some(extension);
+    }
+    pub(super) fn share_memory(&mut self, transport: Arc<dyn Transport>, options: RdmaOptions) {
+        self.remote = Some(Arc::new(Remote::new(RemoteSessions::new(transport, options, self.options.lease))));
     }
     pub(super) fn leases(&self) -> &Arc<Leases> {
         &self.leases
@@ -80,20 +81,25 @@ impl Flights {
         if let Some(extension) = &self.extension {
             extension.sweep();
         }
+        if let Some(remote) = self.remote.clone() {
+            // To revoke keys takes a while.
+            let flights = self.clone();
+            tokio::task::spawn_blocking(move || flights.sweep_remote(&remote));
+        }
     }
     /// The extension, if a command or a ticket is for it.
     fn extension_for(&self, command: &[u8]) -> Option<&Arc<dyn Extension>> {
         self.extension.as_ref().filter(|extension| extension.speaks(command))
     }
     /// Room for a stream.
-    fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
+    pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             let streams = self.options.max_streams;
             Status::resource_exhausted(format!("the server sends {streams} streams already, and not more at a time"))
         })
     }
     /// What the caller may do.
-    fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
+    pub(super) fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
         if let Some(extension) = &self.extension {
             return Ok(txn.access(extension.role(caller, txn.catalog())?));
         }
@@ -158,7 +164,7 @@ impl Flights {
     }
 
     /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket was given.
-    async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
+    pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
             What::Lease(id) => {
@@ -315,6 +321,9 @@ impl FlightService for Flights {
         {
             return Ok(results(bodies));
         }
+        if let Some(answer) = self.act_remote(&caller, &action).await {
+            return answer.map(Response::new);
+        }
         let unreadable = |error| Status::invalid_argument(format!("the action's body cannot be read: {error}"));
         let lease_of = |endpoint: &FlightEndpoint| {
             let ticket =
@@ -360,7 +369,8 @@ impl FlightService for Flights {
             action(RENEW, "holds the snapshot of an endpoint for longer"),
         ];
         let more = self.extension.iter().flat_map(|extension| extension.actions()).map(Ok);
-        let actions: Vec<_> = actions.into_iter().chain(more).collect();
+        let remote = self.remote.iter().flat_map(|_| remote_memory::actions()).map(Ok);
+        let actions: Vec<_> = actions.into_iter().chain(remote).chain(more).collect();
         Ok(Response::new(futures::stream::iter(actions).boxed()))
     }
 

@@ -4,10 +4,10 @@
 //! slowly costs the memory of its blocks. One that does not read at all keeps its snapshot until the sweeper takes the scan away
 //! ([`super::lease`]); the stream ends with an error then, if it is ever read on.
 
-use super::body::Pieces;
 use super::extension::Batches;
 use super::lease::Source;
 use super::message::Messages;
+use crate::body::Pieces;
 use arrow_schema::ArrowError;
 use http::HeaderMap;
 use http_body::Frame;

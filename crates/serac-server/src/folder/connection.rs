@@ -28,6 +28,7 @@ use serac_client::wire::{
 use serac_engine::roles::BOOTSTRAP_ROLE;
 use serac_export::admission::Waiting;
 use serac_export::listen::Socket;
+use serac_export::shared_memory::Descriptors;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::{
     ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Session, SqlError,
@@ -38,7 +39,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -67,9 +68,11 @@ pub struct Image {
     /// What lies where.
     pub manifest: Vec<u8>,
     /// The open files that the manifest names by their numbers in this list.
-    pub descriptors: Vec<OwnedFd>,
-    /// Keeps the image. Dropped when the client gives it back, or has gone.
+    pub descriptors: Descriptors,
+    /// Keeps the image. Dropped when the client gives it back, or has gone, or after `time`.
     pub lease: Box<dyn Any + Send>,
+    /// How long the image is kept; none for as long as the client is there.
+    pub time: Option<Duration>,
 }
 
 impl std::fmt::Debug for Image {
@@ -110,9 +113,6 @@ impl From<SqlError> for Stop {
     }
 }
 
-fn ending() -> Failure {
-    Failure::new("57P01", "it closes the database")
-}
 fn terminated() -> Failure {
     Failure::new("57P01", "terminating connection due to administrator command")
 }
@@ -196,6 +196,12 @@ impl Wire {
                 // The files go with the first byte, and so small a frame is taken as a whole.
                 Ok(count) if count == frame.len() => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && matches!(ready, Ok(Ok(()))) => {}
+                // Nothing of it has gone. The system bounds the open files that wait in all sockets of a
+                // user: other clients, which do not read, may have taken them.
+                Err(error) if is_short_of_files(&error) => {
+                    let message = format!("no more open files can be sent at the moment: {error}");
+                    return Err(SqlError::new("53000", message).into());
+                }
                 _ => {
                     running.leave();
                     return Err(Stop::Gone);
@@ -203,6 +209,13 @@ impl Wire {
             }
         }
     }
+}
+
+/// Whether the system has no room for open files on their way.
+fn is_short_of_files(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let short = [Errno::TOOMANYREFS, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| short.contains(&error))
 }
 
 /// Reads a client's frames to its end.
@@ -265,7 +278,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
     let first = tokio::select! {
         first = read_frame(&mut reader, |header| wire::header(header, Sender::Stranger)) => first,
         () = place.ends(timeout) => return,
-        () = shared.stopped() => return,
+        () = shared.closed() => return,
     };
     drop(place);
     let own = rustix::process::geteuid().as_raw();
@@ -286,6 +299,20 @@ pub(super) async fn serve(socket: Socket, shared: Arc<Shared>, place: Waiting, b
                 if let Some(running) = running {
                     running.cancel(secret, statement);
                 }
+                return;
+            }
+            Ok(ClientFrame::HandOver) => {
+                let answer = match &shared.hand_over {
+                    Some(hand_over) => hand_over(),
+                    None => Err(Failure::new("55000", "the process that has the database open serves it to its end")),
+                };
+                info!(is_granted = answer.is_ok(), "a server asks for the folder");
+                let mut out = Vec::new();
+                match answer {
+                    Ok(()) => HolderFrame::Bye { statement: 0, why: shared.ending() }.put(&mut out),
+                    Err(why) => HolderFrame::Refused(why).put(&mut out),
+                }
+                let _ = tokio::time::timeout(FAREWELL, wire.socket.write_all(&out)).await;
                 return;
             }
             Ok(hello @ ClientFrame::Hello { .. }) => enter(&hello, &shared),
@@ -358,9 +385,10 @@ async fn session_of(
 ) {
     let process = running.activity().process();
     session.identify(Identity { user: user.clone(), database: shared.name.clone(), process });
+    session.begins();
     let name = concat!("SeracDB ", env!("CARGO_PKG_VERSION"));
     let (secret, holder) = (running.secret(), std::process::id());
-    wire.put(&HolderFrame::Welcome { version: VERSION, process, secret, holder, name });
+    wire.put(&HolderFrame::Welcome { version: VERSION, process, secret, holder, folder: shared.folder, name });
     let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
     let _reading = Reading(tokio::spawn(read(reader, sender, running.clone(), shared.clone())));
     let notifications = session.notifications();
@@ -402,6 +430,8 @@ impl Connection {
     async fn run(&mut self, shared: &Shared) -> Stop {
         let mut ends = self.running.activity().ends();
         let notifications = self.notifications.clone();
+        // Who comes while the end waits for others may run one statement.
+        let mut is_new = shared.is_stopping();
         loop {
             if let Err(stop) = self.wire.flush(&self.running).await {
                 return stop;
@@ -413,10 +443,19 @@ impl Connection {
                     None => std::future::pending().await,
                 }
             };
+            let is_idle = self.session.transaction_status() == TransactionStatus::Idle;
+            // Transactions may go on as statements may, but not rest for as long as they like.
+            let rests_too_long = async {
+                shared.stopped().await;
+                tokio::time::sleep(shared.options.shutdown_timeout).await;
+            };
             let next = tokio::select! {
                 biased;
                 _ = ends.wait_for(|ends| *ends) => return Stop::Bye(terminated()),
-                () = shared.stopped() => return Stop::Bye(ending()),
+                () = shared.stopped(), if is_idle && !is_new => return Stop::Bye(shared.ending()),
+                () = shared.closed(), if is_idle => return Stop::Bye(shared.ending()),
+                () = shared.cancelling() => return Stop::Bye(shared.ending()),
+                () = rests_too_long => return Stop::Bye(shared.ending()),
                 next = self.frames.recv() => next,
                 () = notifications.arrived(), if self.may_tell() => {
                     self.tell();
@@ -429,6 +468,7 @@ impl Connection {
                     });
                 }
             };
+            is_new = false;
             let served = match next {
                 None => return Stop::Gone,
                 Some(Err(error)) => return Stop::Bye(malformed(error)),
@@ -494,7 +534,7 @@ impl Connection {
             TransactionStatus::Open => Status::Open,
             TransactionStatus::Failed => Status::Failed,
         };
-        self.wire.put(&HolderFrame::Ready { statement, status });
+        self.wire.put(&HolderFrame::Ready { statement, status, has_state: self.session.has_state() });
         Ok(())
     }
 
@@ -761,7 +801,10 @@ impl Connection {
         let began = self.running.activity().begins("image in shared memory");
         self.running.begin(statement);
         let made = match self.images.clone() {
-            Some(source) => tokio::task::block_in_place(|| source(&mut self.session, request)),
+            Some(source) => self.running.check_image().and_then(|()| {
+                let made = tokio::task::block_in_place(|| source(&mut self.session, request))?;
+                self.running.check_image().map(|()| made)
+            }),
             None => Err(SqlError::new("0A000", "the process that has the database open gives no images of it")),
         };
         let result = match made {
@@ -776,12 +819,20 @@ impl Connection {
         self.end(statement, result, shared).await
     }
     async fn send_image(&mut self, image: Image) -> Result<(), Stop> {
-        let Image { manifest, descriptors, lease } = image;
-        let lease = self.running.lease(lease)?;
+        let Image { manifest, descriptors, lease, time } = image;
+        let lease = self.running.lease(lease, time)?;
+        let sent = self.send_parts(lease, &manifest, descriptors).await;
+        if let Err(Stop::Sql(_)) = sent {
+            self.running.end_lease(lease);
+        }
+        sent
+    }
+    async fn send_parts(&mut self, lease: u64, manifest: &[u8], descriptors: Descriptors) -> Result<(), Stop> {
         for files in descriptors.chunks(MOST_DESCRIPTORS) {
             let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
             self.wire.send_descriptors(&files, &self.running).await?;
         }
+        drop(descriptors);
         let parts = manifest.chunks(MOST_IMAGE_BYTES).count().max(1);
         for i in 0..parts {
             let part = manifest.chunks(MOST_IMAGE_BYTES).nth(i).unwrap_or_default();

@@ -17,12 +17,16 @@
 //! ```
 
 use super::connection::{failure, log_in};
-use super::server::{FolderOptions, FolderServer};
+use super::images::tables_here;
+use super::loss::{Had, Loss, Next};
+use super::server::{FolderOptions, FolderServer, HandOver};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
 use serac_client::client::{self, Client, Event};
-use serac_client::wire::{Failure, Status};
+use serac_client::image::{SnapshotRequest, Table};
+use serac_client::shared_memory::Snapshot;
+use serac_client::wire::{BUSY, Failure, FolderId, Status};
 use serac_engine::{Database, EngineError};
 use serac_sql::{
     CancelHandle, CopyProgress, IngestTarget, Session, SqlDatabase, SqlError, SqlOptions, StatementStream,
@@ -31,18 +35,29 @@ use serac_sql::{
 use serac_storage::{StorageError, StorageOptions};
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tracing::warn;
 
 /// Waits between two tries to open or to connect: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// How long a holder that seems to serve nobody is tried again: its LOCK may still tell of the one
 /// before it.
 const GRACE: Duration = Duration::from_millis(300);
+/// How long processes that could open a folder leave it to the server to which it was handed over.
+const GIVES_WAY: Duration = Duration::from_secs(5);
+/// Waits of a server between two tries to open a folder, and between two questions to a holder that
+/// is busy.
+const SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+/// How long a holder may take to answer a server that asks for the folder.
+const ANSWER: Duration = Duration::from_secs(1);
 /// Events that a client is read ahead of who takes them.
 const EVENTS_AHEAD: usize = 4;
+
+/// The SQLSTATE of a statement that was cancelled.
+const CANCELED: &str = "57014";
 
 /// How a folder is opened.
 #[derive(Clone, Debug)]
@@ -57,6 +72,10 @@ pub struct Opening {
     /// The database is for this process alone: opening fails if another one has it open, and others
     /// are not served.
     pub is_standalone: bool,
+    /// The folder is handed over to a server that asks for it ([`open_to_serve`]), when no session
+    /// of this process has a statement or a transaction. Those sessions go on through the server.
+    /// Not for a program that uses [`FolderDatabase::held`].
+    pub hands_over: bool,
     /// How long a holder that opens or closes the database is waited for.
     pub patience: Duration,
 }
@@ -69,7 +88,7 @@ impl Opening {
     /// With these options.
     pub fn with(storage: StorageOptions, sql: SqlOptions) -> Self {
         let (server, patience) = (FolderOptions::default(), Duration::from_secs(60));
-        Self { storage, sql, server, is_standalone: false, patience }
+        Self { storage, sql, server, is_standalone: false, hands_over: false, patience }
     }
 }
 
@@ -90,7 +109,20 @@ pub enum FolderError {
         path: PathBuf,
         /// That process.
         holder: Option<u32>,
+        /// Why nobody could be reached at its socket.
+        why: std::io::Error,
     },
+    /// It is not where it was when it was found first.
+    Moved(PathBuf),
+    /// It was looked for, and somebody has asked for the end of that.
+    Cancelled,
+}
+
+/// Whether a process is stopped by a signal, or by who debugs it.
+fn is_stopped(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state stands behind the name in parentheses, which may have such itself.
+    status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
 }
 
 impl std::fmt::Display for FolderError {
@@ -102,11 +134,25 @@ impl std::fmt::Display for FolderError {
                 write!(f, "other processes cannot be served, and the database is not standalone: {error}")
             }
             Self::Connect(error) => error.fmt(f),
-            Self::Silent { path, holder } => {
-                let holder = holder.map_or("another process".into(), |holder| format!("process {holder}"));
+            Self::Silent { path, holder, why } => {
+                let name = holder.map_or("another process".into(), |holder| format!("process {holder}"));
                 let path = path.display();
-                write!(f, "{holder} opens or closes the database at {path}, and does not answer: try again later")
+                if holder.is_some_and(is_stopped) {
+                    write!(f, "{name}, which has the database at {path} open, is stopped: let it go on, or end it")
+                } else if why.kind() == std::io::ErrorKind::NotFound {
+                    write!(
+                        f,
+                        "{name} has the database at {path} open, and its SOCKET is not there: it opens or closes the \
+                         database (try again later), or somebody has removed the file (end that process)"
+                    )
+                } else {
+                    write!(f, "{name} has the database at {path} open, and does not answer ({why}): try again later")
+                }
             }
+            Self::Moved(path) => {
+                write!(f, "the folder of the database, {}, was moved, removed or replaced", path.display())
+            }
+            Self::Cancelled => f.write_str("canceling statement due to user request"),
         }
     }
 }
@@ -120,7 +166,8 @@ impl FolderError {
             Self::Open(error) => failure(error.into()),
             Self::Sql(error) => failure(error),
             Self::Connect(error) => error.into_failure(),
-            Self::Serve(_) | Self::Silent { .. } => Failure::new("08001", self.to_string()),
+            Self::Cancelled => Failure::new(CANCELED, self.to_string()),
+            Self::Serve(_) | Self::Silent { .. } | Self::Moved(_) => Failure::new("08001", self.to_string()),
         }
     }
 }
@@ -134,12 +181,128 @@ struct Held {
 struct Shared {
     opening: Opening,
     held: Mutex<Option<Held>>,
+    /// The folder that was found at the path first. No other one takes its place.
+    folder: OnceLock<FolderId>,
+    occupancy: Arc<watch::Sender<Occupancy>>,
+    /// When the folder was handed over to a server last.
+    handed_over: Mutex<Option<Instant>>,
+    /// The process is told to end, and its sessions run nothing more.
+    is_ending: AtomicBool,
+}
+
+/// What this process's own sessions do in the database that it has open. A hand-over begins only
+/// when none of them has a statement or a transaction, and none begins during it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Occupancy {
+    /// Sessions that have a statement or a transaction.
+    count: usize,
+    /// The database is being handed over.
+    is_closing: bool,
+    /// How often it was. A session of an earlier epoch is in a database that is closed.
+    epoch: u64,
+}
+
+/// A session of this process has a statement or a transaction.
+struct Occupies(Arc<watch::Sender<Occupancy>>);
+
+impl Drop for Occupies {
+    fn drop(&mut self) {
+        self.0.send_modify(|occupancy| occupancy.count -= 1);
+    }
+}
+
+/// Begins to hand the folder over to a server, in a thread of its own. The caller is a thread of
+/// the folder's server, which may not hold the database: who drops that waits for these threads.
+///
+/// # Errors
+/// [`BUSY`] as long as a session of this process has a statement or a transaction.
+fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<Shared>) -> Result<(), Failure> {
+    let (mut is_granted, mut is_on_its_way) = (false, false);
+    occupancy.send_if_modified(|occupancy| {
+        is_on_its_way = occupancy.is_closing;
+        is_granted = occupancy.count == 0 && !is_on_its_way;
+        occupancy.is_closing |= is_granted;
+        is_granted
+    });
+    if is_on_its_way {
+        return Ok(());
+    }
+    let busy = |what: &str| {
+        let message = format!("process {}, which has the database open, {what}", std::process::id());
+        Failure::new(BUSY, message).with_hint("Try again later, or end that process.")
+    };
+    if !is_granted {
+        return Err(busy("has a statement or a transaction of its own that has not ended"));
+    }
+    let thread = std::thread::Builder::new().name("serac-hand-over".into());
+    let close = move || {
+        if let Some(shared) = shared.upgrade() {
+            shared.finish_hand_over();
+        }
+    };
+    match thread.spawn(close) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            occupancy.send_modify(|occupancy| occupancy.is_closing = false);
+            Err(busy(&format!("has no thread to close it: {error}")))
+        }
+    }
 }
 
 /// Where a session is.
 enum Attached {
-    Here(SqlDatabase),
+    /// In this process, in this epoch.
+    Here(SqlDatabase, u64),
     There(Box<Client>),
+}
+
+/// Opens a folder to serve it. A holder that grants it is asked to hand the folder over, and one
+/// that opens or closes the database, or is busy, is waited for. `tell` is called once if somebody
+/// is waited for, with the holder's process.
+///
+/// # Errors
+/// When another process serves the folder, or does not let it go within `patience`; otherwise as
+/// for [`Database::open_with`].
+pub fn open_to_serve(
+    storage: &StorageOptions,
+    patience: Duration,
+    tell: impl FnOnce(Option<u32>),
+) -> Result<Database, FolderError> {
+    let began = Instant::now();
+    let (mut tell, mut unserved) = (Some(tell), None::<Instant>);
+    loop {
+        let (path, holder, is_served) = match Database::open_with(storage.clone()) {
+            Err(EngineError::Storage(StorageError::Locked { path, holder, serves_others })) => {
+                (path, holder, serves_others)
+            }
+            opened => return opened.map_err(FolderError::Open),
+        };
+        let locked = |path| StorageError::Locked { path, holder, serves_others: is_served };
+        unserved = unserved.filter(|_| !is_served).or_else(|| (!is_served).then(Instant::now));
+        // LOCK may still tell of the holder before.
+        if !storage.serves_others || unserved.is_some_and(|since| since.elapsed() >= GRACE) {
+            return Err(FolderError::Open(locked(path).into()));
+        }
+        let (why, pause) = match client::ask_for_folder(&path, ANSWER) {
+            Ok(()) => (std::io::Error::from(std::io::ErrorKind::ConnectionAborted), SERVER_PAUSES.0),
+            Err(client::Error::Nobody(error)) => (error, SERVER_PAUSES.0),
+            Err(client::Error::Refused(failure)) if &*failure.sqlstate == BUSY => {
+                if began.elapsed() >= patience {
+                    return Err(FolderError::Connect(client::Error::Refused(failure)));
+                }
+                (std::io::ErrorKind::ResourceBusy.into(), SERVER_PAUSES.1)
+            }
+            Err(client::Error::Refused(_)) => return Err(FolderError::Open(locked(path).into())),
+            Err(error) => return Err(FolderError::Connect(error)),
+        };
+        if began.elapsed() >= patience {
+            return Err(FolderError::Silent { path, holder, why });
+        }
+        if let Some(tell) = tell.take() {
+            tell(holder);
+        }
+        std::thread::sleep(pause);
+    }
 }
 
 /// A database in a folder, open in this process or in another. See the [module](super).
@@ -153,48 +316,135 @@ impl std::fmt::Debug for FolderDatabase {
 }
 
 impl Shared {
-    /// Opens the folder, or connects to the process that has it open.
-    fn attach(&self, options: &SessionOptions) -> Result<Attached, FolderError> {
-        let mut held = self.held.lock();
-        let Opening { storage, sql, server, is_standalone, patience } = &self.opening;
+    /// The folder at the path.
+    fn found(&self) -> Option<FolderId> {
+        let path = self.opening.storage.path.as_deref()?;
+        client::open_folder(path).and_then(|folder| client::folder_id(&folder)).ok()
+    }
+    /// Opens the folder, or connects to the process that has it open, as long as that is wanted.
+    fn attach(
+        self: &Arc<Self>,
+        options: &SessionOptions,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Attached, FolderError> {
+        let Opening { storage, is_standalone, patience, .. } = &self.opening;
         let serves_others = !is_standalone && storage.path.is_some();
         let began = Instant::now();
         let mut pause = PAUSES.0;
+        // Since when LOCK says that its holder serves nobody.
+        let mut unserved: Option<Instant> = None;
         loop {
-            if let Some(held) = &*held {
-                return Ok(Attached::Here(held.db.clone()));
+            if let Some(held) = &*self.held.lock() {
+                // A hand-over takes the database and begins an epoch under the same latch.
+                return Ok(Attached::Here(held.db.clone(), self.occupancy.borrow().epoch));
             }
+            let found = self.found();
+            if let (Some(known), Some(path)) = (self.folder.get(), &storage.path)
+                && found != Some(*known)
+            {
+                return Err(FolderError::Moved(path.clone()));
+            }
+            let mut why = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
             if let Some(path) = storage.path.as_deref().filter(|_| serves_others) {
-                match Client::connect(path, &options.client(*patience)) {
-                    Ok(client) => return Ok(Attached::There(Box::new(client))),
-                    Err(client::Error::Nobody(_)) => {}
+                let left = patience.saturating_sub(began.elapsed());
+                match Client::connect_while(path, &options.client(left), is_wanted) {
+                    Ok(client) => {
+                        let _ = found.map(|found| self.folder.set(found));
+                        // If this one is killed, nobody needs to be waited for.
+                        *self.handed_over.lock() = None;
+                        return Ok(Attached::There(Box::new(client)));
+                    }
+                    Err(client::Error::Nobody(error)) => why = error,
                     Err(error) => return Err(FolderError::Connect(error)),
                 }
             }
-            match Database::open_with(StorageOptions { serves_others, ..storage.clone() }) {
-                Ok(database) => {
-                    let db = SqlDatabase::new(database, sql).map_err(FolderError::Sql)?;
-                    let path = storage.path.as_deref().filter(|_| serves_others);
-                    let server = path.map(|path| FolderServer::start(db.clone(), path, server.clone()));
-                    let server = server.transpose().map_err(FolderError::Serve)?;
-                    *held = Some(Held { db, server });
-                }
-                Err(EngineError::Storage(StorageError::Locked { path, holder, serves_others: is_served })) => {
-                    let waits = serves_others && (is_served || began.elapsed() < GRACE);
+            if !is_wanted() {
+                return Err(FolderError::Cancelled);
+            }
+            if self.gives_way() {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSES.1);
+                continue;
+            }
+            match self.open() {
+                Err(FolderError::Open(EngineError::Storage(StorageError::Locked {
+                    path,
+                    holder,
+                    serves_others: is_served,
+                }))) => {
+                    unserved = unserved.filter(|_| !is_served).or_else(|| (!is_served).then(Instant::now));
+                    let waits = serves_others && unserved.is_none_or(|since| since.elapsed() < GRACE);
                     if !waits {
                         let locked = StorageError::Locked { path, holder, serves_others: is_served };
                         return Err(FolderError::Open(locked.into()));
                     }
                     if began.elapsed() >= *patience {
-                        return Err(FolderError::Silent { path, holder });
+                        return Err(FolderError::Silent { path, holder, why });
                     }
                     // Those who wait together do not come back together.
                     std::thread::sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0));
                     pause = (pause * 2).min(PAUSES.1);
                 }
-                Err(error) => return Err(FolderError::Open(error)),
+                opened => opened?,
             }
         }
+    }
+    /// Whether the folder is left to the server to which it was handed over.
+    fn gives_way(&self) -> bool {
+        self.handed_over.lock().is_some_and(|when| when.elapsed() < GIVES_WAY)
+    }
+    fn note_hand_over(&self) {
+        *self.handed_over.lock() = Some(Instant::now());
+    }
+    /// Notes that a session of an epoch begins a statement; none if the database was handed over, or
+    /// is about to be.
+    fn occupy(&self, epoch: u64) -> Option<Occupies> {
+        let mut is_granted = false;
+        self.occupancy.send_if_modified(|occupancy| {
+            is_granted = !occupancy.is_closing && occupancy.epoch == epoch;
+            occupancy.count += usize::from(is_granted);
+            is_granted
+        });
+        is_granted.then(|| Occupies(self.occupancy.clone()))
+    }
+    /// Ends the connections of others, and closes the database, which releases the lock. No session
+    /// of this process runs anything meanwhile.
+    fn finish_hand_over(&self) {
+        let held = {
+            let mut held = self.held.lock();
+            self.occupancy.send_modify(|occupancy| occupancy.epoch += u64::from(held.is_some()));
+            held.take()
+        };
+        if let Some(Held { db, server }) = held {
+            self.note_hand_over();
+            if let Some(server) = server {
+                server.hand_over();
+            }
+            if let Err(error) = db.database().close() {
+                warn!(%error, "the database that was handed over could not be closed in order");
+            }
+            self.note_hand_over();
+        }
+        self.occupancy.send_modify(|occupancy| occupancy.is_closing = false);
+    }
+    /// Opens the folder in this process, unless it is.
+    fn open(self: &Arc<Self>) -> Result<(), FolderError> {
+        let Opening { storage, sql, server, is_standalone, hands_over, .. } = &self.opening;
+        let serves_others = !is_standalone && storage.path.is_some();
+        let (occupancy, shared) = (self.occupancy.clone(), Arc::downgrade(self));
+        let hand_over = hands_over.then(|| Arc::new(move || hand_over(&occupancy, shared.clone())) as HandOver);
+        // Who comes meanwhile waits for the database to be open.
+        let mut held = self.held.lock();
+        if held.is_none() {
+            let database = Database::open_with(StorageOptions { serves_others, ..storage.clone() });
+            let db = SqlDatabase::new(database.map_err(FolderError::Open)?, sql).map_err(FolderError::Sql)?;
+            let path = storage.path.as_deref().filter(|_| serves_others);
+            let server = path.map(|path| FolderServer::start_with(db.clone(), path, server.clone(), hand_over));
+            let server = server.transpose().map_err(FolderError::Serve)?;
+            *held = Some(Held { db, server });
+            let _ = self.found().map(|found| self.folder.set(found));
+        }
+        Ok(())
     }
 }
 
@@ -205,8 +455,15 @@ impl FolderDatabase {
     /// # Errors
     /// See [`FolderError`].
     pub fn open(opening: Opening) -> Result<Self, FolderError> {
-        let shared = Arc::new(Shared { opening, held: Mutex::default() });
-        shared.attach(&SessionOptions::default())?;
+        let shared = Arc::new(Shared {
+            opening,
+            held: Mutex::default(),
+            folder: OnceLock::new(),
+            occupancy: Arc::default(),
+            handed_over: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+        });
+        shared.attach(&SessionOptions::default(), &|| true)?;
         Ok(Self(shared))
     }
     /// The database, if this process has it open.
@@ -226,10 +483,27 @@ impl FolderDatabase {
             progress: FolderProgress::default(),
             copy_input: None,
             copy_output: None,
-            is_running: false,
+            places: 0,
+            running: None,
+            loss: None,
+            ended: None,
+            epoch: 0,
+            occupies: None,
         };
         session.attach().await?;
         Ok(session)
+    }
+    /// Ends this process's work in the database: its sessions run nothing more, what runs is
+    /// cancelled by `running`, and the database is [closed](Self::close).
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn terminate(&self, running: Option<&CancelRunning>) -> Result<(), EngineError> {
+        self.0.is_ending.store(true, Ordering::SeqCst);
+        if let Some(running) = running {
+            running.cancel();
+        }
+        self.close()
     }
     /// Ends the connections of others, and closes the database, if this process has it open.
     /// Sessions that are left give errors.
@@ -237,7 +511,28 @@ impl FolderDatabase {
     /// # Errors
     /// When the log cannot be written.
     pub fn close(&self) -> Result<(), EngineError> {
+        self.close_when_idle(|_, _| false)
+    }
+    /// As [`close`](Self::close), but lets statements of others go on to their end for as long as
+    /// `waits` says, which is asked now and then: how many run, and how long that has been.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn close_when_idle(&self, mut waits: impl FnMut(usize, Duration) -> bool) -> Result<(), EngineError> {
+        // A hand-over closes it, too, within the server's `shutdown_timeout` and a little more.
+        while self.0.occupancy.borrow().is_closing {
+            std::thread::sleep(PAUSES.0);
+        }
         let Some(Held { db, server }) = self.0.held.lock().take() else { return Ok(()) };
+        if let Some(server) = &server {
+            server.finish();
+            let began = Instant::now();
+            let mut pause = PAUSES.0;
+            while !server.is_finished() && waits(server.connections(), began.elapsed()) {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
         if let Some(server) = server {
             server.stop();
         }
@@ -275,6 +570,8 @@ pub struct CancelRunning(Arc<Mutex<Option<Cancels>>>);
 
 #[derive(Clone)]
 enum Cancels {
+    /// Nothing yet: a session is looked for, as long as this says so.
+    Attaching(Arc<AtomicBool>),
     Here(CancelHandle),
     There(client::CancelHandle),
 }
@@ -286,13 +583,17 @@ impl std::fmt::Debug for CancelRunning {
 }
 
 impl CancelRunning {
-    /// Cancels the statement that is running, if one is.
+    /// Cancels the statement that is running, if one is, or the search for the process that has the
+    /// folder open.
     pub fn cancel(&self) {
         match self.0.lock().clone() {
+            // Relaxed: nothing hangs on it but the end of the search.
+            Some(Cancels::Attaching(is_wanted)) => is_wanted.store(false, Ordering::Relaxed),
             Some(Cancels::Here(handle)) => handle.cancel(),
             Some(Cancels::There(handle)) => {
-                // It connects, which may block.
-                let _ = std::thread::Builder::new().name("serac-cancel".into()).spawn(move || handle.cancel());
+                // It connects, which may block. The statement is the one that runs now.
+                let (thread, statement) = (std::thread::Builder::new(), handle.statement());
+                let _ = thread.name("serac-cancel".into()).spawn(move || handle.cancel_statement(statement));
             }
             None => {}
         }
@@ -342,9 +643,9 @@ pub trait Sink: Send {
     fn notice(&mut self, _severity: &str, _message: &str) {}
     /// What another session has told in a channel.
     fn notification(&mut self, _process: i32, _channel: &str, _payload: &str) {}
-    /// The session is another one from now on: its process has ended, and the folder is open in
-    /// this process (none), or in another.
-    fn moved(&mut self, _holder: Option<u32>) {}
+    /// The session is another one from now on: the last has ended, `why` says how, and the folder
+    /// is open in this process (none), or in another.
+    fn moved(&mut self, _why: &str, _holder: Option<u32>) {}
 }
 
 /// Keeps the rows.
@@ -369,6 +670,17 @@ impl Sink for Rows {
     }
 }
 
+/// Tables as they were at one moment, from this process or another.
+#[derive(Debug)]
+pub struct FolderSnapshot {
+    /// The tables, in the order of the request.
+    pub tables: Vec<Table>,
+    /// How they came from another process; none if they are this one's.
+    pub shared: Option<Snapshot>,
+    /// Of which of the session's processes.
+    place: u64,
+}
+
 enum Place {
     Here(Box<Session>),
     There(Box<Client>),
@@ -377,7 +689,8 @@ enum Place {
 }
 
 /// A session, in this process or in the one that has the folder open. When that ends, the session
-/// goes on as a new one with its next statement, wherever the folder is open then.
+/// goes on as a new one with its next statement, wherever the folder is open then; if it had a
+/// transaction or state, statements fail before ([`loss`](super::loss)).
 pub struct FolderSession {
     database: FolderDatabase,
     options: SessionOptions,
@@ -386,8 +699,19 @@ pub struct FolderSession {
     progress: FolderProgress,
     copy_input: Option<Box<dyn Read + Send>>,
     copy_output: Option<Box<dyn Write + Send>>,
-    /// Statements run in another process, or were given up while they did.
-    is_running: bool,
+    /// How often the session has found a place.
+    places: u64,
+    /// Statements run in another process, or were given up while they did: what the session had
+    /// before them, and their text.
+    running: Option<(Had, Arc<str>)>,
+    /// What the last session has taken with it.
+    loss: Option<Loss>,
+    /// How the last session has ended, where that was not told yet.
+    ended: Option<String>,
+    /// The epoch of a session in this process.
+    epoch: u64,
+    /// Held by a session in this process during a transaction. Statements have their own.
+    occupies: Option<Occupies>,
 }
 
 /// Cancels a statement that is given up.
@@ -417,6 +741,7 @@ impl FolderSession {
     }
     /// The session, if this process has the folder open.
     pub fn here(&mut self) -> Option<&mut Session> {
+        self.notice_end();
         match &mut self.place {
             Place::Here(session) => Some(session),
             Place::There(_) | Place::Nowhere => None,
@@ -431,6 +756,9 @@ impl FolderSession {
                 Status::Open => TransactionStatus::Open,
                 Status::Failed => TransactionStatus::Failed,
             },
+            Place::Nowhere if self.loss.as_ref().is_some_and(|loss| loss.is_in_transaction) => {
+                TransactionStatus::Failed
+            }
             Place::Nowhere => TransactionStatus::Idle,
         }
     }
@@ -453,16 +781,29 @@ impl FolderSession {
 
     async fn attach(&mut self) -> Result<(), FolderError> {
         let (shared, options) = (self.database.0.clone(), self.options.clone());
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        let attaching = Cancels::Attaching(is_wanted.clone());
+        *self.cancel.0.lock() = Some(attaching);
+        // Who drops this future gives the search up.
+        let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
+        // Relaxed: as in `cancel`.
+        let search = move || shared.attach(&options, &|| is_wanted.load(Ordering::Relaxed));
         // A panic there is one of opening.
-        let attached = tokio::task::spawn_blocking(move || shared.attach(&options)).await;
+        let attached = tokio::task::spawn_blocking(search).await;
+        given_up.0 = None;
+        *self.cancel.0.lock() = None;
         let attached = attached.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        self.places += 1;
         let (cancel, here) = match attached {
-            Attached::Here(db) => {
+            Attached::Here(db, epoch) => {
+                self.epoch = epoch;
                 let mut session = Session::new(&db);
                 if self.options.postgresql_names {
                     session.name_columns_as_postgresql();
                 }
                 log_in(&mut session, self.options.role.as_deref()).map_err(FolderError::Sql)?;
+                // A hand-over takes what the session has from here on.
+                session.begins();
                 let handles = (Cancels::Here(session.cancel_handle()), Some(session.copy_progress()));
                 self.place = Place::Here(Box::new(session));
                 handles
@@ -477,33 +818,91 @@ impl FolderSession {
         *self.progress.0.here.lock() = here;
         Ok(())
     }
-    /// Makes sure that there is a session: finds one where the last has ended.
-    ///
-    /// # Errors
-    /// 08006 if a transaction has ended with the last one, or why there is none.
-    async fn settle(&mut self, sink: &mut dyn Sink) -> Result<(), Failure> {
-        if std::mem::take(&mut self.is_running) {
-            let failure =
-                Failure::new("08006", "the last statement was given up while it ran, and its session has ended");
-            return Err(failure
-                .with_detail("A transaction that was open is rolled back, unless that statement was to commit it."));
+    /// Notes the end of a session that is nowhere any more.
+    fn lose(&mut self, had: Had, failure: &Failure, is_told: bool) {
+        self.loss = Loss::of(had, failure, is_told);
+        self.ended = (!is_told).then(|| failure.message.clone());
+    }
+    /// Finds out whether the last session has ended.
+    fn notice_end(&mut self) {
+        if let Some((had, text)) = self.running.take() {
+            let message = "the last statement was given up while it ran, and its session has ended";
+            let failure = Failure::new("08006", message)
+                .with_detail("A transaction that was open is rolled back, unless that statement was to commit it.");
+            // It is told in any case.
+            self.lose(Had { state: true, ..had.within(&text) }, &failure, false);
+        }
+        let epoch = self.database.0.occupancy.borrow().epoch;
+        if let Place::Here(session) = &self.place
+            && self.epoch != epoch
+        {
+            let is_in_transaction = session.transaction_status() != TransactionStatus::Idle;
+            let had = Had { transaction: is_in_transaction, state: session.has_state() };
+            let failure = Failure::new("08006", "this process has handed the database over to a server");
+            let failure = if had.state { failure.with_detail(client::STATE_GONE) } else { failure };
+            (self.place, self.occupies) = (Place::Nowhere, None);
+            self.lose(had, &failure, false);
         }
         if let Place::There(client) = &mut self.place
             && client.is_gone()
         {
-            let status = client.status();
-            let Place::There(mut client) = std::mem::replace(&mut self.place, Place::Nowhere) else { unreachable!() };
-            if status != Status::Idle {
-                return Err(client
-                    .send_statement("")
-                    .map_or_else(client::Error::into_failure, |()| unreachable!("it is gone")));
+            if client.is_handed_over() {
+                self.database.0.note_hand_over();
             }
+            let (had, failure) = (Had::of(client), client.gone().expect("it is gone").clone());
+            self.place = Place::Nowhere;
+            self.lose(had, &failure, false);
         }
-        if matches!(self.place, Place::Nowhere) {
-            self.attach().await.map_err(FolderError::into_failure)?;
-            sink.moved(self.holder());
+    }
+    /// Makes sure that there is a session for a statement: finds one where the last has ended.
+    /// False if there is nothing to be run.
+    ///
+    /// # Errors
+    /// 08006 and 25P02 if the last session has taken something with it, or why there is none.
+    async fn settle(&mut self, text: &str, sink: &mut dyn Sink) -> Result<bool, Failure> {
+        loop {
+            if self.database.0.is_ending.load(Ordering::SeqCst) {
+                return Err(Failure::new("57P01", "terminating connection due to administrator command"));
+            }
+            self.notice_end();
+            match Loss::meets(&mut self.loss, text) {
+                Some(Next::RolledBack) => {
+                    sink.complete("ROLLBACK", 0, false);
+                    return Ok(false);
+                }
+                Some(Next::Fails(failure)) => {
+                    // That says how it has ended.
+                    self.ended = None;
+                    return Err(failure);
+                }
+                None => {}
+            }
+            if matches!(self.place, Place::Nowhere) {
+                self.attach().await.map_err(FolderError::into_failure)?;
+                let why = self.ended.take();
+                sink.moved(why.as_deref().unwrap_or("the last session has ended"), self.holder());
+                continue;
+            }
+            if self.occupy() {
+                return Ok(true);
+            }
+            // It is being handed over. The sender lives as long as `self`.
+            let mut occupancy = self.database.0.occupancy.subscribe();
+            let _ = occupancy.wait_for(|occupancy| !occupancy.is_closing).await;
         }
-        Ok(())
+    }
+    /// Keeps a hand-over away while a session in this process runs something; false if one is on
+    /// its way, or was.
+    fn occupy(&mut self) -> bool {
+        if matches!(self.place, Place::Here(_)) && self.occupies.is_none() {
+            self.occupies = self.database.0.occupy(self.epoch);
+            return self.occupies.is_some();
+        }
+        true
+    }
+    /// The statement for which the session was settled has ended.
+    fn rest(&mut self, occupies: Option<Occupies>) {
+        self.occupies = occupies.filter(|_| self.transaction_status() != TransactionStatus::Idle);
     }
 
     /// Runs statements, in order up to the first error.
@@ -512,30 +911,71 @@ impl FolderSession {
     /// What is wrong with the first statement that fails, with its place in the text.
     pub async fn run(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
         loop {
-            self.settle(sink).await?;
-            let client = match std::mem::replace(&mut self.place, Place::Nowhere) {
-                Place::Here(session) => {
-                    self.place = Place::Here(session);
-                    let Self { place: Place::Here(session), copy_input, copy_output, .. } = self else {
-                        unreachable!("it is here")
-                    };
-                    return run_here(session, text, copy_input, copy_output, sink).await;
-                }
-                Place::There(client) => client,
-                Place::Nowhere => unreachable!("it is settled"),
-            };
-            let is_open = client.status() != Status::Idle;
-            // Who drops this future gives the statement up.
-            self.is_running = true;
-            let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
-            let ran = self.run_there(client, text, sink).await;
-            (self.is_running, given_up.0) = (false, None);
+            if !self.settle(text, sink).await? {
+                return Ok(());
+            }
+            // Who drops this future gives it back.
+            let occupies = self.occupies.take();
+            let ran = self.run_once(text, sink).await;
+            self.rest(occupies);
             match ran {
                 Ok(()) => return Ok(()),
-                // Nothing of it has run, so it may run where the folder is open now.
-                Err(client::Error::NotRun(_)) if !is_open => {}
+                // Nothing of it has run, so it may run where the folder is open now, unless the
+                // session has lost something.
+                Err(client::Error::NotRun(_)) => {}
                 Err(error) => return Err(error.into_failure()),
             }
+        }
+    }
+    /// Runs statements where the session is. If it ends meanwhile, that is noted.
+    async fn run_once(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), client::Error> {
+        let client = match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Here(session) => {
+                self.place = Place::Here(session);
+                let Self { place: Place::Here(session), copy_input, copy_output, .. } = self else {
+                    unreachable!("it is here")
+                };
+                return run_here(session, text, copy_input, copy_output, sink).await.map_err(client::Error::Statement);
+            }
+            Place::There(client) => client,
+            Place::Nowhere => unreachable!("it is settled"),
+        };
+        let (had, text) = (Had::of(&client), Arc::<str>::from(text));
+        // Who drops this future gives the statement up.
+        self.running = Some((had, text.clone()));
+        let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
+        let ran = self.run_there(client, text.clone(), sink).await;
+        (self.running, given_up.0) = (None, None);
+        match &ran {
+            Err(client::Error::NotRun(failure)) => self.lose(had, failure, false),
+            Err(client::Error::Lost(failure)) => self.lose(had.within(&text), failure, true),
+            _ => {}
+        }
+        ran
+    }
+    /// The rows of a query that nobody has asked for: not in a transaction, and not if the session
+    /// has ended, of which the next statement is told.
+    pub async fn query_aside(&mut self, text: &str) -> Option<Vec<RecordBatch>> {
+        self.notice_end();
+        let is_idle = self.transaction_status() == TransactionStatus::Idle;
+        if matches!(self.place, Place::Nowhere) || !is_idle || !self.occupy() {
+            return None;
+        }
+        let occupies = self.occupies.take();
+        let had = match &self.place {
+            Place::There(client) => Had::of(client),
+            Place::Here(_) | Place::Nowhere => Had::default(),
+        };
+        let mut rows = Rows::default();
+        let ran = self.run_once(text, &mut rows).await;
+        self.rest(occupies);
+        match ran {
+            Ok(()) => Some(rows.batches),
+            Err(client::Error::Lost(failure)) => {
+                self.lose(had, &failure, false);
+                None
+            }
+            Err(_) => None,
         }
     }
     /// Runs statements; the rows of the last one that gives any.
@@ -565,6 +1005,36 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         rows.schema.ok_or_else(|| Failure::new("42601", "the statement gives no rows"))
     }
+    /// Reads tables as they are now, or as the open transaction sees them. In this process they are
+    /// the blocks' own buffers; of another one they come through shared memory.
+    ///
+    /// # Errors
+    /// As for [`Client::snapshot`].
+    pub async fn snapshot(&mut self, request: &SnapshotRequest) -> Result<FolderSnapshot, Failure> {
+        let is_settled = self.settle("", &mut Rows::default()).await?;
+        debug_assert!(is_settled, "it is no ROLLBACK");
+        let occupies = self.occupies.take();
+        let read = match &mut self.place {
+            Place::Here(session) => tables_here(session, request).await.map(|tables| (tables, None)).map_err(failure),
+            Place::There(client) => tokio::task::block_in_place(|| client.snapshot(request))
+                .map(|shared| (shared.tables.clone(), Some(shared)))
+                .map_err(client::Error::into_failure),
+            Place::Nowhere => unreachable!("it is settled"),
+        };
+        self.rest(occupies);
+        let (tables, shared) = read?;
+        Ok(FolderSnapshot { tables, shared, place: self.places })
+    }
+    /// Tells the process that has the folder open that a snapshot is not needed any more. Its
+    /// batches can be read as long as they are held.
+    pub fn end_snapshot(&mut self, snapshot: FolderSnapshot) {
+        // A process that has ended has ended its leases.
+        if let (Place::There(client), Some(shared)) = (&mut self.place, &snapshot.shared)
+            && snapshot.place == self.places
+        {
+            let _ = client.end_lease(shared.lease);
+        }
+    }
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
     /// schema in SQL's sense; none where the `search_path` tells.
     ///
@@ -576,8 +1046,10 @@ impl FolderSession {
         table: &str,
         columns: &Schema,
     ) -> Result<(), Failure> {
-        self.settle(&mut Rows::default()).await?;
-        match &mut self.place {
+        let is_settled = self.settle("", &mut Rows::default()).await?;
+        debug_assert!(is_settled, "it is no end of a transaction");
+        let occupies = self.occupies.take();
+        let made = match &mut self.place {
             Place::Here(session) => {
                 let schema = namespace.map(str::to_owned);
                 let target = IngestTarget { schema, table: table.into(), create: true, ..IngestTarget::default() };
@@ -587,7 +1059,9 @@ impl FolderSession {
             Place::There(client) => tokio::task::block_in_place(|| client.create_table(namespace, table, columns))
                 .map_err(client::Error::into_failure),
             Place::Nowhere => unreachable!("it is settled"),
-        }
+        };
+        self.rest(occupies);
+        made
     }
 }
 
@@ -661,12 +1135,14 @@ fn converse(
                 None => client.refuse_data("there is no data")?,
             },
             Ok(Some(event)) => {
-                if said.blocking_send(Said::Event(event)).is_err() && !is_unwanted {
+                // In a transaction, the rest is read and dropped: cancelled, it would fail that.
+                let may_cancel = client.status() == Status::Idle;
+                if said.blocking_send(Said::Event(event)).is_err() && may_cancel && !is_unwanted {
                     is_unwanted = true;
                     client.cancel_handle().cancel();
                 }
             }
-            Err(client::Error::Statement(_)) if is_unwanted => break,
+            Err(client::Error::Statement(failure)) if is_unwanted && &*failure.sqlstate == CANCELED => break,
             Err(error) => return Err(error),
         }
     }
@@ -682,12 +1158,12 @@ impl FolderSession {
     async fn run_there(
         &mut self,
         mut client: Box<Client>,
-        text: &str,
+        text: Arc<str>,
         sink: &mut dyn Sink,
     ) -> Result<(), client::Error> {
         self.progress.set([0; 3]);
         let (sender, mut said) = mpsc::channel(EVENTS_AHEAD);
-        let (text, mut input) = (text.to_owned(), self.copy_input.take());
+        let mut input = self.copy_input.take();
         let work = tokio::task::spawn_blocking(move || {
             let ran = converse(&mut client, &text, &mut input, &sender);
             (client, input, ran)
@@ -734,6 +1210,9 @@ impl FolderSession {
         let work = work.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let (client, input, ran) = work;
         let is_there = matches!(ran, Ok(()) | Err(client::Error::Statement(_)));
+        if client.is_handed_over() {
+            self.database.0.note_hand_over();
+        }
         if is_there {
             self.place = Place::There(client);
         } else {

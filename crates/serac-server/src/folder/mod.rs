@@ -25,18 +25,34 @@
 //!
 //! **The end of a holder** ([`server`]) goes in this order:
 //!
-//! 1. The socket is removed. New clients wait for the lock.
-//! 2. Clients that run nothing are told that the holder ends (Bye). Open transactions are rolled
+//! 1. If it ends because it has nothing more to do, new clients are taken as long as one is busy
+//!    that was there before, for it may wait for what they do (`a | b | c` with a command of the same
+//!    folder at each place). Each of them may run a statement, and is told then. Otherwise none is
+//!    taken.
+//! 2. The socket is removed. New clients wait for the lock.
+//! 3. Clients that run nothing, and have no open transaction, are told that the holder ends (Bye).
+//!    So are those whose transaction rests for [`FolderOptions::shutdown_timeout`]; it is rolled
 //!    back.
-//! 3. What runs may go on for [`FolderOptions::shutdown_timeout`], and is then cancelled; its
-//!    client is told, too.
-//! 4. The database is closed, which releases the lock.
+//! 4. Other transactions, and what runs, may go on: to its end if the holder ends because it has
+//!    nothing more to do ([`FolderDatabase::close_when_idle`]), otherwise for
+//!    [`FolderOptions::shutdown_timeout`]. Then it is cancelled; its client is told, too.
+//! 5. The database is closed, which releases the lock.
 //!
 //! A client remembers the end, and goes on with its next statement where that is possible: it
 //! connects to whoever has the folder then, or opens it. A session's own state (settings, prepared
-//! statements, temporary tables, channels) ends with its holder. A statement that ran when its
-//! holder was killed ends with SQLSTATE 08006, and so does the next one in a transaction that was
-//! open, so that no statement runs in another transaction than it was meant for.
+//! statements, temporary tables, channels) ends with its holder. If there was some, or an open
+//! transaction, statements fail before a new session begins ([`loss`]), so that none runs in
+//! another session or transaction than it was meant for. A statement that ran when its holder was
+//! killed ends with SQLSTATE 08006.
+//!
+//! **Handing over.** A server that is started anew may find that one of its clients has taken the
+//! folder meanwhile. It asks that holder for the folder ([`open_to_serve`]), and gets it if the
+//! holder was opened with [`Opening::hands_over`] and none of the holder's own sessions has a
+//! statement or a transaction; otherwise it asks again, up to its patience's end. A holder that
+//! grants it goes through the end above, in the same order, so the server gets the folder by its
+//! lock and by recovery like anybody else. The holder and its clients leave the folder alone for a
+//! few seconds, in which they only try to connect. If no server has come then, they open it. The
+//! holder's own sessions go on through the server, and lose what clients' sessions lose.
 //!
 //! **Who may connect**: processes of the holder's user, and of root, by the credentials that the
 //! system has of a peer. They could read the files as well, so no password is asked for. A client
@@ -45,19 +61,26 @@
 //! | module | |
 //! |---|---|
 //! | [`database`] | to open or to connect, and sessions that do not show which |
+//! | [`loss`] | what becomes of statements whose session has ended |
 //! | [`server`] | the listener, its limits, the end |
 //! | [`connection`] | a connection: login, statements, results |
 //! | [`running`] | which statement runs, and how it is cancelled |
 //! | [`rows`] | record batches as messages |
+//! | [`images`] | tables in shared memory |
 
 mod connection;
 mod database;
+mod images;
+mod loss;
 mod rows;
 mod running;
 mod server;
 
 pub use connection::{Image, ImageSource};
 pub use database::{
-    CancelRunning, FolderDatabase, FolderError, FolderProgress, FolderSession, Opening, SessionOptions, Sink,
+    CancelRunning, FolderDatabase, FolderError, FolderProgress, FolderSession, FolderSnapshot, Opening, SessionOptions,
+    Sink, open_to_serve,
 };
+pub use images::shared_memory;
+pub use serac_export::shared_memory::{Descriptors, SharedMemory, SharedMemoryOptions};
 pub use server::{FolderOptions, FolderServer};

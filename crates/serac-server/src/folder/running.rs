@@ -11,8 +11,11 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// Images that a client may have at a time.
 const MOST_LEASES: usize = 256;
@@ -27,14 +30,46 @@ struct Numbers {
     cancelled: Option<u64>,
 }
 
+/// What keeps an image alive.
+struct Lease {
+    _kept: Box<dyn Any + Send>,
+    /// Ends the lease at its time.
+    timer: Option<AbortHandle>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
+}
+
+/// What keeps images alive, by the numbers of their leases.
+#[derive(Default)]
+struct Leases {
+    /// The number of the last one. A client does not choose it: with a number that there is, a lease
+    /// would take the place of another, whose image the client still has.
+    last: u64,
+    all: HashMap<u64, Lease>,
+}
+
+impl Leases {
+    fn check_room(&self) -> Result<(), SqlError> {
+        match self.all.len() < MOST_LEASES {
+            true => Ok(()),
+            false => Err(SqlError::new("53400", format!("a connection has at most {MOST_LEASES} images at a time"))),
+        }
+    }
+}
+
 /// What a connection's task, its reader and those who cancel share.
 pub(super) struct Running {
     registered: Registered,
     cancel: CancelHandle,
     secret: u64,
     numbers: Mutex<Numbers>,
-    /// What keeps images alive, by the numbers of their leases.
-    leases: Mutex<HashMap<u64, Box<dyn Any + Send>>>,
+    leases: Mutex<Leases>,
     /// Whether the client has gone.
     gone: watch::Sender<bool>,
 }
@@ -115,25 +150,45 @@ impl Running {
         .await
     }
 
-    /// Keeps an image; the number of its lease.
+    /// Keeps an image, no longer than `time`; the number of its lease. In a runtime, if it has a
+    /// time.
     ///
     /// # Errors
     /// SQLSTATE 53400 when the client has too many.
-    pub(super) fn lease(&self, lease: Box<dyn Any + Send>) -> Result<u64, SqlError> {
+    pub(super) fn lease(self: &Arc<Self>, kept: Box<dyn Any + Send>, time: Option<Duration>) -> Result<u64, SqlError> {
         let mut leases = self.leases.lock();
-        if leases.len() >= MOST_LEASES {
-            return Err(SqlError::new("53400", format!("a connection has at most {MOST_LEASES} images at a time")));
-        }
-        let number = self.begun();
-        leases.insert(number, lease);
+        leases.check_room()?;
+        leases.last += 1;
+        let number = leases.last;
+        let timer = time.map(|time| {
+            let running = Arc::downgrade(self);
+            let end = async move {
+                tokio::time::sleep(time).await;
+                if let Some(running) = running.upgrade() {
+                    running.end_lease(number);
+                }
+            };
+            tokio::spawn(end).abort_handle()
+        });
+        leases.all.insert(number, Lease { _kept: kept, timer });
         Ok(number)
     }
+    /// Whether an image may begin: the client has not cancelled it, and has room for it.
+    ///
+    /// # Errors
+    /// SQLSTATE 57014 and 53400.
+    pub(super) fn check_image(&self) -> Result<(), SqlError> {
+        if self.activity().take_cancelled() {
+            return Err(SqlError::new("57014", "canceling statement due to user request"));
+        }
+        self.leases.lock().check_room()
+    }
     pub(super) fn end_lease(&self, lease: u64) {
-        let ended = self.leases.lock().remove(&lease);
+        let ended = self.leases.lock().all.remove(&lease);
         drop(ended);
     }
     pub(super) fn end_leases(&self) {
-        let ended = std::mem::take(&mut *self.leases.lock());
+        let ended = std::mem::take(&mut self.leases.lock().all);
         drop(ended);
     }
 }
@@ -173,17 +228,53 @@ mod tests {
 
     #[test]
     fn leases_are_bounded() {
+        let running = Arc::new(Running::new(
+            Connections::default().enter(Client::default(), CancelHandle::default()),
+            CancelHandle::default(),
+        ));
+        let kept = Arc::new(());
+        for number in 1..=MOST_LEASES as u64 {
+            // Also where a client gives all statements one number.
+            running.begin(5_000);
+            assert_eq!(running.lease(Box::new(kept.clone()), None).unwrap(), number);
+            assert_eq!(Arc::strong_count(&kept), 1 + number as usize);
+        }
+        assert_eq!(running.check_image().unwrap_err().sqlstate, "53400");
+        assert_eq!(running.lease(Box::new(()), None).unwrap_err().sqlstate, "53400");
+        running.end_lease(7);
+        running.check_image().unwrap();
+        assert!(running.lease(Box::new(()), None).is_ok());
+    }
+
+    #[test]
+    fn a_cancellation_before_an_image_begins_meets_it() {
         let running = Running::new(
             Connections::default().enter(Client::default(), CancelHandle::default()),
             CancelHandle::default(),
         );
-        for statement in 0..MOST_LEASES as u64 {
-            running.begin(statement);
-            assert_eq!(running.lease(Box::new(())).unwrap(), statement);
+        running.cancel(running.secret(), 3);
+        running.activity().begins("");
+        running.begin(3);
+        assert_eq!(running.check_image().unwrap_err().sqlstate, "57014");
+        running.check_image().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_lease_ends_at_its_time() {
+        let running = Arc::new(Running::new(
+            Connections::default().enter(Client::default(), CancelHandle::default()),
+            CancelHandle::default(),
+        ));
+        let (short, long) = (Arc::new(()), Arc::new(()));
+        running.begin(1);
+        running.lease(Box::new(short.clone()), Some(Duration::from_millis(20))).unwrap();
+        running.begin(2);
+        running.lease(Box::new(long.clone()), Some(Duration::from_secs(1_000))).unwrap();
+        while Arc::strong_count(&short) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        running.begin(MOST_LEASES as u64);
-        assert_eq!(running.lease(Box::new(())).unwrap_err().sqlstate, "53400");
-        running.end_lease(7);
-        assert!(running.lease(Box::new(())).is_ok());
+        assert_eq!(Arc::strong_count(&long), 2);
+        running.end_leases();
+        assert_eq!(Arc::strong_count(&long), 1);
     }
 }

@@ -335,6 +335,93 @@ async fn frames_that_are_none_of_the_operators_are_refused() {
     served.end().await;
 }
 
+/// So many changed bytes, a few in each frame, so that connections last: what a frame holds is
+/// wrong, and seldom where it ends. Statements keep the table small.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_million_changed_bytes_at_the_port_of_the_operators() {
+    const MOST_TIME: Duration = Duration::from_secs(120);
+    const FRAMES_OF_A_CLIENT: usize = 4_000;
+    let (mut rng, wanted) = seeded(1_000_000);
+    let options = OperatorsOptions {
+        memory_limit: Some(64 << 20),
+        statement_timeout: Some(Duration::from_secs(5)),
+        ..OperatorsOptions::default()
+    };
+    let served = Served::begin(database(), options).await;
+    let mut setup = served.client().await;
+    let script = ["create(db,\"d\")", "create(tbl,\"t\",d,2)", "create(col,\"a\",d.t)", "create(col,\"b\",d.t)"];
+    for (line, text) in (1..).zip(script) {
+        assert_eq!(setup.ask(line, text).await, Said::Done(line, true));
+    }
+    let statements = [
+        "relational_insert(d.t,1,2)",
+        "p=select(d.t.a,0,5)",
+        "p=select(p,d.t.b,null,2147483648)",
+        "v=fetch(d.t.b,p)",
+        "p,m=max(p,v)",
+        "s=sum(d.t.a)",
+        "w=add(v,v)",
+        "print(v,w)",
+        "relational_update(d.t.b,p,-7)",
+        "relational_delete(d.t,p)",
+        "batch_queries()",
+        "batch_execute()",
+        "set(batch_heuristic,smart)",
+        "single_core()",
+        "single_core_execute()",
+        "t=time()",
+    ];
+    let (began, mut changed, mut frames, mut answered) = (std::time::Instant::now(), 0, 0, 0);
+    while changed < wanted && began.elapsed() < MOST_TIME {
+        let mut bytes = Vec::new();
+        ClientFrame::Hello { version: VERSION, user: "", password: None }.put(&mut bytes);
+        for line in 0..FRAMES_OF_A_CLIENT as u64 {
+            let mut framed = Vec::new();
+            let text = statements[rng.random_range(0..statements.len())];
+            ClientFrame::Statement { line, text }.put(&mut framed);
+            // Of one frame in some thousands, the header, too, and any bytes: a text that is not
+            // UTF-8 ends its connection.
+            let is_wild = rng.random_range(0..2 * FRAMES_OF_A_CLIENT) == 0;
+            let from = if is_wild { 0 } else { HEADER_BYTES + 8 };
+            for _ in 0..rng.random_range(1..9) {
+                let at = rng.random_range(from..framed.len());
+                let byte = match rng.random_range(0..3) {
+                    0 => framed[at] ^ (1 << rng.random_range(0..8)),
+                    1 => b"()[],.=\"-_0919ptdx \0\n"[rng.random_range(0..21)],
+                    _ => rng.random(),
+                };
+                framed[at] = if is_wild { byte } else { byte & 0x7f };
+                changed += 1;
+            }
+            frames += 1;
+            bytes.extend_from_slice(&framed);
+        }
+        // Answers come while frames are sent.
+        let (mut reader, mut writer) = TcpStream::connect(served.address).await.unwrap().into_split();
+        let sending = tokio::spawn(async move {
+            // The server may have ended the connection before all was sent.
+            let _ = writer.write_all(&bytes).await;
+            let _ = writer.shutdown().await;
+        });
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(60), reader.read_to_end(&mut answer)).await;
+        assert!(read.is_ok(), "the server does not end the connection when the client has");
+        sending.await.unwrap();
+        assert!(!answer.windows(8).any(|part| part == b"internal"), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+        let mut rest = &answer[..];
+        while let [kind, a, b, c, d, body @ ..] = rest {
+            answered += usize::from(*kind == b'D');
+            let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+            rest = body.get(length..).unwrap_or_default();
+        }
+    }
+    println!("{changed} bytes of {frames} frames were changed in {:?}, {answered} were answered", began.elapsed());
+    assert!(answered > frames / 3, "connections last");
+    let Said::Rows(_) = served.client().await.ask(1, "info()").await else { panic!("the server goes on") };
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_no_http_are_refused() {
     let (mut rng, count) = seeded(300);

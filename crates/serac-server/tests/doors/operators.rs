@@ -9,6 +9,7 @@ use serac_sql::{Session, SqlDatabase};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -242,4 +243,84 @@ fn connector(authority: &Path) -> TlsConnector {
         .with_root_certificates(roots)
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
+}
+
+/// Clients that each own some values, beside sessions of SQL that write to the same table. Whatever
+/// meets, each row is where its writer has left it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_clients_work_beside_writers_of_sql() {
+    const CLIENTS: i64 = 64;
+    const ROWS: i64 = 20;
+    let db = database();
+    let mut session = Session::new(&db);
+    session.execute("CREATE SCHEMA d; CREATE TABLE d.t (a INTEGER NOT NULL, b INTEGER NOT NULL)").await.unwrap();
+    let served = Served::begin(db.clone(), OperatorsOptions::default()).await;
+    let mut setup = served.client().await;
+    assert_eq!(setup.ask(1, "create(idx,d.t.a,sorted,clustered)").await, Said::Done(1, true));
+    let over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..3_i64)
+        .map(|writer| {
+            let (db, over) = (db.clone(), over.clone());
+            tokio::spawn(async move {
+                let (mut session, first, mut sum) = (Session::new(&db), 1_000_000 * (writer + 1), 0_i64);
+                let mut rounds = 0;
+                while !over.load(Ordering::Relaxed) || rounds == 0 {
+                    let row = first + rounds;
+                    session.execute(&format!("INSERT INTO d.t VALUES ({row}, 1), ({row}, 2)")).await.unwrap();
+                    session.execute(&format!("UPDATE d.t SET b = 10 WHERE a = {row} AND b = 2")).await.unwrap();
+                    if rounds % 3 == 0 {
+                        session.execute(&format!("DELETE FROM d.t WHERE a = {row}")).await.unwrap();
+                    } else {
+                        sum += 11;
+                    }
+                    rounds += 1;
+                    // Statements on few rows never wait: without this, a writer would keep its
+                    // thread.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                sum
+            })
+        })
+        .collect();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let address = served.address;
+            tokio::spawn(async move {
+                let mut client = Client(TcpStream::connect(address).await.unwrap());
+                assert_eq!(client.log_in("", None).await, Said::Welcome);
+                let mut line = 0;
+                for row in 0..ROWS {
+                    let script = [
+                        format!("relational_insert(d.t,{},{row})", number * 1_000 + row),
+                        format!("p=select(d.t.a,{},{})", number * 1_000, number * 1_000 + 1_000),
+                        "f=fetch(d.t.b,p)".to_owned(),
+                        format!("q=select(d.t.a,{},{})", number * 1_000 + row, number * 1_000 + row + 1),
+                        format!("relational_update(d.t.b,q,{})", row + 100),
+                    ];
+                    for text in script {
+                        line += 1;
+                        let said = client.ask(line, &text).await;
+                        assert_eq!(said, Said::Done(line, true), "client {number}: {text}");
+                    }
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut of_sql = 0;
+    for writer in writers {
+        of_sql += writer.await.unwrap();
+    }
+    let of_clients = CLIENTS * (0..ROWS).map(|row| row + 100).sum::<i64>();
+    let sql = format!(
+        "SELECT 1 / (CASE WHEN (SELECT sum(b) FROM d.t WHERE a < 1000000) = {of_clients} \
+         AND (SELECT coalesce(sum(b), 0) FROM d.t WHERE a >= 1000000) = {of_sql} \
+         AND (SELECT count(*) FROM d.t WHERE a < 1000000) = {} THEN 1 ELSE 0 END)",
+        CLIENTS * ROWS
+    );
+    session.execute(&sql).await.expect("all rows are as they were left");
+    served.end().await;
 }

@@ -1,13 +1,18 @@
 //! Arrays as the body of a message: their buffers one behind the other, without a copy of the values.
+//!
+//! [`flight`](crate::flight) sends the body as it is; an [`image`](crate::image) gives each of its
+//! buffers a place elsewhere.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
-use arrow_array::{AnyDictionaryArray, Array, ArrayRef, GenericListArray, OffsetSizeTrait, UnionArray};
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch, UnionArray};
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer};
-use arrow_ipc::FieldNode;
+use arrow_cast::cast;
+use arrow_ipc::{DictionaryBatchArgs, FieldNode, MessageArgs, MessageHeader, MetadataVersion, RecordBatchArgs};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::concat::concat;
 use bytes::{Buf, Bytes};
+use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -20,19 +25,19 @@ static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 /// Bytes in several pieces.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
-    pub(super) pieces: VecDeque<Bytes>,
+pub(crate) struct Pieces {
+    pub(crate) pieces: VecDeque<Bytes>,
     remaining: usize,
 }
 
 impl Pieces {
-    pub(super) fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.remaining += piece.len();
             self.pieces.push_back(piece);
         }
     }
-    pub(super) fn push_front(&mut self, piece: Bytes) {
+    pub(crate) fn push_front(&mut self, piece: Bytes) {
         self.remaining += piece.len();
         self.pieces.push_front(piece);
     }
@@ -83,32 +88,63 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
+/// A buffer of an array, which may stand in several parts.
+pub(crate) type Parts = SmallVec<[Buffer; 1]>;
+
 /// The buffers of a batch, and what the header says about them.
-#[derive(Default)]
-pub(super) struct Body {
-    pub(super) nodes: Vec<FieldNode>,
-    pub(super) places: Vec<arrow_ipc::Buffer>,
-    pub(super) variadic: Vec<i64>,
-    pub(super) pieces: Pieces,
+pub(crate) struct Body<L = fn(&Buffer) -> bool> {
+    pub(crate) nodes: Vec<FieldNode>,
+    /// Where buffers stand in the body if they stand one behind the other.
+    pub(crate) places: Vec<arrow_ipc::Buffer>,
+    pub(crate) variadic: Vec<i64>,
+    /// The buffers, one for each place.
+    pub(crate) buffers: Vec<Parts>,
+    bytes: usize,
+    /// Whether a heap of views, or the words of a dictionary, may be given with more than the array
+    /// names.
+    lends: L,
 }
 
-impl Body {
-    pub(super) fn bytes(&self) -> usize {
-        self.pieces.remaining
+impl Default for Body {
+    fn default() -> Self {
+        Self::lending(|_| false)
+    }
+}
+
+impl<L: Fn(&Buffer) -> bool> Body<L> {
+    /// A body to which whole heaps are given that `lends` knows.
+    pub(crate) fn lending(lends: L) -> Self {
+        Self { nodes: Vec::new(), places: Vec::new(), variadic: Vec::new(), buffers: Vec::new(), bytes: 0, lends }
+    }
+    fn lends(&self, heaps: &[Buffer]) -> bool {
+        !heaps.is_empty() && heaps.iter().all(&self.lends)
+    }
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+    /// The buffers one behind the other, with what lies between them.
+    pub(crate) fn into_pieces(self) -> Pieces {
+        let mut pieces = Pieces::default();
+        for (parts, place) in self.buffers.into_iter().zip(&self.places) {
+            parts.into_iter().for_each(|part| pieces.push(Bytes::from_owner(Shared(part))));
+            let bytes = place.length() as usize;
+            pieces.push(Bytes::from_static(&PADDING[..bytes.next_multiple_of(ALIGNMENT) - bytes]));
+        }
+        pieces
     }
 
     fn push(&mut self, buffer: Buffer) {
-        self.push_joined([buffer]);
+        self.push_parts(smallvec![buffer]);
     }
     /// Appends a buffer that stands in several.
     fn push_joined(&mut self, parts: impl IntoIterator<Item = Buffer>) {
-        let start = self.bytes();
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            self.pieces.push(Bytes::from_owner(Shared(part)));
-        }
-        let bytes = self.bytes() - start;
-        self.places.push(arrow_ipc::Buffer::new(start as i64, bytes as i64));
-        self.pieces.push(Bytes::from_static(&PADDING[..bytes.next_multiple_of(ALIGNMENT) - bytes]));
+        self.push_parts(parts.into_iter().collect());
+    }
+    fn push_parts(&mut self, parts: Parts) {
+        let bytes = parts.iter().map(Buffer::len).sum::<usize>();
+        self.places.push(arrow_ipc::Buffer::new(self.bytes as i64, bytes as i64));
+        self.bytes += bytes.next_multiple_of(ALIGNMENT);
+        self.buffers.push(parts);
     }
     /// Appends how many rows there are, and which of them are NULL.
     fn push_validity(&mut self, parts: &[ArrayRef]) {
@@ -185,7 +221,7 @@ impl Body {
     /// An array within another. Dictionaries are counted at the top only.
     fn push_child(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
         if words_of(array).is_some() {
-            return Err(ArrowError::NotYetImplemented("dictionaries within other types over Flight".into()));
+            return Err(ArrowError::NotYetImplemented("dictionaries within other types in messages of Arrow".into()));
         }
         self.push_array(array)
     }
@@ -200,7 +236,7 @@ impl Body {
             self.nodes.push(FieldNode::new(array.len() as i64, 0));
             return self.push_union(union);
         }
-        let array = &exact(array);
+        let array = &if self.lends(heaps_of(array)) { array.clone() } else { exact(array) };
         if self.push_plain(slice::from_ref(array)) {
             return Ok(());
         }
@@ -225,7 +261,7 @@ impl Body {
                 self.push_child(&entries)?;
             }
             DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| self.push_child(c))?,
-            other => return Err(ArrowError::NotYetImplemented(format!("arrays of type {other} over Flight"))),
+            other => return Err(ArrowError::NotYetImplemented(format!("arrays of type {other} in messages of Arrow"))),
         }
         Ok(())
     }
@@ -234,7 +270,7 @@ impl Body {
     ///
     /// # Errors
     /// For types that no table has.
-    pub(super) fn push_column(&mut self, parts: &[ArrayRef]) -> Result<(), ArrowError> {
+    pub(crate) fn push_column(&mut self, parts: &[ArrayRef]) -> Result<(), ArrowError> {
         if let [whole] = parts {
             return self.push_array(whole);
         }
@@ -282,13 +318,72 @@ fn is_plain(data_type: &DataType) -> bool {
 }
 
 /// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at most.
-pub(super) fn joins_cheaply(data_type: &DataType) -> bool {
+pub(crate) fn joins_cheaply(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Null | DataType::Boolean) || is_plain(data_type)
 }
 
 /// The values of a dictionary. Their numbers in the stream are those of the schema: in the order of the columns.
-pub(super) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
+pub(crate) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
     column.as_any_dictionary_opt().map(AnyDictionaryArray::values)
+}
+
+/// The heaps of an array of views.
+fn heaps_of(array: &ArrayRef) -> &[Buffer] {
+    let texts = array.as_string_view_opt().map(|array| array.data_buffers());
+    texts.or_else(|| array.as_binary_view_opt().map(|array| array.data_buffers())).unwrap_or_default()
+}
+
+/// The header of a message: of a batch of so many rows, or of the dictionary with this number.
+pub(crate) fn header(
+    body: &Body,
+    places: &[arrow_ipc::Buffer],
+    body_bytes: usize,
+    rows: usize,
+    dictionary: Option<i64>,
+) -> Vec<u8> {
+    let mut builder = flatbuffers::FlatBufferBuilder::new();
+    let nodes = builder.create_vector(&body.nodes);
+    let buffers = builder.create_vector(places);
+    let variadic = (!body.variadic.is_empty()).then(|| builder.create_vector(&body.variadic));
+    let batch = arrow_ipc::RecordBatch::create(
+        &mut builder,
+        &RecordBatchArgs {
+            length: rows as i64,
+            nodes: Some(nodes),
+            buffers: Some(buffers),
+            compression: None,
+            variadicBufferCounts: variadic,
+        },
+    );
+    let (header_type, header) = match dictionary {
+        None => (MessageHeader::RecordBatch, batch.as_union_value()),
+        Some(id) => {
+            let args = DictionaryBatchArgs { id, data: Some(batch), isDelta: false };
+            let dictionary = arrow_ipc::DictionaryBatch::create(&mut builder, &args);
+            (MessageHeader::DictionaryBatch, dictionary.as_union_value())
+        }
+    };
+    let message = arrow_ipc::Message::create(
+        &mut builder,
+        &MessageArgs {
+            version: MetadataVersion::V5,
+            header_type,
+            header: Some(header),
+            bodyLength: body_bytes as i64,
+            custom_metadata: None,
+        },
+    );
+    builder.finish(message, None);
+    builder.finished_data().to_vec()
+}
+
+/// The batch with dictionaries of just the words that its rows have.
+pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let column = |column: &ArrayRef| match words_of(column) {
+        Some(words) => cast(&cast(column, words.data_type())?, column.data_type()),
+        None => Ok(column.clone()),
+    };
+    RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
 /// The array; if it is one of views, holding just what they name. That of a frozen block whose rows are all there does already; the heap of a hot one
@@ -296,6 +391,10 @@ pub(super) fn words_of(column: &ArrayRef) -> Option<&ArrayRef> {
 pub fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();
+        // All are short, and stand in the views themselves.
+        if held == 0 {
+            return true;
+        }
         let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };
         let named: usize = match nulls {
             None => views.iter().map(|&view| long(view)).sum(),

@@ -1,0 +1,128 @@
+//! What goes wrong with a job.
+
+use std::fmt;
+
+/// What goes wrong with a job.
+#[derive(Debug)]
+pub enum ComputeError {
+    /// The description is wrong.
+    Job(String),
+    /// The system cannot isolate a program.
+    NoIsolation(String),
+    /// This build or system does not run stages of this kind.
+    Unsupported(String),
+    /// A program could not be started.
+    Start {
+        /// Its name.
+        program: String,
+        /// Why.
+        reason: String,
+    },
+    /// A program ended otherwise than with success.
+    Failed {
+        /// Its name.
+        program: String,
+        /// How it ended: "exit code 1", "signal 11".
+        how: String,
+        /// The end of what it wrote to standard error.
+        errors: String,
+    },
+    /// A program passed a limit, and was killed.
+    Limit {
+        /// Its name.
+        program: String,
+        /// Which.
+        limit: PassedLimit,
+        /// The end of what it wrote to standard error.
+        errors: String,
+    },
+    /// There is no room for what it takes.
+    Refused {
+        /// The SQLSTATE.
+        sqlstate: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// The statement was cancelled.
+    Cancelled,
+    /// The system refused something that a job needs.
+    Io(String),
+}
+
+/// A limit that a program has passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassedLimit {
+    /// Seconds of processor time.
+    Cpu(u64),
+    /// Bytes of memory.
+    Memory(u64),
+    /// Seconds.
+    Wall(u64),
+    /// Bytes of output.
+    Output(u64),
+    /// Steps of WebAssembly.
+    Fuel(u64),
+    /// Bytes of all inputs.
+    Input(u64),
+}
+
+impl fmt::Display for PassedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(seconds) => write!(f, "{seconds} s of processor time"),
+            Self::Memory(bytes) => write!(f, "{bytes} bytes of memory"),
+            Self::Wall(seconds) => write!(f, "{seconds} s"),
+            Self::Output(bytes) => write!(f, "{bytes} bytes of output"),
+            Self::Fuel(steps) => write!(f, "{steps} steps"),
+            Self::Input(bytes) => write!(f, "{bytes} bytes of input"),
+        }
+    }
+}
+
+impl fmt::Display for ComputeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(what) => write!(f, "the job is wrong: {what}"),
+            Self::NoIsolation(why) => write!(f, "this system cannot isolate programs: {why}"),
+            Self::Unsupported(what) => write!(f, "{what} is not supported"),
+            Self::Start { program, reason } => write!(f, "{program} could not be started: {reason}"),
+            Self::Failed { program, how, .. } => write!(f, "{program} ended with {how}"),
+            Self::Limit { program, limit, .. } => write!(f, "{program} passed its limit of {limit}"),
+            Self::Refused { message, .. } => f.write_str(message),
+            Self::Cancelled => f.write_str("canceling statement due to user request"),
+            Self::Io(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ComputeError {}
+
+impl ComputeError {
+    /// Its SQLSTATE.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Job(_) => "22023",
+            Self::NoIsolation(_) | Self::Unsupported(_) => "0A000",
+            Self::Start { .. } => "58P01",
+            Self::Failed { .. } => "38000",
+            Self::Limit { limit: PassedLimit::Memory(_), .. } => "53200",
+            Self::Limit { .. } => "54000",
+            Self::Refused { sqlstate, .. } => sqlstate,
+            Self::Cancelled => "57014",
+            Self::Io(_) => "58030",
+        }
+    }
+    /// What the program wrote to standard error, if it did.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Failed { errors, .. } | Self::Limit { errors, .. } if !errors.is_empty() => Some(errors),
+            _ => None,
+        }
+    }
+    pub(super) fn io(what: &str, error: impl fmt::Display) -> Self {
+        Self::Io(format!("{what}: {error}"))
+    }
+}
+
+/// With a [`ComputeError`].
+pub type Result<T> = std::result::Result<T, ComputeError>;

@@ -1,0 +1,197 @@
+//! Programs that run beside the data: "computation to the data" (Mainlining Databases §5).
+//!
+//! A **job** names input tables or queries and a list of **stages**. A stage is a program of any
+//! language. It finds its inputs as Arrow in memory that is mapped, not sent, and writes Arrow.
+//! The output of a stage is the input of the next one, and the last output is the job's.
+//!
+//! ```text
+//!  snapshot ──▶ sealed memfd per input ──▶ program ──▶ memfd ──▶ program ──▶ memfd ──▶ rows
+//!               (Arrow IPC stream)         (stage 1)   sealed    (stage 2)   sealed    checked
+//! ```
+//!
+//! **What a program finds.** The environment names its inputs, counted from 1:
+//!
+//! | variable | value |
+//! |---|---|
+//! | `SERAC_INPUTS` | how many inputs there are |
+//! | `SERAC_INPUT_n` | the path of the n-th input, `/proc/self/fd/N`: it can be read or mapped |
+//! | `SERAC_INPUT_n_FD` | its descriptor, `N` |
+//! | `SERAC_INPUT_n_NAME` | its name |
+//!
+//! Each input is a file in memory (memfd) that holds a stream of Arrow IPC, whose buffers lie on
+//! multiples of 64 bytes. So an Arrow library reads it as a file or maps it without a copy.
+//! Standard input is the first input. The output is a stream of Arrow IPC on standard output.
+//! Nobody can write to an input: the file is sealed, so all programs may share it.
+//!
+//! **Isolation** ([`sandbox`]). A program has a file system of its own (programs and libraries of
+//! the system, what the job grants, an empty `/tmp`), no network, no processes but its own, no
+//! privileges, and none of the calls into the kernel that it needs for none of that. A system that
+//! cannot isolate a program gets an error, never a program without isolation.
+//!
+//! **Limits** ([`Limits`]) are watched while a program runs ([`supervise`]): processor time,
+//! memory, time, output, processes. A program that passes one is killed, and so is all that it has
+//! started. The same happens when its statement is cancelled, and when this process dies.
+//!
+//! **Memory** of inputs, outputs and programs is charged to an [`Account`], which may refuse it.
+//!
+//! **Who may run what.** A program is not trusted: a superuser runs it, or lets others do so.
+//! WebAssembly is trusted: it reaches nothing but its input.
+
+mod account;
+mod error;
+mod job;
+#[cfg(target_os = "linux")]
+mod sandbox;
+mod stream_file;
+#[cfg(target_os = "linux")]
+mod supervise;
+#[cfg(feature = "wasm")]
+mod wasm;
+
+pub use account::{Account, Unlimited};
+pub use error::{ComputeError, PassedLimit, Result};
+pub use job::{JobDescription, JobInput, Limits, ProgramStage, Stage};
+pub use stream_file::{MappedStream, StreamFile, StreamFileWriter};
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Whether programs are kept apart from the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// They are; without it they do not run.
+    #[default]
+    Full,
+    /// They run as any program of this user does. For a user's own shell only.
+    None,
+}
+
+/// An input of a job's first stage.
+#[derive(Debug)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub stream: StreamFile,
+}
+
+/// What a stage has used.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// What ran.
+    pub program: String,
+    /// Processor time of all its processes.
+    pub cpu: Duration,
+    /// Time.
+    pub wall: Duration,
+    /// The most memory that it had at a time, in bytes.
+    pub peak_memory: u64,
+    /// Bytes of its output.
+    pub output_bytes: u64,
+}
+
+/// What a job gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The last stage's output. It comes from a program: it is to be read without trust.
+    pub output: StreamFile,
+    /// What each stage has used.
+    pub stages: Vec<Usage>,
+}
+
+/// Makes sure that this build and system can run a job, as far as that is known before it has
+/// inputs.
+///
+/// # Errors
+/// [`ComputeError::Job`], [`ComputeError::Unsupported`], or [`ComputeError::Start`] for a program
+/// that is not there.
+pub fn check_runnable(job: &JobDescription) -> Result<()> {
+    job.check()?;
+    for (number, stage) in job.stages.iter().enumerate() {
+        match stage {
+            #[cfg(target_os = "linux")]
+            Stage::Program(program) => sandbox::check_file(program)?,
+            #[cfg(not(target_os = "linux"))]
+            Stage::Program(_) => return Err(no_programs()),
+            Stage::Wasm(_) if !cfg!(feature = "wasm") => return Err(no_modules()),
+            Stage::Wasm(_) if number == 0 && job.inputs.len() != 1 => return Err(not_one_input(job.inputs.len())),
+            Stage::Wasm(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn no_programs() -> ComputeError {
+    ComputeError::Unsupported("running programs on this system".to_owned())
+}
+fn no_modules() -> ComputeError {
+    ComputeError::Unsupported("WebAssembly in this build".to_owned())
+}
+fn not_one_input(count: usize) -> ComputeError {
+    ComputeError::Job(format!("a module has one input, and not {count}"))
+}
+
+/// Runs the stages of a job, one after the other, on this thread. `cancelled`: ends it when it
+/// becomes true. Nobody is charged for what it takes.
+///
+/// # Errors
+/// What is wrong with the job, what the system cannot do, how a program failed, or which limit it
+/// passed.
+pub fn run(job: &JobDescription, inputs: Vec<Input>, isolation: Isolation, cancelled: &AtomicBool) -> Result<Outcome> {
+    let nobody: Arc<dyn Account> = Arc::new(Unlimited);
+    run_charged(job, inputs, isolation, cancelled, &nobody)
+}
+
+/// As [`run`]. The account is charged for the memory of its programs and for their outputs, but not
+/// for inputs, which have been charged as they were written. A program is ended when the account
+/// refuses.
+///
+/// # Errors
+/// As for [`run`], and what the account refuses.
+pub fn run_charged(
+    job: &JobDescription,
+    inputs: Vec<Input>,
+    isolation: Isolation,
+    cancelled: &AtomicBool,
+    account: &Arc<dyn Account>,
+) -> Result<Outcome> {
+    job.check()?;
+    let mut inputs = inputs;
+    let mut stages = Vec::with_capacity(job.stages.len());
+    let mut output = None;
+    for stage in &job.stages {
+        let (stream, usage) = run_stage(stage, &job.limits, &inputs, isolation, cancelled, account)?;
+        stages.push(usage);
+        inputs.clear();
+        if let Some(stream) = output.replace(stream) {
+            drop(stream);
+        }
+        if let Some(stream) = &output {
+            inputs.push(Input { name: "input".to_owned(), stream: stream.try_clone()? });
+        }
+    }
+    let output = output.ok_or_else(|| ComputeError::Job("a job needs a stage".to_owned()))?;
+    Ok(Outcome { output, stages })
+}
+
+fn run_stage(
+    stage: &Stage,
+    limits: &Limits,
+    inputs: &[Input],
+    isolation: Isolation,
+    cancelled: &AtomicBool,
+    account: &Arc<dyn Account>,
+) -> Result<(StreamFile, Usage)> {
+    match stage {
+        #[cfg(target_os = "linux")]
+        Stage::Program(program) => supervise::run(program, limits, inputs, isolation, cancelled, account),
+        #[cfg(not(target_os = "linux"))]
+        Stage::Program(_) => Err(no_programs()),
+        #[cfg(feature = "wasm")]
+        Stage::Wasm(module) => wasm::run(module, limits, inputs, cancelled, account),
+        #[cfg(not(feature = "wasm"))]
+        Stage::Wasm(_) => Err(no_modules()),
+    }
+}

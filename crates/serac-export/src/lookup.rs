@@ -1,0 +1,41 @@
+//! What requests of all kinds have in common: tables and columns by name, and snapshots that may
+//! leave the process.
+
+use serac_engine::{Database, EngineError, Table, Transaction};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// A table, and the positions of the columns that a request names; of all if it names none.
+pub(crate) fn table_and_columns(
+    txn: &Transaction,
+    schema: &str,
+    table: &str,
+    columns: Option<&[String]>,
+) -> Result<(Arc<Table>, Vec<usize>), EngineError> {
+    let table = txn.catalog().table(schema, table)?;
+    let columns = match columns {
+        Some(names) => names.iter().map(|name| column(table, name)).collect::<Result<_, _>>()?,
+        None => (0..table.definition.visible_columns().len()).collect(),
+    };
+    Ok((table.clone(), columns))
+}
+
+/// The position of a column that a request names.
+pub(crate) fn column(table: &Table, name: &str) -> Result<usize, EngineError> {
+    table.definition.column(name).ok_or_else(|| EngineError::Missing { kind: "column", name: name.into() })
+}
+
+/// A transaction all of whose snapshot is durable: nothing may leave the process before it is.
+///
+/// # Errors
+/// Why the log has failed.
+pub(crate) async fn begin_durable(database: &Database) -> Result<Transaction, String> {
+    let txn = database.begin();
+    let (durable, wait) = oneshot::channel();
+    let notify = move |outcome| {
+        let _ = durable.send(outcome);
+    };
+    txn.snapshot().ticket().on_durable(Box::new(notify));
+    wait.await.map_err(|_| "it is closed".to_owned())?.map_err(|error| error.to_string())?;
+    Ok(txn)
+}

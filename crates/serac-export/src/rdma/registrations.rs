@@ -1,0 +1,174 @@
+//! Memory that is registered as long as somebody has a lease of it.
+//!
+//! Frozen blocks never change, so nobody waits for a lease: a writer that thaws a block makes a
+//! copy, and the registered memory stays what it was. A lease says how long that memory is kept.
+//!
+//! ```text
+//! begin ──▶ add(memories) ──▶ places         one registration per piece of memory,
+//!             │                              however many leases have it
+//!           end, or its time
+//!             ▼
+//!           revoke what no other lease has ──▶ then let the memory go
+//! ```
+//! The order of the last two steps is the point: memory that is let go may get another use, so
+//! before that no peer can reach it any more. Both happen under the lock, so no lease can find a
+//! registration that is being revoked.
+//!
+//! `serac-models` runs this module under all schedules.
+
+use serac_sync::Mutex;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// Registers memory with a peer, and keeps it until it is revoked.
+pub(crate) trait Registrar {
+    /// Memory.
+    type Memory;
+    /// What a peer must know of it.
+    type Place: Clone;
+    /// Why memory cannot be registered.
+    type Error;
+
+    /// What two pieces of memory have in common exactly if they are the same, while they live.
+    fn identity(memory: &Self::Memory) -> (usize, usize);
+    /// Opens memory and keeps it.
+    fn register(&self, memory: Self::Memory) -> Result<Self::Place, Self::Error>;
+    /// Closes memory, waits for accesses that run, and lets it go.
+    fn revoke(&self, place: &Self::Place);
+}
+
+/// Leases of one peer. See the module.
+#[derive(Debug)]
+pub(crate) struct Registrations<R: Registrar> {
+    registrar: R,
+    state: Mutex<State<R::Place>>,
+}
+
+#[derive(Debug)]
+struct State<P> {
+    registered: HashMap<(usize, usize), Registered<P>>,
+    leases: HashMap<u64, Lease>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Registered<P> {
+    place: P,
+    leases: usize,
+}
+
+#[derive(Debug)]
+struct Lease {
+    until: Instant,
+    memory: Vec<(usize, usize)>,
+}
+
+impl<R: Registrar> Registrations<R> {
+    pub(crate) fn new(registrar: R) -> Self {
+        Self { registrar, state: Mutex::new(State { registered: HashMap::new(), leases: HashMap::new(), next: 1 }) }
+    }
+
+    /// A lease of nothing yet; none when there are `most` already.
+    pub(crate) fn begin(&self, until: Instant, most: usize) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.leases.len() >= most {
+            return None;
+        }
+        let id = state.next;
+        state.next += 1;
+        state.leases.insert(id, Lease { until, memory: Vec::new() });
+        Some(id)
+    }
+
+    /// Adds memory to a lease, all of it or, with an error, nothing. No places if the lease has
+    /// ended.
+    pub(crate) fn add(&self, lease: u64, memories: Vec<R::Memory>) -> Result<Option<Vec<R::Place>>, R::Error> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(lease) = state.leases.get_mut(&lease) else { return Ok(None) };
+        let before = lease.memory.len();
+        let mut places = Vec::with_capacity(memories.len());
+        for memory in memories {
+            let identity = R::identity(&memory);
+            let place = match state.registered.get_mut(&identity) {
+                Some(registered) => {
+                    registered.leases += 1;
+                    registered.place.clone()
+                }
+                None => match self.registrar.register(memory) {
+                    Ok(place) => {
+                        state.registered.insert(identity, Registered { place: place.clone(), leases: 1 });
+                        place
+                    }
+                    Err(error) => {
+                        let added = lease.memory.split_off(before);
+                        added.into_iter().for_each(|identity| self.give_back(&mut state.registered, identity));
+                        return Err(error);
+                    }
+                },
+            };
+            lease.memory.push(identity);
+            places.push(place);
+        }
+        Ok(Some(places))
+    }
+
+    /// Takes one lease from a registration, which ends with its last.
+    fn give_back(&self, registered: &mut HashMap<(usize, usize), Registered<R::Place>>, identity: (usize, usize)) {
+        let one = registered.get_mut(&identity).expect("a lease's memory is registered");
+        one.leases -= 1;
+        if one.leases == 0 {
+            self.registrar.revoke(&one.place);
+            registered.remove(&identity);
+        }
+    }
+
+    /// Lets a lease last until then; false if it has ended.
+    pub(crate) fn renew(&self, lease: u64, now: Instant, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        let lease = state.leases.get_mut(&lease).filter(|lease| lease.until > now);
+        lease.map(|lease| lease.until = until).is_some()
+    }
+
+    /// Ends a lease; whether there was one. When this returns, the peer reaches nothing any more
+    /// that this lease alone has opened.
+    pub(crate) fn end(&self, lease: u64) -> bool {
+        self.end_where(lease, |_| true)
+    }
+
+    /// Ends the leases whose time is over; their numbers.
+    pub(crate) fn expire(&self, now: Instant) -> Vec<u64> {
+        let is_over = |lease: &Lease| lease.until <= now;
+        let over: Vec<u64> = {
+            let state = self.state.lock();
+            state.leases.iter().filter(|(_, lease)| is_over(lease)).map(|(id, _)| *id).collect()
+        };
+        // One that has been renewed meanwhile goes on.
+        over.into_iter().filter(|id| self.end_where(*id, is_over)).collect()
+    }
+
+    fn end_where(&self, id: u64, ends: impl FnOnce(&Lease) -> bool) -> bool {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.leases.get(&id).is_some_and(ends) {
+            return false;
+        }
+        let lease = state.leases.remove(&id).expect("it is there");
+        lease.memory.into_iter().for_each(|identity| self.give_back(&mut state.registered, identity));
+        true
+    }
+
+    /// Ends all leases.
+    pub(crate) fn end_all(&self) {
+        let leases: Vec<u64> = self.state.lock().leases.keys().copied().collect();
+        leases.into_iter().for_each(|lease| {
+            self.end(lease);
+        });
+    }
+}
+
+impl<R: Registrar> Drop for Registrations<R> {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}

@@ -1,0 +1,149 @@
+//! What client and server say to each other over Flight: the bodies of actions, in JSON, and what
+//! stands in their results beside the headers of Arrow IPC.
+//!
+//! A result is a FlightData message: `data_header` has a message header of Arrow IPC (the schema,
+//! a dictionary, or a record batch), `app_metadata` an [`Entry`] in JSON, and `data_body` those
+//! bytes that are too few to be fetched.
+
+use super::transport::Place;
+use serde::{Deserialize, Serialize};
+
+/// Opens a session: [`Connect`] gives [`Connected`].
+pub const CONNECT: &str = "RdmaConnect";
+/// Says where the blocks of a ticket lie: [`Scan`] gives [`Entry`]s.
+pub const DIRECTORY: &str = "RdmaDirectory";
+/// Has the blocks of a ticket written into the client's memory: [`Write`] gives [`Entry`]s.
+pub const WRITE: &str = "RdmaWrite";
+/// Holds a lease for longer: [`Of`] gives [`Renewed`].
+pub const RENEW: &str = "RdmaRenew";
+/// Ends a lease: [`Of`] gives nothing.
+pub const RELEASE: &str = "RdmaRelease";
+/// Ends a session and its leases: [`Of`] gives nothing.
+pub const DISCONNECT: &str = "RdmaDisconnect";
+
+/// Places that a client may give for one [`Write`].
+pub const MOST_SLOTS: usize = 1024;
+
+/// Asks for a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connect {
+    /// The transport's name.
+    pub transport: String,
+    /// The address of the client's endpoint.
+    pub address: Vec<u8>,
+}
+
+/// A session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Connected {
+    /// Its number.
+    pub session: u64,
+    /// The address of the server's endpoint, to which the client connects its own.
+    pub address: Vec<u8>,
+}
+
+/// Asks where blocks lie.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    /// The session. Without one the directory lends nothing: all blocks are to be fetched.
+    pub session: Option<u64>,
+    /// The ticket of an endpoint of GetFlightInfo, with a held snapshot.
+    pub ticket: Vec<u8>,
+    /// The first block that is wanted.
+    #[serde(default)]
+    pub from: u32,
+}
+
+/// Asks for blocks in the client's memory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Write {
+    /// What to write.
+    pub scan: Scan,
+    /// Where to. Each takes the messages of one block, or of a part of one.
+    pub slots: Vec<Place>,
+}
+
+/// Names a session, or one of its leases.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Of {
+    /// The session.
+    pub session: u64,
+    /// The lease.
+    #[serde(default)]
+    pub lease: u64,
+}
+
+/// How long a lease lasts from now on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Renewed {
+    /// In milliseconds.
+    pub milliseconds: u64,
+}
+
+/// Bytes of a message's body.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// Where in the body they begin.
+    pub at: u64,
+    /// How many.
+    pub length: u64,
+    /// Where they lie in the server's memory; none if they are the next ones of `data_body`. What
+    /// no piece names is zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+}
+
+/// One result of a [`DIRECTORY`] or a [`WRITE`]. Blocks come in order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entry {
+    /// The beginning, with the schema in the header.
+    Begin {
+        /// The lease of what the directory names; none if the server lends nothing.
+        lease: Option<u64>,
+        /// How long the lease lasts from when it was asked for.
+        milliseconds: u64,
+    },
+    /// A message that the client reads: its header is there.
+    Lent {
+        /// The block.
+        block: u32,
+        /// Bytes of the body.
+        bytes: u64,
+        /// Where they lie.
+        pieces: Vec<Piece>,
+    },
+    /// Messages that the server has written: a part of the data is there. This one's header is.
+    Written {
+        /// The block.
+        block: u32,
+        /// Which of the client's places.
+        slot: u32,
+        /// Where in it the body begins.
+        at: u64,
+        /// Bytes of the body.
+        bytes: u64,
+        /// Whether it is the last in this place, to which the server writes no more.
+        last: bool,
+        /// Whether it is the last of the block.
+        complete: bool,
+    },
+    /// Blocks to fetch by DoGet.
+    Get {
+        /// The first of them.
+        block: u32,
+        /// The first behind them.
+        end: u32,
+        /// The ticket.
+        ticket: Vec<u8>,
+    },
+    /// There is no room for more: ask again, from this block on.
+    Rest {
+        /// The block.
+        block: u32,
+    },
+}

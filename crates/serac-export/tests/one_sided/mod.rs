@@ -1,0 +1,5 @@
+//! What holds for one-sided access by any transport.
+#![allow(dead_code, reason = "each test binary uses what it needs")]
+
+pub mod flight;
+pub mod transport;

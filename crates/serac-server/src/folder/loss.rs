@@ -1,0 +1,139 @@
+//! What a session loses when the process that holds the folder ends, and what becomes of its next
+//! statements.
+//!
+//! | the session had | its next statements |
+//! |---|---|
+//! | nothing of its own | run in a new session |
+//! | state ([`serac_sql::Session::has_state`]) | one ends with 08006, the others run in a new session |
+//! | an open transaction | the first ends with 08006, the others with 25P02 up to the end of the transaction |
+//!
+//! So no statement means something else than in the session for which it was written, and the rest
+//! of a transaction does not commit by itself. If a statement ran when the holder ended, that one
+//! is told with 08006.
+
+use datafusion::sql::sqlparser::ast::Statement;
+use serac_client::client::Client;
+use serac_client::wire::{Failure, Status};
+use serac_sql::parse;
+
+/// What a session had at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Had {
+    /// An open transaction, also one that has failed.
+    pub(super) transaction: bool,
+    /// State of its own.
+    pub(super) state: bool,
+}
+
+impl Had {
+    /// What the session of a client has between two statements.
+    pub(super) fn of(client: &Client) -> Self {
+        Self { transaction: client.status() != Status::Idle, state: client.has_state() }
+    }
+    /// What it had when it ended while `text` ran.
+    pub(super) fn within(self, text: &str) -> Self {
+        let begins = || {
+            let begins = |statement: &Statement| matches!(statement, Statement::StartTransaction { .. });
+            parse(text).is_ok_and(|statements| statements.iter().any(begins))
+        };
+        Self { transaction: !is_end(text) && (self.transaction || begins()), ..self }
+    }
+}
+
+/// Whether a text is the end of a transaction, and nothing else.
+fn is_end(text: &str) -> bool {
+    matches!(
+        parse(text).as_deref(),
+        Ok([Statement::Commit { chain: false, .. } | Statement::Rollback { chain: false, savepoint: None }])
+    )
+}
+
+/// A session has ended that had something.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// What the next statement is told; none if one was told already.
+    untold: Option<Failure>,
+    /// Whether a transaction was open, whose end has not come yet.
+    pub(super) is_in_transaction: bool,
+}
+
+/// What becomes of a statement after a loss.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// It was the end of the transaction that was lost: it is done, as a ROLLBACK.
+    RolledBack,
+    /// It ends with this.
+    Fails(Failure),
+}
+
+impl Loss {
+    /// What a session that had this has lost; none if that was nothing. `failure` says so, and
+    /// `is_told` whether a statement has ended with it.
+    pub(super) fn of(had: Had, failure: &Failure, is_told: bool) -> Option<Self> {
+        let untold = (!is_told).then(|| failure.clone());
+        (had.transaction || had.state && !is_told).then_some(Self { untold, is_in_transaction: had.transaction })
+    }
+    /// What becomes of a statement. The loss is none any more when this leaves none.
+    pub(super) fn meets(this: &mut Option<Self>, text: &str) -> Option<Next> {
+        let loss = this.as_mut()?;
+        let untold = loss.untold.take();
+        let is_over = !loss.is_in_transaction || is_end(text);
+        if is_over {
+            *this = None;
+        }
+        Some(match untold {
+            Some(failure) => Next::Fails(failure),
+            None if is_over => Next::RolledBack,
+            None => {
+                let message = "current transaction is aborted, commands ignored until end of transaction block";
+                Next::Fails(
+                    Failure::new("25P02", message)
+                        .with_detail("The process that had the database open has ended within the transaction."),
+                )
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(transaction: bool, state: bool, is_told: bool) -> Option<Loss> {
+        Loss::of(Had { transaction, state }, &Failure::new("08006", "gone"), is_told)
+    }
+    /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for one that runs.
+    fn become_of(mut loss: Option<Loss>, texts: &[&str]) -> Vec<String> {
+        let of = |text: &&str| match Loss::meets(&mut loss, text) {
+            None => String::new(),
+            Some(Next::RolledBack) => "ROLLBACK".into(),
+            Some(Next::Fails(failure)) => failure.sqlstate.into(),
+        };
+        texts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_lost_transaction_goes_on_failing_up_to_its_end() {
+        let texts = ["INSERT INTO t VALUES (1)", "ROLLBACK TO s", "COMMIT; SELECT 1", "commit ;", "SELECT 1"];
+        assert_eq!(become_of(lost(true, false, false), &texts), ["08006", "25P02", "25P02", "ROLLBACK", ""]);
+        assert_eq!(become_of(lost(true, true, true), &texts), ["25P02", "25P02", "25P02", "ROLLBACK", ""]);
+        for end in ["COMMIT", "END", "ROLLBACK", "ABORT", "COMMIT WORK", "END TRANSACTION"] {
+            assert_eq!(become_of(lost(true, false, false), &[end, "SELECT 1"]), ["08006", ""]);
+            assert_eq!(become_of(lost(true, false, true), &[end, "SELECT 1"]), ["ROLLBACK", ""]);
+        }
+    }
+
+    #[test]
+    fn lost_state_is_told_once() {
+        assert_eq!(become_of(lost(false, true, false), &["SELECT 1", "SELECT 1"]), ["08006", ""]);
+        assert!(lost(false, true, true).is_none() && lost(false, false, false).is_none());
+    }
+
+    #[test]
+    fn what_ran_may_have_begun_or_ended_a_transaction() {
+        let of = |transaction, text| Had { transaction, state: false }.within(text).transaction;
+        assert!(of(false, "BEGIN; INSERT INTO t VALUES (1)") && of(true, "INSERT INTO t VALUES (1)"));
+        assert!(of(true, "SELECT 1; COMMIT") && of(false, "START TRANSACTION"));
+        assert!(!of(false, "SELECT 'begin'") && !of(true, "COMMIT"));
+    }
+}
