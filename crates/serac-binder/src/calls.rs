@@ -1,0 +1,152 @@
+//! Functions and aggregates: which one a call means, and what computes it.
+
+use crate::Binder;
+use crate::bound::Bound;
+use crate::error::{BindError, Result};
+use crate::expression::{Context, checked};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::AggregateFunction;
+use serac_parser::tree::{Call, Span};
+use serac_pg::functions::{Function, FunctionKind, of_name};
+use serac_pg::resolve::{self, Resolved};
+use serac_pg::types::Category;
+use serac_pg::{Signature, TypeId};
+
+/// Names under which functions are computed, where these are not PostgreSQL's.
+const COMPUTED_BY: [(&str, &str); 6] = [
+    ("char_length", "character_length"),
+    ("ceiling", "ceil"),
+    ("every", "bool_and"),
+    ("length", "character_length"),
+    ("pow", "power"),
+    ("substring", "substr"),
+];
+
+/// Functions whose results DataFusion gives in another type, or by other rules, than PostgreSQL's.
+const OTHERWISE: [&str; 3] = ["round", "trunc", "to_char"];
+
+fn computed_by(name: &str) -> &str {
+    COMPUTED_BY.iter().find(|(own, _)| *own == name).map_or(name, |(_, other)| other)
+}
+
+/// Which function of a kind is meant, its polymorphic types in place.
+fn chosen(name: &str, kind: FunctionKind, given: &[TypeId]) -> Result<Signature> {
+    let of_name = of_name(name);
+    if of_name.is_empty() || OTHERWISE.contains(&name) {
+        return Err(BindError::Unknown("this function"));
+    }
+    let takes = |function: &&Function| function.signature.arguments.len() == given.len();
+    let candidates: Vec<&Function> = of_name.iter().filter(takes).collect();
+    let is_plain = |function: &Function| function.kind == kind && !function.is_variadic && !function.returns_set;
+    // The table leaves out functions of types that are not here, so that none and several are not its answer.
+    match resolve::function(candidates.iter().map(|function| &function.signature).collect(), given) {
+        Resolved::One(signature) if candidates.iter().all(|function| is_plain(function)) => {
+            Ok(resolve::polymorphic(signature, given).unwrap_or_else(|| signature.clone()))
+        }
+        _ => Err(BindError::Unknown("a function of these types")),
+    }
+}
+
+impl Binder<'_> {
+    /// A call.
+    pub(crate) fn call(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
+        let name = match &call.name.parts[..] {
+            [name] => &name.name,
+            [schema, name] if schema.name == "pg_catalog" => &name.name,
+            _ => return Err(BindError::Unknown("a function of another schema")),
+        };
+        let is_plain = !call.variadic
+            && call.within_group.is_empty()
+            && call.over.is_none()
+            && call.ignores_nulls.is_none()
+            && call.order_by.is_empty()
+            && call.arguments.iter().all(|argument| argument.name.is_none());
+        if !is_plain {
+            return Err(BindError::Unknown("a call of this form"));
+        }
+        if of_name(name).iter().any(|function| function.kind == FunctionKind::Aggregate) {
+            return self.aggregate_call(name, call, span, context);
+        }
+        if call.star || call.distinct || call.filter.is_some() {
+            return Err(BindError::Unknown("a call of this form"));
+        }
+        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
+        self.scalar_call(name, arguments.collect::<Result<_>>()?, span, context)
+    }
+    /// The call of a function of single rows.
+    pub(crate) fn scalar_call(
+        &self,
+        name: &str,
+        arguments: Vec<Bound>,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
+        let signature = chosen(name, FunctionKind::Scalar, &given)?;
+        if signature.result == TypeId::NUMERIC && name != "abs" {
+            return Err(BindError::Unknown("a number of digits that are not known"));
+        }
+        let function = self.environment.scalar(computed_by(name)).ok_or(BindError::Unknown("this function"))?;
+        let arguments = arguments.into_iter().zip(&signature.arguments);
+        let arguments = arguments.map(|(argument, to)| Ok(argument.implicitly(*to, context.schema)?.expr));
+        let call = function.call(arguments.collect::<Result<_>>()?);
+        checked(call, signature.result, span, context.schema)
+    }
+    fn aggregate_call(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
+        if let Some(clause) = context.without_aggregates {
+            let message = match clause {
+                "an aggregate" => "aggregate function calls cannot be nested".to_owned(),
+                clause => format!("aggregate functions are not allowed in {clause}"),
+            };
+            return Err(BindError::new("42803", message, span));
+        }
+        let inside = context.without_aggregates("an aggregate");
+        let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, inside));
+        let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+        let filter = match &call.filter {
+            Some(filter) => Some(Box::new(self.condition("FILTER", filter, context.without_aggregates("FILTER"))?)),
+            None => None,
+        };
+        if call.star != arguments.is_empty() || (call.star && (name != "count" || call.distinct)) {
+            return Err(BindError::Unknown("an aggregate of this form"));
+        }
+        for argument in &mut arguments {
+            // A constant that may be of any type is a text.
+            if argument.id == TypeId::UNKNOWN && name == "count" {
+                *argument = argument.clone().implicitly(TypeId::TEXT, context.schema)?;
+            }
+        }
+        let given: Vec<TypeId> = arguments.iter().map(|argument| argument.id).collect();
+        let signature = chosen(name, FunctionKind::Aggregate, &given)?;
+        let mut exprs = Vec::new();
+        for (argument, to) in arguments.into_iter().zip(&signature.arguments) {
+            if to.category() == Category::Pseudo {
+                return Err(BindError::Unknown("an aggregate of these types"));
+            }
+            exprs.push(argument.implicitly(*to, context.schema)?.expr);
+        }
+        if call.star {
+            exprs.push(Expr::Literal(ScalarValue::Int64(Some(1)), None));
+        }
+        let function = self.environment.aggregate(computed_by(name)).ok_or(BindError::Unknown("this aggregate"))?;
+        let call = AggregateFunction::new_udf(function, exprs, call.distinct, filter, Vec::new(), None);
+        checked(Expr::AggregateFunction(call), signature.result, span, context.schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_function_is_taken() {
+        let sum = |given: TypeId| chosen("sum", FunctionKind::Aggregate, &[given]).unwrap().result;
+        assert_eq!(sum(TypeId::INT4), TypeId::INT8);
+        assert_eq!(sum(TypeId::INT8), TypeId::NUMERIC);
+        assert_eq!(chosen("count", FunctionKind::Aggregate, &[TypeId::UUID]).unwrap().result, TypeId::INT8);
+        assert_eq!(chosen("max", FunctionKind::Aggregate, &[TypeId::VARCHAR]).unwrap().result, TypeId::TEXT);
+        assert!(chosen("sum", FunctionKind::Scalar, &[TypeId::INT4]).is_err());
+        assert!(chosen("no such function", FunctionKind::Scalar, &[]).is_err());
+    }
+}

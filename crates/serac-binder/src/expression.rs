@@ -1,0 +1,622 @@
+//! Expressions: which operator, type and cast each part means.
+
+use crate::bound::{Bound, decimal};
+use crate::error::{BindError, Result};
+use crate::scope::Scope;
+use crate::types::{arrow_type, integer_digits};
+use crate::{Binder, types};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::{Case, InList, Like};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to};
+use serac_parser::tree::{Expr as Tree, Operator as Symbol};
+use serac_parser::tree::{ExprKind, IsTest, LikeKind, Literal, Postfix, Span, Special, TypeName};
+use serac_pg::resolve::{self, Resolved};
+use serac_pg::{CastContext, Signature, TypeId};
+
+/// Operators one behind the other, up to which a plan is a tower of them.
+const MOST_IN_A_ROW: usize = 100;
+
+/// Where an expression stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    /// The columns that it may name.
+    pub(crate) scope: &'c Scope,
+    /// Those of the plan below.
+    pub(crate) schema: &'c DFSchema,
+    /// The clause, if aggregates are not allowed in it: `WHERE`.
+    pub(crate) without_aggregates: Option<&'static str>,
+}
+
+impl Context<'_> {
+    /// The same, where no aggregate may stand.
+    pub(crate) fn without_aggregates(self, clause: &'static str) -> Self {
+        Self { without_aggregates: Some(clause), ..self }
+    }
+}
+
+/// `a AND b AND c` as a tree that is as flat as can be.
+pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Option<Expr> {
+    while exprs.len() > 1 {
+        let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));
+        let mut rest = exprs.into_iter();
+        while let Some(left) = rest.next() {
+            halves.push(match rest.next() {
+                Some(right) => Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))),
+                None => left,
+            });
+        }
+        exprs = halves;
+    }
+    exprs.pop()
+}
+
+impl Binder<'_> {
+    /// An expression.
+    pub(crate) fn expression(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
+        let span = tree.span;
+        let boolean = |expr| Ok(Bound::new(expr, TypeId::BOOL, span));
+        match &tree.kind {
+            ExprKind::Literal(literal) => constant(literal, span),
+            ExprKind::Name(name) => context.scope.lookup(name),
+            ExprKind::Call(call) => self.call(call, span, context),
+            ExprKind::Or(operands) => boolean(self.logic("OR", operands, Operator::Or, context)?),
+            ExprKind::And(operands) => boolean(self.logic("AND", operands, Operator::And, context)?),
+            ExprKind::Not(operand) => boolean(Expr::Not(Box::new(self.condition("NOT", operand, context)?))),
+            ExprKind::Operators(first, rest) => self.operators(first, rest, context),
+            ExprKind::Prefix(operators, operand) => self.prefixes(operators, operand, context),
+            ExprKind::Postfix(operand, rest) => self.postfixes(operand, rest, context),
+            ExprKind::Between { operand, negated, symmetric: false, low, high } => {
+                let operand = self.expression(operand, context)?;
+                let (low, high) = (self.expression(low, context)?, self.expression(high, context)?);
+                let (from, to) = if *negated { ("<", ">") } else { (">=", "<=") };
+                let join = if *negated { Operator::Or } else { Operator::And };
+                let low = self.operate(from, span, vec![operand.clone(), low], context)?;
+                let high = self.operate(to, span, vec![operand, high], context)?;
+                boolean(Expr::BinaryExpr(BinaryExpr::new(Box::new(low.expr), join, Box::new(high.expr))))
+            }
+            ExprKind::InList { operand, negated, list } => {
+                boolean(self.in_list(operand, list, *negated, span, context)?)
+            }
+            ExprKind::Like { operand, negated, kind, pattern, escape, at } => {
+                let (operand, pattern) = (self.expression(operand, context)?, self.expression(pattern, context)?);
+                let escape = match escape.as_deref() {
+                    None => None,
+                    Some(escape) => Some(one_character(escape)?),
+                };
+                self.like(*kind, *negated, vec![operand, pattern], escape, *at, context)
+            }
+            ExprKind::Case { operand, whens, otherwise } => {
+                self.case(operand.as_deref(), whens, otherwise.as_deref(), span, context)
+            }
+            ExprKind::Cast { operand, to } => {
+                let operand = self.expression(operand, context)?;
+                explicit(operand, to, span, context.schema)
+            }
+            ExprKind::Special(special) => self.special(special, span, context),
+            _ => Err(BindError::Unknown("an expression of this kind")),
+        }
+    }
+    /// A condition of a clause.
+    pub(crate) fn condition(&self, clause: &str, tree: &Tree, context: Context<'_>) -> Result<Expr> {
+        let bound = self.expression(tree, context)?;
+        match bound.id {
+            TypeId::BOOL => Ok(bound.expr),
+            TypeId::UNKNOWN => Ok(bound.implicitly(TypeId::BOOL, context.schema)?.expr),
+            other => {
+                let message = format!("argument of {clause} must be type boolean, not type {other}");
+                Err(BindError::new("42804", message, tree.span))
+            }
+        }
+    }
+    fn logic(&self, clause: &str, operands: &[Tree], operator: Operator, context: Context<'_>) -> Result<Expr> {
+        let operands = operands.iter().map(|operand| self.condition(clause, operand, context));
+        joined(operands.collect::<Result<_>>()?, operator).ok_or(BindError::Unknown("nothing to join"))
+    }
+    fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
+        if rest.len() > MOST_IN_A_ROW {
+            return Err(BindError::Unknown("so many operators in a row"));
+        }
+        let mut left = self.expression(first, context)?;
+        for (operator, right) in rest {
+            let right = self.expression(right, context)?;
+            left = self.operate(symbol(operator)?, operator.span, vec![left, right], context)?;
+        }
+        Ok(left)
+    }
+    fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
+        let mut operators = operators;
+        let mut operand = match (&operand.kind, operators.split_last()) {
+            // A sign is part of the number behind it, of which there is one more below zero than above.
+            (ExprKind::Literal(Literal::Integer(digits)), Some((sign, rest))) if symbol(sign)? == "-" => {
+                operators = rest;
+                constant(&Literal::Integer(format!("-{digits}")), sign.span.to(operand.span))?
+            }
+            _ => self.expression(operand, context)?,
+        };
+        for operator in operators.iter().rev() {
+            operand = match (symbol(operator)?, negative(&operand)) {
+                ("-", Some(negative)) => negative,
+                (symbol, _) => self.operate(symbol, operator.span, vec![operand], context)?,
+            };
+        }
+        Ok(operand)
+    }
+    fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
+        let mut operand = self.expression(operand, context)?;
+        for postfix in rest {
+            operand = match postfix {
+                Postfix::Cast(to, at) => explicit(operand, to, *at, context.schema)?,
+                Postfix::Is { negated, test, at } => self.is(operand, *negated, test, *at, context)?,
+                _ => return Err(BindError::Unknown("what follows an operand")),
+            };
+        }
+        Ok(operand)
+    }
+    fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
+        let boolean = |clause: &str, operand: Bound| match operand.id {
+            TypeId::BOOL | TypeId::UNKNOWN => Ok(Box::new(operand.implicitly(TypeId::BOOL, context.schema)?.expr)),
+            other => {
+                let message = format!("argument of {clause} must be type boolean, not type {other}");
+                Err(BindError::new("42804", message, operand.span))
+            }
+        };
+        let expr = match (test, negated) {
+            (IsTest::Null, false) => Expr::IsNull(Box::new(operand.expr)),
+            (IsTest::Null, true) => Expr::IsNotNull(Box::new(operand.expr)),
+            (IsTest::True, false) => Expr::IsTrue(boolean("IS TRUE", operand)?),
+            (IsTest::True, true) => Expr::IsNotTrue(boolean("IS NOT TRUE", operand)?),
+            (IsTest::False, false) => Expr::IsFalse(boolean("IS FALSE", operand)?),
+            (IsTest::False, true) => Expr::IsNotFalse(boolean("IS NOT FALSE", operand)?),
+            (IsTest::Unknown, false) => Expr::IsUnknown(boolean("IS UNKNOWN", operand)?),
+            (IsTest::Unknown, true) => Expr::IsNotUnknown(boolean("IS NOT UNKNOWN", operand)?),
+            (IsTest::DistinctFrom(other), negated) => {
+                let other = self.expression(other, context)?;
+                let operator = if negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
+                let signature = resolved("=", at, &[operand.id, other.id])?;
+                let [left, right] = alike(vec![operand, other], signature, context.schema)?;
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
+            }
+            _ => return Err(BindError::Unknown("what IS asks")),
+        };
+        Ok(Bound::new(expr, TypeId::BOOL, at))
+    }
+    fn in_list(&self, operand: &Tree, list: &[Tree], negated: bool, span: Span, context: Context<'_>) -> Result<Expr> {
+        let operand = self.expression(operand, context)?;
+        let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
+        let types: Vec<TypeId> = list.iter().chain([&operand]).map(|item| item.id).collect();
+        let Ok(common) = resolve::common(&types) else { return Err(BindError::Unknown("a list of such types")) };
+        let signature = resolved("=", span, &[operand.id, common])?;
+        let mut all = vec![operand];
+        for item in list {
+            all.push(item.implicitly(common, context.schema)?);
+        }
+        let mut exprs = of_one_type(all, comparable(signature)?, context.schema)?.into_iter();
+        let operand = exprs.next().ok_or(BindError::Unknown("an empty list"))?;
+        Ok(Expr::InList(InList::new(Box::new(operand), exprs.collect(), negated)))
+    }
+    fn like(
+        &self,
+        kind: LikeKind,
+        negated: bool,
+        operands: Vec<Bound>,
+        escape: Option<char>,
+        at: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let symbol = match (kind, negated) {
+            (LikeKind::Like, false) => "~~",
+            (LikeKind::Like, true) => "!~~",
+            (LikeKind::ILike, false) => "~~*",
+            (LikeKind::ILike, true) => "!~~*",
+            (LikeKind::Similar, _) => return Err(BindError::Unknown("SIMILAR TO")),
+        };
+        let signature = resolved(symbol, at, &[operands[0].id, operands[1].id])?;
+        if signature.arguments != [TypeId::TEXT, TypeId::TEXT] {
+            return Err(BindError::Unknown("LIKE of these types"));
+        }
+        let [operand, pattern] = alike(operands, signature, context.schema)?;
+        let is_any_case = kind == LikeKind::ILike;
+        let like = Like::new(negated, Box::new(operand), Box::new(pattern), escape, is_any_case);
+        Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
+    }
+    fn case(
+        &self,
+        operand: Option<&Tree>,
+        whens: &[(Tree, Tree)],
+        otherwise: Option<&Tree>,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Bound> {
+        let mut conditions = Vec::new();
+        match operand {
+            None => {
+                for (when, _) in whens {
+                    conditions.push(self.condition("CASE/WHEN", when, context)?);
+                }
+            }
+            Some(operand) => {
+                let operand = self.expression(operand, context)?;
+                for (when, _) in whens {
+                    let when = self.expression(when, context)?;
+                    conditions.push(self.operate("=", when.span, vec![operand.clone(), when], context)?.expr);
+                }
+            }
+        }
+        let mut results = Vec::new();
+        // The result of ELSE is the first whose type counts.
+        results.push(match otherwise {
+            Some(otherwise) => self.expression(otherwise, context)?,
+            None => constant(&Literal::Null, span)?,
+        });
+        for (_, then) in whens {
+            results.push(self.expression(then, context)?);
+        }
+        let (results, id) = self.unified("CASE", results, context.schema)?;
+        let mut results = results.into_iter().map(Box::new);
+        let otherwise = results.next().filter(|_| otherwise.is_some());
+        let whens = conditions.into_iter().map(Box::new).zip(results).collect();
+        Ok(Bound::new(Expr::Case(Case::new(None, whens, otherwise)), id, span))
+    }
+    /// Expressions as values of their common type.
+    pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, TypeId)> {
+        let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
+        let common = match resolve::common(&types) {
+            Ok(common) => common,
+            Err((one, other)) => {
+                let at = all.iter().find(|bound| bound.id == other).map_or(Span::default(), |bound| bound.span);
+                if one.category() == other.category() {
+                    let at = all.iter().find(|bound| bound.id == one).map_or(at, |bound| bound.span);
+                    return Err(BindError::new("42846", format!("{what} could not convert type {one} to {other}"), at));
+                }
+                let message = format!("{what} types {one} and {other} cannot be matched");
+                return Err(BindError::new("42804", message, at));
+            }
+        };
+        let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(common, schema)).collect::<Result<_>>()?;
+        // Each value of PostgreSQL's has its own digits behind the point; here all of an expression have the same.
+        if common == TypeId::NUMERIC {
+            let types: Vec<DataType> =
+                all.iter().map(|one| one.expr.get_type(schema)).collect::<datafusion::error::Result<_>>()?;
+            let scale = |data_type: &DataType| match data_type {
+                DataType::Decimal128(_, scale) => Some(*scale),
+                _ => None,
+            };
+            if types.iter().any(|other| scale(other) != scale(&types[0])) {
+                return Err(BindError::Unknown("numbers of different digits"));
+            }
+        }
+        Ok((of_one_type(all, common, schema)?, common))
+    }
+    /// An operator's application.
+    pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
+        let types: Vec<TypeId> = operands.iter().map(|operand| operand.id).collect();
+        let signature = resolved(symbol, at, &types)?;
+        let like = match symbol {
+            "~~" => Some((LikeKind::Like, false)),
+            "!~~" => Some((LikeKind::Like, true)),
+            "~~*" => Some((LikeKind::ILike, false)),
+            "!~~*" => Some((LikeKind::ILike, true)),
+            _ => None,
+        };
+        if let (Some((kind, negated)), 2) = (like, operands.len()) {
+            return self.like(kind, negated, operands, Some('\\'), at, context);
+        }
+        let expr = match (symbol, &signature.arguments[..]) {
+            ("=" | "<>" | "<" | "<=" | ">" | ">=", [_, _]) => {
+                let [left, right] = alike(operands, signature, context.schema)?;
+                self.environment.operate(comparison(symbol), left, right, context.schema)?
+            }
+            ("||", [..]) => {
+                let mut operands = operands.into_iter();
+                let mut text = || match operands.next() {
+                    Some(operand) => Ok(operand.into_type(TypeId::TEXT, CastContext::Explicit, context.schema)?.expr),
+                    None => Err(BindError::Unknown("an operator without an operand")),
+                };
+                let (left, right) = (text()?, text()?);
+                if signature.result != TypeId::TEXT {
+                    return Err(BindError::Unknown("|| of these types"));
+                }
+                self.environment.operate(Operator::StringConcat, left, right, context.schema)?
+            }
+            (_, [_, _]) => self.arithmetic(symbol, operands, signature, context)?,
+            ("+", [_]) => return one(operands),
+            ("-", [_]) if signature.result.category() == serac_pg::types::Category::Numeric => {
+                let operand = one(operands)?.implicitly(signature.arguments[0], context.schema)?;
+                Expr::Negative(Box::new(operand.expr))
+            }
+            _ => return Err(BindError::Unknown("this operator")),
+        };
+        checked(expr, signature.result, at, context.schema)
+    }
+    fn arithmetic(
+        &self,
+        symbol: &str,
+        operands: Vec<Bound>,
+        signature: &Signature,
+        context: Context<'_>,
+    ) -> Result<Expr> {
+        let operator = match symbol {
+            "+" => Operator::Plus,
+            "-" => Operator::Minus,
+            "*" => Operator::Multiply,
+            "/" => Operator::Divide,
+            "%" => Operator::Modulo,
+            "~" => Operator::RegexMatch,
+            "~*" => Operator::RegexIMatch,
+            "!~" => Operator::RegexNotMatch,
+            "!~*" => Operator::RegexNotIMatch,
+            _ => return Err(BindError::Unknown("this operator")),
+        };
+        let is_number = |id: &TypeId| integer_digits(*id).is_some() || matches!(*id, TypeId::FLOAT4 | TypeId::FLOAT8);
+        let mut exprs = Vec::new();
+        for (operand, to) in operands.into_iter().zip(&signature.arguments) {
+            let operand = operand.implicitly(*to, context.schema)?;
+            // Numbers of different types are computed in the result's.
+            let operand = match is_number(to) && is_number(&signature.result) {
+                true => operand.implicitly(signature.result, context.schema)?,
+                false => operand,
+            };
+            exprs.push(operand.expr);
+        }
+        let (Some(right), Some(left)) = (exprs.pop(), exprs.pop()) else {
+            return Err(BindError::Unknown("an operator without an operand"));
+        };
+        self.environment.operate(operator, left, right, context.schema)
+    }
+    fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
+        let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
+        let chosen = |name: &'static str, what: &str, trees: &[Tree]| {
+            let (exprs, id) = self.unified(what, all(trees)?, context.schema)?;
+            let function = self.environment.scalar(name).ok_or(BindError::Unknown("this function"))?;
+            checked(function.call(exprs), id, span, context.schema)
+        };
+        let named = |name: &str, arguments: Vec<Bound>| self.scalar_call(name, arguments, span, context);
+        match special {
+            Special::Coalesce(trees) => chosen("coalesce", "COALESCE", trees),
+            Special::Greatest(trees) => chosen("greatest", "GREATEST", trees),
+            Special::Least(trees) => chosen("least", "LEAST", trees),
+            Special::Position(part, text) => {
+                named("strpos", vec![self.expression(text, context)?, self.expression(part, context)?])
+            }
+            Special::Substring { operand, from: Some(from), length } => {
+                let mut arguments = vec![self.expression(operand, context)?, self.expression(from, context)?];
+                if let Some(length) = length {
+                    arguments.push(self.expression(length, context)?);
+                }
+                named("substr", arguments)
+            }
+            Special::Trim { side, arguments } => {
+                let name = match side {
+                    serac_parser::tree::TrimSide::Both => "btrim",
+                    serac_parser::tree::TrimSide::Leading => "ltrim",
+                    serac_parser::tree::TrimSide::Trailing => "rtrim",
+                };
+                named(name, all(arguments)?)
+            }
+            Special::CurrentDate => {
+                let function = self.environment.scalar("current_date").ok_or(BindError::Unknown("this function"))?;
+                checked(function.call(Vec::new()), TypeId::DATE, span, context.schema)
+            }
+            Special::CurrentTimestamp(None) => named("now", Vec::new()),
+            _ => Err(BindError::Unknown("this function")),
+        }
+    }
+}
+
+fn one(operands: Vec<Bound>) -> Result<Bound> {
+    operands.into_iter().next().ok_or(BindError::Unknown("an operator without an operand"))
+}
+
+fn symbol(operator: &Symbol) -> Result<&str> {
+    match operator.schema.as_ref().map(|schema| schema.name.as_str()) {
+        None | Some("pg_catalog") => Ok(&operator.symbol),
+        Some(_) => Err(BindError::Unknown("an operator of another schema")),
+    }
+}
+
+fn comparison(symbol: &str) -> Operator {
+    match symbol {
+        "=" => Operator::Eq,
+        "<>" => Operator::NotEq,
+        "<" => Operator::Lt,
+        "<=" => Operator::LtEq,
+        ">" => Operator::Gt,
+        _ => Operator::GtEq,
+    }
+}
+
+fn one_character(escape: &Tree) -> Result<char> {
+    let ExprKind::Literal(Literal::String(text)) = &escape.kind else {
+        return Err(BindError::Unknown("an escape that is no constant"));
+    };
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(BindError::Unknown("an escape that is no character")),
+    }
+}
+
+/// A constant.
+fn constant(literal: &Literal, span: Span) -> Result<Bound> {
+    let (value, id) = match literal {
+        Literal::Integer(digits) => match (digits.parse::<i32>(), digits.parse::<i64>()) {
+            (Ok(number), _) => (ScalarValue::Int32(Some(number)), TypeId::INT4),
+            (_, Ok(number)) => (ScalarValue::Int64(Some(number)), TypeId::INT8),
+            _ => return number(digits, span),
+        },
+        Literal::Numeric(digits) => return number(digits, span),
+        Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), TypeId::UNKNOWN),
+        Literal::Boolean(value) => (ScalarValue::Boolean(Some(*value)), TypeId::BOOL),
+        Literal::Null => (ScalarValue::Utf8(None), TypeId::UNKNOWN),
+        Literal::Bits(_) | Literal::HexBits(_) => return Err(BindError::Unknown("bit strings")),
+    };
+    Ok(Bound::new(Expr::Literal(value, None), id, span))
+}
+
+fn number(digits: &str, span: Span) -> Result<Bound> {
+    let number = decimal(digits).ok_or(BindError::Unknown("this number"))?;
+    Ok(Bound::new(number, TypeId::NUMERIC, span))
+}
+
+/// The negative of a constant; none if it is no constant, or has none.
+fn negative(operand: &Bound) -> Option<Bound> {
+    let Expr::Literal(value, _) = &operand.expr else { return None };
+    let value = match value {
+        ScalarValue::Int32(Some(number)) => ScalarValue::Int32(Some(number.checked_neg()?)),
+        ScalarValue::Int64(Some(number)) => ScalarValue::Int64(Some(number.checked_neg()?)),
+        ScalarValue::Decimal128(Some(number), precision, scale) => {
+            ScalarValue::Decimal128(Some(-number), *precision, *scale)
+        }
+        _ => return None,
+    };
+    Some(Bound::new(Expr::Literal(value, None), operand.id, operand.span))
+}
+
+/// The operator that is meant.
+pub(crate) fn resolved(symbol: &str, at: Span, operands: &[TypeId]) -> Result<&'static Signature> {
+    let (sqlstate, what, hint) = match resolve::operator(symbol, operands) {
+        Resolved::One(signature) => return Ok(signature),
+        Resolved::None => (
+            "42883",
+            "operator does not exist",
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        ),
+        Resolved::Several => (
+            "42725",
+            "operator is not unique",
+            "Could not choose a best candidate operator. You might need to add explicit type casts.",
+        ),
+    };
+    let operator = match operands {
+        [left, right] => format!("{left} {symbol} {right}"),
+        _ => format!("{symbol} {}", operands.first().copied().unwrap_or(TypeId::UNKNOWN)),
+    };
+    Err(BindError::new(sqlstate, format!("{what}: {operator}"), at).hinted(hint))
+}
+
+/// The type in which operands of a comparison are compared.
+fn comparable(signature: &Signature) -> Result<TypeId> {
+    use TypeId as T;
+    let [left, right] = signature.arguments[..] else { return Err(BindError::Unknown("this comparison")) };
+    let rank = |id: TypeId| match id {
+        T::INT2 | T::FLOAT4 | T::DATE => Some(0),
+        T::INT4 | T::FLOAT8 | T::TIMESTAMP => Some(1),
+        T::INT8 | T::TIMESTAMPTZ => Some(2),
+        _ => None,
+    };
+    match (left, right) {
+        (left, right) if left == right => Ok(left),
+        (left, right) => match (rank(left), rank(right)) {
+            (Some(a), Some(b)) => Ok(if a < b { right } else { left }),
+            _ => Err(BindError::Unknown("this comparison")),
+        },
+    }
+}
+
+/// Operands of a comparison, in one type.
+fn alike(operands: Vec<Bound>, signature: &Signature, schema: &DFSchema) -> Result<[Expr; 2]> {
+    let to = comparable(signature)?;
+    let operands = operands.into_iter().zip(&signature.arguments);
+    let operands = operands.map(|(operand, own)| operand.implicitly(*own, schema)).collect::<Result<_>>()?;
+    let exprs = of_one_type(operands, to, schema)?;
+    exprs.try_into().map_err(|_| BindError::Unknown("this comparison"))
+}
+
+/// Expressions as values of a type. Those of NUMERIC get as many digits as the longest has.
+fn of_one_type(all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let all: Vec<Bound> = all.into_iter().map(|one| one.implicitly(to, schema)).collect::<Result<_>>()?;
+    if to != TypeId::NUMERIC {
+        let is_stored = arrow_type(to).is_some();
+        return match is_stored {
+            true => Ok(all.into_iter().map(|one| one.expr).collect()),
+            false => Err(BindError::Unknown("values of this type")),
+        };
+    }
+    let mut given = Vec::new();
+    for one in &all {
+        match one.expr.get_type(schema)? {
+            DataType::Decimal128(precision, scale) => given.push((i16::from(precision), i16::from(scale))),
+            _ => return Err(BindError::Unknown("a number of another form")),
+        }
+    }
+    let scale = given.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
+    let whole = given.iter().map(|(precision, scale)| precision - scale).max().unwrap_or(0);
+    let (Ok(precision), Ok(scale)) = (u8::try_from(whole + scale), i8::try_from(scale)) else {
+        return Err(BindError::Unknown("numbers of so many digits"));
+    };
+    if precision > 38 {
+        return Err(BindError::Unknown("numbers of so many digits"));
+    }
+    let wanted = DataType::Decimal128(precision, scale);
+    let exprs = all.into_iter().zip(given).map(|(one, (own_precision, own_scale))| {
+        match own_precision == i16::from(precision) && own_scale == i16::from(scale) {
+            true => one.expr,
+            false => cast_to(one.expr, wanted.clone()),
+        }
+    });
+    Ok(exprs.collect())
+}
+
+/// An expression of which it is known what it gives; refused if DataFusion gives something else.
+pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
+    let given = expr.get_type(schema)?;
+    if types::type_of_arrow(&given) == Some(id) || matches!((id, &given), (TypeId::VARCHAR, DataType::Utf8View)) {
+        return Ok(Bound::new(expr, id, span));
+    }
+    // Functions of DataFusion count in other integers than PostgreSQL's, and give other texts.
+    match (arrow_type(id), given) {
+        (Some(wanted), given) if wanted.is_integer() && given.is_integer() => {
+            Ok(Bound::new(cast_to(expr, wanted), id, span))
+        }
+        (Some(wanted @ DataType::Utf8View), DataType::Utf8 | DataType::LargeUtf8) => {
+            Ok(Bound::new(cast_to(expr, wanted), id, span))
+        }
+        _ => Err(BindError::Unknown("a result of another type")),
+    }
+}
+
+/// A cast that is told.
+fn explicit(operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
+    if to.dimensions > 0 || to.is_set || to.of_column || to.fields.is_some() {
+        return Err(BindError::Unknown("a type of this form"));
+    }
+    let name = match &to.name.parts[..] {
+        [name] => name,
+        [schema, name] if schema.name == "pg_catalog" => name,
+        _ => return Err(BindError::Unknown("a type of another schema")),
+    };
+    let id = TypeId::by_name(&name.name).ok_or(BindError::Unknown("this type"))?;
+    let mut modifiers = Vec::new();
+    for modifier in &to.modifiers {
+        match &modifier.kind {
+            ExprKind::Literal(Literal::Integer(digits)) => modifiers.push(digits.parse::<u8>().ok()),
+            _ => return Err(BindError::Unknown("a modifier that is no number")),
+        }
+    }
+    // A number that is read from a text or a float has digits that are not known here.
+    let is_open = matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) || integer_digits(operand.id).is_some();
+    if id == TypeId::NUMERIC && !is_open {
+        return Err(BindError::Unknown("a number of this type"));
+    }
+    if arrow_type(operand.id).is_none() && !matches!(operand.id, TypeId::NUMERIC | TypeId::UNKNOWN) {
+        return Err(BindError::Unknown("a cast of this type"));
+    }
+    let bound = Bound { span: at, ..operand }.into_type(id, CastContext::Explicit, schema)?;
+    match (id, &modifiers[..]) {
+        (_, []) => Ok(bound),
+        (TypeId::NUMERIC, [Some(precision), scale @ ..]) => {
+            let scale = match scale {
+                [] => 0,
+                [Some(scale)] if scale <= precision => *scale,
+                _ => return Err(BindError::Unknown("such digits")),
+            };
+            if *precision == 0 || *precision > 38 {
+                return Err(BindError::Unknown("such digits"));
+            }
+            let wanted = DataType::Decimal128(*precision, scale.cast_signed());
+            Ok(Bound { expr: cast_to(bound.expr, wanted), ..bound })
+        }
+        _ => Err(BindError::Unknown("a type with a modifier")),
+    }
+}

@@ -1,0 +1,102 @@
+//! The names that columns of a result have where the statement gives none.
+
+use serac_parser::tree::{Expr, ExprKind, Postfix, Query, QueryBody, Special};
+
+/// The name of an expression's column: a column's, a function's, a cast's type.
+pub(crate) fn column_name(expr: &Expr) -> String {
+    found(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// A name, and whether a cast or a CASE around it keeps it.
+fn found(expr: &Expr) -> Option<(String, bool)> {
+    let strong = |name: &str| Some((name.to_owned(), true));
+    match &expr.kind {
+        ExprKind::Name(name) => strong(&name.parts.last()?.name),
+        ExprKind::Call(call) => strong(&call.name.parts.last()?.name),
+        ExprKind::Cast { operand, to } => {
+            let kept = found(operand).filter(|(_, keeps)| *keeps);
+            Some(kept.unwrap_or_else(|| (type_name(to), false)))
+        }
+        ExprKind::Postfix(operand, rest) => of_postfix(operand, rest),
+        ExprKind::Case { otherwise, .. } => {
+            let kept = otherwise.as_deref().and_then(found).filter(|(_, keeps)| *keeps);
+            Some(kept.unwrap_or_else(|| ("case".into(), false)))
+        }
+        ExprKind::Exists(_) => strong("exists"),
+        ExprKind::Array(_) | ExprKind::ArrayQuery(_) => strong("array"),
+        ExprKind::Row { .. } => strong("row"),
+        ExprKind::Grouping(_) => strong("grouping"),
+        ExprKind::Subquery(query) => of_query(query),
+        ExprKind::Special(special) => strong(special_name(special)),
+        _ => None,
+    }
+}
+
+fn type_name(to: &serac_parser::tree::TypeName) -> String {
+    to.name.parts.last().map_or_else(String::new, |part| part.name.clone())
+}
+
+fn of_postfix(operand: &Expr, rest: &[Postfix]) -> Option<(String, bool)> {
+    let mut name = found(operand);
+    for postfix in rest {
+        name = match postfix {
+            Postfix::Cast(to, _) => Some(name.filter(|(_, keeps)| *keeps).unwrap_or_else(|| (type_name(to), false))),
+            Postfix::Field(field) => Some((field.name.clone(), true)),
+            Postfix::Index(_) | Postfix::Slice(..) | Postfix::Collate(_) => name,
+            Postfix::AtTimeZone(..) => Some(("timezone".into(), true)),
+            Postfix::AllFields(_) | Postfix::Is { .. } => None,
+        };
+    }
+    name
+}
+
+fn of_query(query: &Query) -> Option<(String, bool)> {
+    let mut body = &query.body;
+    loop {
+        match body {
+            QueryBody::Select(select) => {
+                let item = select.items.first()?;
+                return match &item.alias {
+                    Some(alias) => Some((alias.name.clone(), true)),
+                    None => found(&item.expr).map(|(name, _)| (name, true)),
+                };
+            }
+            QueryBody::Nested(query) => body = &query.body,
+            QueryBody::SetOperations(first, _) => body = first,
+            QueryBody::Values(_) => return Some(("column1".into(), true)),
+            QueryBody::Table(_) => return None,
+        }
+    }
+}
+
+fn special_name(special: &Special) -> &'static str {
+    match special {
+        Special::Extract(..) => "extract",
+        Special::Overlay(_) => "overlay",
+        Special::Position(..) => "position",
+        Special::Substring { .. } | Special::SubstringSimilar(..) => "substring",
+        Special::Trim { side, .. } => match side {
+            serac_parser::tree::TrimSide::Both => "btrim",
+            serac_parser::tree::TrimSide::Leading => "ltrim",
+            serac_parser::tree::TrimSide::Trailing => "rtrim",
+        },
+        Special::Coalesce(_) => "coalesce",
+        Special::NullIf(..) => "nullif",
+        Special::Greatest(_) => "greatest",
+        Special::Least(_) => "least",
+        Special::Normalize(..) => "normalize",
+        Special::CurrentDate => "current_date",
+        Special::CurrentTime(_) => "current_time",
+        Special::CurrentTimestamp(_) => "current_timestamp",
+        Special::LocalTime(_) => "localtime",
+        Special::LocalTimestamp(_) => "localtimestamp",
+        Special::CurrentUser => "current_user",
+        Special::User => "user",
+        Special::SessionUser => "session_user",
+        Special::CurrentRole => "current_role",
+        Special::CurrentCatalog => "current_catalog",
+        Special::CurrentSchema => "current_schema",
+        Special::CollationFor(_) => "pg_collation_for",
+        Special::Overlaps(_) => "overlaps",
+    }
+}

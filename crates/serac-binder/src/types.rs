@@ -1,0 +1,56 @@
+//! How Arrow stores the values of a type.
+
+use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use serac_pg::TypeId;
+
+/// The Arrow type of a type's values; none for NUMERIC, whose digits differ from expression to expression, and for
+/// types that are not stored.
+pub fn arrow_type(id: TypeId) -> Option<DataType> {
+    Some(match id {
+        TypeId::BOOL => DataType::Boolean,
+        TypeId::INT2 => DataType::Int16,
+        TypeId::INT4 => DataType::Int32,
+        TypeId::INT8 => DataType::Int64,
+        TypeId::FLOAT4 => DataType::Float32,
+        TypeId::FLOAT8 => DataType::Float64,
+        TypeId::TEXT | TypeId::VARCHAR => DataType::Utf8View,
+        TypeId::DATE => DataType::Date32,
+        TypeId::TIME => DataType::Time64(TimeUnit::Microsecond),
+        TypeId::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
+        TypeId::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        TypeId::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        TypeId::UUID => DataType::FixedSizeBinary(16),
+        _ => return None,
+    })
+}
+
+/// The type of values that Arrow stores so; none for those that the binder does not take.
+pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
+    Some(match data_type {
+        DataType::Boolean => TypeId::BOOL,
+        DataType::Int16 => TypeId::INT2,
+        DataType::Int32 => TypeId::INT4,
+        DataType::Int64 => TypeId::INT8,
+        DataType::Float32 => TypeId::FLOAT4,
+        DataType::Float64 => TypeId::FLOAT8,
+        DataType::Decimal128(..) => TypeId::NUMERIC,
+        DataType::Utf8 | DataType::Utf8View => TypeId::TEXT,
+        DataType::Date32 => TypeId::DATE,
+        DataType::Time64(TimeUnit::Microsecond) => TypeId::TIME,
+        DataType::Timestamp(TimeUnit::Microsecond, None) => TypeId::TIMESTAMP,
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => TypeId::TIMESTAMPTZ,
+        DataType::Interval(IntervalUnit::MonthDayNano) => TypeId::INTERVAL,
+        DataType::FixedSizeBinary(16) => TypeId::UUID,
+        _ => return None,
+    })
+}
+
+/// The digits of whole numbers, as a decimal has them.
+pub(crate) fn integer_digits(id: TypeId) -> Option<u8> {
+    match id {
+        TypeId::INT2 => Some(5),
+        TypeId::INT4 => Some(10),
+        TypeId::INT8 => Some(19),
+        _ => None,
+    }
+}

@@ -1,0 +1,186 @@
+//! Binds the statements of `answers.txt` and compares columns, rows and errors with PostgreSQL 15's.
+//!
+//! Each statement stands behind `> `. Below it are the names and types of its columns and its rows, or the error:
+//! SQLSTATE, position in characters, message. A statement that the binder does not know is in `UNKNOWN`.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF};
+use datafusion::prelude::SessionContext;
+use serac_binder::{BindError, Environment, Relation, bind_query, type_of_arrow};
+use serac_parser::tree::{Name, StatementKind};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Statements that are bound in another way still. The list may only become shorter.
+const UNKNOWN: &[&str] = &[
+    "SELECT CASE a WHEN 1 THEN 1.5 WHEN 2 THEN 2 END FROM t ORDER BY a",
+    "SELECT abs(-a), abs(f), sqrt(4), floor(1.7), ceil(f), power(2, 3) FROM t ORDER BY a",
+    "VALUES (1, 2.5), (3, 4)",
+];
+
+struct Tables {
+    context: SessionContext,
+    tables: HashMap<&'static str, Arc<dyn TableProvider>>,
+}
+
+impl Tables {
+    async fn new() -> Self {
+        let context = SessionContext::new();
+        let mut tables = HashMap::new();
+        let t = "SELECT a::INT AS a, b::BIGINT AS b, arrow_cast(c, 'Utf8View') AS c, d::DECIMAL(10,2) AS d,
+                 e::DATE AS e, f::DOUBLE AS f, g::BOOLEAN AS g, h::SMALLINT AS h
+             FROM (VALUES (1, 10, 'apple', 1.50, '2024-01-01', 1.5, true, 1),
+                          (2, 20, 'beet', 2.00, '2024-01-02', -2.5, false, 2),
+                          (3, NULL, 'corn', 3.25, '2024-02-29', 0, true, 3),
+                          (4, 40, 'date', -4.75, '1999-12-31', 4.25, NULL, NULL)) AS v(a, b, c, d, e, f, g, h)";
+        let u = "SELECT a::INT AS a, arrow_cast(x, 'Utf8View') AS x
+             FROM (VALUES (1, 'one'), (1, 'uno'), (3, 'three'), (5, 'five')) AS v(a, x)";
+        for (name, query) in [("t", t), ("u", u)] {
+            let rows = context.sql(query).await.unwrap().cache().await.unwrap();
+            tables.insert(name, rows.into_view());
+        }
+        Self { context, tables }
+    }
+}
+
+impl Environment for Tables {
+    fn relation(&self, name: &Name) -> Result<Relation, BindError> {
+        let Some(table) = self.tables.get(name.to_string().as_str()) else {
+            return Err(BindError::new("42P01", format!("relation \"{name}\" does not exist"), name.span));
+        };
+        let types = table.schema().fields().iter().map(|field| type_of_arrow(field.data_type()).unwrap()).collect();
+        let name = TableReference::bare(name.to_string());
+        Ok(Relation { source: provider_as_source(table.clone()), name, types, has_key: false })
+    }
+    fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.context.udf(name).ok()
+    }
+    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.context.udaf(name).ok()
+    }
+    fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
+    }
+}
+
+fn texts(batches: &[RecordBatch]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let options = FormatOptions::default().with_null("NULL");
+    for batch in batches {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| match column.data_type() {
+                // As PostgreSQL writes them.
+                DataType::Boolean => {
+                    let texts = column.as_any().downcast_ref::<datafusion::arrow::array::BooleanArray>().unwrap();
+                    let short = texts.iter().map(|value| value.map(|value| if value { "t" } else { "f" }));
+                    Arc::new(short.collect::<datafusion::arrow::array::StringArray>())
+                }
+                DataType::Timestamp(..) => {
+                    let texts = cast(column, &DataType::Utf8).unwrap();
+                    let texts = texts.as_any().downcast_ref::<datafusion::arrow::array::StringArray>().unwrap().clone();
+                    let spaced = texts.iter().map(|text| text.map(|text| text.replace('T', " ")));
+                    Arc::new(spaced.collect::<datafusion::arrow::array::StringArray>())
+                }
+                _ => column.clone(),
+            })
+            .collect();
+        let formatters: Vec<_> =
+            columns.iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> = formatters.iter().map(|column| column.value(row).to_string()).collect();
+            // Floats without a fraction have none in PostgreSQL's texts.
+            let values = values.into_iter().zip(batch.columns()).map(|(value, column)| match column.data_type() {
+                DataType::Float64 | DataType::Float32 => value.strip_suffix(".0").map(str::to_owned).unwrap_or(value),
+                _ => value,
+            });
+            lines.push(values.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    lines
+}
+
+/// What the binder makes of a statement, as the file has it; none if it does not know it.
+async fn answer(tables: &Tables, text: &str) -> Option<Vec<String>> {
+    let statement = serac_parser::parse(text).expect(text).pop().expect(text);
+    let StatementKind::Query(query) = &statement.kind else { panic!("{text} is no query") };
+    match bind_query(tables, query) {
+        Ok(bound) => {
+            let head: Vec<String> =
+                bound.columns.iter().map(|column| format!("{} {}", column.name, column.id.name())).collect();
+            let rows = tables.context.execute_logical_plan(bound.plan).await;
+            let rows = match rows {
+                Ok(rows) => rows.collect().await,
+                Err(error) => Err(error),
+            };
+            let mut lines = vec![head.join("| ")];
+            match rows {
+                Ok(rows) => lines.extend(texts(&rows)),
+                Err(error) => lines.push(format!("FAILED {error}")),
+            }
+            Some(lines)
+        }
+        Err(BindError::Statement(error)) => {
+            let position = error
+                .span
+                .filter(|span| span.end > 0)
+                .map_or_else(|| "-".to_owned(), |span| (text[..span.start as usize].chars().count() + 1).to_string());
+            Some(vec![format!("ERROR {} {position} {}", error.sqlstate, error.message)])
+        }
+        Err(BindError::Unknown(what)) => {
+            println!("unknown: {text}: {what}");
+            None
+        }
+        Err(BindError::Plan(error)) => Some(vec![format!("PLAN {error}")]),
+    }
+}
+
+/// Whether both are one error, whose place PostgreSQL does not tell.
+fn is_same_error(answer: &[String], expected: &[&str]) -> bool {
+    let parts = |line: &str| {
+        let mut words = line.splitn(4, ' ').map(str::to_owned);
+        let [word, sqlstate, position, message] = [(); 4].map(|()| words.next().unwrap_or_default());
+        (word == "ERROR").then_some((sqlstate, position, message))
+    };
+    match (answer, expected) {
+        ([ours], [theirs]) => match (parts(ours), parts(theirs)) {
+            (Some((sqlstate, _, message)), Some((other, position, text))) => {
+                position == "-" && sqlstate == other && message == text
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn answers_are_postgresqls() {
+    let tables = Tables::new().await;
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for entry in format!("\n{}", include_str!("answers.txt")).split("\n> ").filter(|entry| !entry.is_empty()) {
+        let mut lines = entry.lines();
+        let text = lines.next().unwrap();
+        let expected: Vec<&str> = lines.collect();
+        count += 1;
+        match answer(&tables, text).await {
+            None if UNKNOWN.contains(&text) => {}
+            None => wrong.push(format!("{text}\n  is not known")),
+            Some(_) if UNKNOWN.contains(&text) => wrong.push(format!("{text}\n  is known now")),
+            Some(answer) if answer == expected || is_same_error(&answer, &expected) => {}
+            Some(answer) => {
+                wrong.push(format!("{text}\n  {}\n  in PostgreSQL:\n  {}", answer.join("\n  "), expected.join("\n  ")))
+            }
+        }
+    }
+    assert!(count > 100, "{count}");
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,26 @@
+//! From the text of a statement to its [tree].
+//!
+//! The parser goes from token to token and never back, but for what a matching parenthesis tells: the first token that
+//! cannot go on is where PostgreSQL finds the error, too. Time and memory are linear in the length of the text. The
+//! depth of a tree is bounded by [`MAX_DEPTH`], and the stack grows while a deep one is parsed.
+#![warn(missing_docs)]
+
+mod error;
+mod keyword;
+mod lexer;
+mod parser;
+pub mod tree;
+
+pub use error::ParseError;
+
+/// Levels of the grammar that a statement may have: a parenthesis takes two, a subquery three.
+pub const MAX_DEPTH: usize = 5_000;
+
+/// Parses a script: statements between semicolons.
+///
+/// # Errors
+/// The first error of syntax (SQLSTATE 42601), also of a string (22025, 22021), and of a statement that is nested too
+/// deeply (54001).
+pub fn parse(sql: &str) -> Result<Vec<tree::Statement>, ParseError> {
+    parser::Parser::new(sql)?.script()
+}

@@ -1,0 +1,317 @@
+//! Recursive descent over the tokens.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`expression`] | operators by their precedence, and what follows an operand |
+//! | [`primary`] | operands: constants, names, calls, what stands in parentheses |
+//! | [`special`] | functions that the grammar has words for |
+//! | [`types`] | names of types |
+//! | [`query`] | SELECT, VALUES, WITH, set operations, ORDER BY, LIMIT |
+//! | [`table`] | FROM |
+//! | [`change`] | INSERT, UPDATE, DELETE, MERGE |
+
+mod change;
+mod expression;
+mod primary;
+mod query;
+mod special;
+mod table;
+mod types;
+
+use crate::MAX_DEPTH;
+use crate::error::{ParseError, Result};
+use crate::keyword::Category;
+use crate::lexer::{Kind, Token, tokens};
+use crate::tree::{Explain, Ident, Name, Span, Statement, StatementKind};
+
+/// Bytes of stack that are left when a new one is taken, and of the new one.
+const STACK: (usize, usize) = (256 << 10, 4 << 20);
+
+/// What is left of a text.
+pub(crate) struct Parser<'t> {
+    sql: &'t str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    pub(crate) fn new(sql: &'t str) -> Result<Self> {
+        Ok(Self { sql, tokens: tokens(sql)?, at: 0, depth: 0 })
+    }
+    pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
+        let mut statements = Vec::new();
+        loop {
+            while self.take_sign(b';') {}
+            if self.is_end() {
+                return Ok(statements);
+            }
+            statements.push(self.statement()?);
+            if !self.is_end() && !self.is_sign(b';') {
+                return Err(self.unexpected());
+            }
+        }
+    }
+    fn statement(&mut self) -> Result<Statement> {
+        let start = self.span();
+        let kind = match self.word() {
+            Some("select" | "values" | "table" | "from") => StatementKind::Query(Box::new(self.query()?)),
+            None if self.is_sign(b'(') => StatementKind::Query(Box::new(self.query()?)),
+            Some("with" | "insert" | "update" | "delete" | "merge") => self.change_or_query()?,
+            Some("explain") => StatementKind::Explain(Box::new(self.explain()?)),
+            Some(word) => StatementKind::Other(self.other(word.to_owned())),
+            None => return Err(self.unexpected()),
+        };
+        Ok(Statement { kind, span: start.to(self.last_span()) })
+    }
+    /// Skips a statement that has no grammar here.
+    fn other(&mut self, word: String) -> String {
+        while !self.is_end() && !self.is_sign(b';') {
+            self.at += 1;
+        }
+        word
+    }
+    fn explain(&mut self) -> Result<Explain> {
+        self.at += 1;
+        let mut options = Vec::new();
+        if self.is_sign(b'(') && !self.opens_query(self.at) {
+            if *self.kind_ahead(1) == Kind::Sign(b'(') {
+                return Err(self.unexpected_inside());
+            }
+            self.at += 1;
+            loop {
+                let name = self.label()?;
+                let value = match &self.kind().clone() {
+                    Kind::Sign(b',' | b')') => None,
+                    Kind::Word(text, _)
+                    | Kind::Quoted(text)
+                    | Kind::String(text)
+                    | Kind::Integer(text)
+                    | Kind::Numeric(text) => {
+                        self.at += 1;
+                        Some(text.clone())
+                    }
+                    _ => return Err(self.unexpected()),
+                };
+                options.push((name, value));
+                if !self.take_sign(b',') {
+                    break;
+                }
+            }
+            self.sign(b')')?;
+        } else {
+            for word in ["analyze", "verbose"] {
+                let is_said = self.is_word(word) || word == "analyze" && self.is_word("analyse");
+                if is_said {
+                    options.push((Ident { name: word.into(), span: self.span() }, None));
+                    self.at += 1;
+                }
+            }
+        }
+        let is_known = matches!(
+            self.word(),
+            Some("select" | "values" | "table" | "from" | "with" | "insert" | "update" | "delete" | "merge")
+        );
+        let is_other = matches!(self.word(), Some("create" | "declare" | "execute" | "refresh" | "call"));
+        if !is_known && !is_other && !self.is_sign(b'(') {
+            return Err(self.unexpected());
+        }
+        let statement = Box::new(self.statement()?);
+        Ok(Explain { options, statement })
+    }
+
+    // ---- tokens
+
+    fn kind(&self) -> &Kind {
+        self.kind_ahead(0)
+    }
+    fn kind_ahead(&self, ahead: usize) -> &Kind {
+        self.tokens.get(self.at + ahead).map_or(&Kind::End, |token| &token.kind)
+    }
+    fn span(&self) -> Span {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(Span::default(), |token| token.span)
+    }
+    /// That of the token before.
+    fn last_span(&self) -> Span {
+        self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(Span::default(), |token| token.span)
+    }
+    fn is_end(&self) -> bool {
+        matches!(self.kind(), Kind::End)
+    }
+    fn word(&self) -> Option<&str> {
+        self.word_ahead(0)
+    }
+    fn word_ahead(&self, ahead: usize) -> Option<&str> {
+        match self.kind_ahead(ahead) {
+            Kind::Word(word, _) => Some(word),
+            _ => None,
+        }
+    }
+    fn is_word(&self, word: &str) -> bool {
+        self.word() == Some(word)
+    }
+    fn is_one_of(&self, words: &[&str]) -> bool {
+        self.word().is_some_and(|word| words.contains(&word))
+    }
+    fn are_words(&self, words: &[&str]) -> bool {
+        words.iter().enumerate().all(|(ahead, word)| self.word_ahead(ahead) == Some(word))
+    }
+    fn take_word(&mut self, word: &str) -> bool {
+        self.take_words(&[word])
+    }
+    /// Takes these words if all of them come.
+    fn take_words(&mut self, words: &[&str]) -> bool {
+        let come = self.are_words(words);
+        if come {
+            self.at += words.len();
+        }
+        come
+    }
+    fn expect_word(&mut self, word: &str) -> Result<()> {
+        if self.take_word(word) { Ok(()) } else { Err(self.unexpected()) }
+    }
+    fn is_sign(&self, sign: u8) -> bool {
+        *self.kind() == Kind::Sign(sign)
+    }
+    fn take_sign(&mut self, sign: u8) -> bool {
+        let comes = self.is_sign(sign);
+        if comes {
+            self.at += 1;
+        }
+        comes
+    }
+    fn sign(&mut self, sign: u8) -> Result<()> {
+        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected()) }
+    }
+    fn is_operator(&self, symbol: &str) -> bool {
+        matches!(self.kind(), Kind::Operator(operator) if operator == symbol)
+    }
+    fn take_operator(&mut self, symbol: &str) -> bool {
+        let comes = self.is_operator(symbol);
+        if comes {
+            self.at += 1;
+        }
+        comes
+    }
+    /// The error of the token that comes.
+    fn unexpected(&self) -> ParseError {
+        let span = self.span();
+        if self.is_end() {
+            return ParseError::at("syntax error at end of input", Span { start: span.end, end: span.end });
+        }
+        let text = self.sql.get(span.start as usize..span.end as usize).unwrap_or_default();
+        ParseError::at(format!("syntax error at or near \"{text}\""), span)
+    }
+    /// The error of what stands behind parentheses that should open a query.
+    fn unexpected_inside(&mut self) -> ParseError {
+        while self.take_sign(b'(') {}
+        self.unexpected()
+    }
+    /// What `parse` makes a level deeper.
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err(ParseError::new("54001", "stack depth limit exceeded", self.span().start));
+        }
+        self.depth += 1;
+        let result = stacker::maybe_grow(STACK.0, STACK.1, || parse(self));
+        self.depth -= 1;
+        result
+    }
+    /// One or more of something, with commas between them.
+    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = vec![one(self)?];
+        while self.take_sign(b',') {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+    fn in_parentheses<T>(&mut self, inside: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.sign(b'(')?;
+        let inside = inside(self)?;
+        self.sign(b')')?;
+        Ok(inside)
+    }
+
+    // ---- names
+
+    /// Whether the token that comes so far ahead is a name, where keywords of these categories are.
+    fn is_name(&self, ahead: usize, categories: &[Category]) -> bool {
+        match self.kind_ahead(ahead) {
+            Kind::Quoted(_) => true,
+            Kind::Word(_, keyword) => keyword.is_none_or(|keyword| categories.contains(&keyword.category)),
+            _ => false,
+        }
+    }
+    fn is_column_name(&self, ahead: usize) -> bool {
+        self.is_name(ahead, &[Category::Unreserved, Category::ColumnName])
+    }
+    fn is_function_name(&self, ahead: usize) -> bool {
+        self.is_name(ahead, &[Category::Unreserved, Category::TypeOrFunction])
+    }
+    fn take_ident(&mut self) -> Ident {
+        let span = self.span();
+        let name = match self.kind() {
+            Kind::Word(name, _) | Kind::Quoted(name) => name.clone(),
+            _ => String::new(),
+        };
+        self.at += 1;
+        Ident { name, span }
+    }
+    /// The name of a column, a table and the like.
+    fn ident(&mut self) -> Result<Ident> {
+        if self.is_column_name(0) { Ok(self.take_ident()) } else { Err(self.unexpected()) }
+    }
+    /// A name where any word is one.
+    fn label(&mut self) -> Result<Ident> {
+        match self.kind() {
+            Kind::Word(..) | Kind::Quoted(_) => Ok(self.take_ident()),
+            _ => Err(self.unexpected()),
+        }
+    }
+    /// A label without AS, if one comes.
+    fn bare_label(&mut self) -> Option<Ident> {
+        let is_label = match self.kind() {
+            Kind::Quoted(_) => true,
+            Kind::Word(_, keyword) => keyword.is_none_or(|keyword| keyword.is_bare_label),
+            _ => false,
+        };
+        is_label.then(|| self.take_ident())
+    }
+    /// A name with qualifiers.
+    fn name(&mut self) -> Result<Name> {
+        let first = self.ident()?;
+        self.qualified(first)
+    }
+    /// The rest of a name.
+    fn qualified(&mut self, first: Ident) -> Result<Name> {
+        let mut parts = vec![first];
+        while self.is_sign(b'.') && !matches!(self.kind_ahead(1), Kind::Operator(_)) {
+            self.at += 1;
+            parts.push(self.label()?);
+        }
+        let span = parts[0].span.to(self.last_span());
+        Ok(Name { parts, span })
+    }
+    /// Names in parentheses, if they come.
+    fn column_list(&mut self) -> Result<Vec<Ident>> {
+        if self.is_sign(b'(') { self.in_parentheses(|parser| parser.list(Self::ident)) } else { Ok(Vec::new()) }
+    }
+
+    // ---- what a parenthesis opens
+
+    /// Whether the parenthesis at a token opens a query, or one in further parentheses.
+    fn opens_query(&self, at: usize) -> bool {
+        let mut at = at;
+        while self.tokens.get(at).is_some_and(|token| token.kind == Kind::Sign(b'(')) {
+            at += 1;
+        }
+        self.starts_query(at - self.at)
+    }
+    /// Whether a query without parentheses starts so far ahead.
+    fn starts_query(&self, ahead: usize) -> bool {
+        matches!(self.word_ahead(ahead), Some("select" | "values" | "with" | "table"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

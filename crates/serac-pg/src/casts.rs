@@ -1,0 +1,95 @@
+//! Which type is cast to which.
+//!
+//! Beside the table's casts there are those by text: each type is written as a text in an assignment, and read
+//! from one if it is told so. A constant of unknown type becomes any type.
+
+use crate::types::{Category, TypeId};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Where a cast stands. What is allowed in one is allowed in those that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CastContext {
+    /// Anywhere in an expression.
+    Implicit,
+    /// Of a value that is assigned to a column.
+    Assignment,
+    /// By CAST.
+    Explicit,
+}
+
+/// How a value is cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CastMethod {
+    /// It stays as it is.
+    Relabel,
+    /// It is computed.
+    Function,
+    /// It is written as a text and read from it.
+    Text,
+}
+
+static CASTS: LazyLock<HashMap<(TypeId, TypeId), (CastContext, CastMethod)>> = LazyLock::new(|| {
+    let cast = |row: Vec<&'static str>| {
+        let named = |name| TypeId::by_name(name).expect("the tables agree");
+        let context = match row[2] {
+            "implicit" => CastContext::Implicit,
+            "assignment" => CastContext::Assignment,
+            _ => CastContext::Explicit,
+        };
+        let method = match row[3] {
+            "relabel" => CastMethod::Relabel,
+            "function" => CastMethod::Function,
+            _ => CastMethod::Text,
+        };
+        ((named(row[0]), named(row[1])), (context, method))
+    };
+    crate::rows(include_str!("facts/casts.txt")).map(cast).collect()
+});
+
+/// How values of `from` become values of `to` in `context`; none if they do not.
+pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod> {
+    if from == to {
+        return Some(CastMethod::Relabel);
+    }
+    if from == TypeId::UNKNOWN && to.category() != Category::Pseudo {
+        return Some(CastMethod::Text);
+    }
+    match CASTS.get(&(from, to)) {
+        Some((needed, method)) => (*needed <= context).then_some(*method),
+        None => {
+            let by_text = match (from.category(), to.category()) {
+                (Category::Pseudo, _) | (_, Category::Pseudo) => return None,
+                (_, Category::String) => CastContext::Assignment,
+                (Category::String, _) => CastContext::Explicit,
+                _ => return None,
+            };
+            (by_text <= context).then_some(CastMethod::Text)
+        }
+    }
+}
+
+/// Whether it happens without being told.
+pub fn is_implicit(from: TypeId, to: TypeId) -> bool {
+    cast(from, to, CastContext::Implicit).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_widen() {
+        use CastContext::{Assignment, Explicit, Implicit};
+        let allowed = |from, to| [Implicit, Assignment, Explicit].map(|context| cast(from, to, context).is_some());
+        assert_eq!(allowed(TypeId::INT4, TypeId::INT8), [true, true, true]);
+        assert_eq!(allowed(TypeId::INT8, TypeId::INT4), [false, true, true]);
+        assert_eq!(allowed(TypeId::INT4, TypeId::BOOL), [false, false, true]);
+        assert_eq!(allowed(TypeId::INT8, TypeId::BOOL), [false, false, false]);
+        assert_eq!(allowed(TypeId::DATE, TypeId::TEXT), [false, true, true]);
+        assert_eq!(allowed(TypeId::TEXT, TypeId::DATE), [false, false, true]);
+        assert_eq!(allowed(TypeId::UNKNOWN, TypeId::DATE), [true, true, true]);
+        assert_eq!(allowed(TypeId::VARCHAR, TypeId::TEXT), [true, true, true]);
+        assert_eq!(allowed(TypeId::UUID, TypeId::INT4), [false, false, false]);
+    }
+}

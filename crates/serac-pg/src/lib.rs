@@ -1,0 +1,28 @@
+//! PostgreSQL's types and the rules by which it chooses operators, functions, casts and common types.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`types`] | the types: numbers, names, categories |
+//! | [`casts`] | which type is cast to which, and where without being told |
+//! | [`operators`] | which operators there are |
+//! | [`functions`] | which functions, aggregates and window functions there are |
+//! | [`resolve`] | which operator or function a call means; the common type of several expressions |
+//!
+//! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in `facts/` list what
+//! PostgreSQL 15 has of the types here.
+#![warn(missing_docs)]
+
+pub mod casts;
+pub mod functions;
+pub mod operators;
+pub mod resolve;
+pub mod types;
+
+pub use casts::{CastContext, CastMethod};
+pub use resolve::{Resolved, Signature};
+pub use types::TypeId;
+
+/// The rows of a table of facts: words between spaces; comments begin with `# `.
+fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    table.lines().filter(|line| !line.starts_with("# ")).map(|line| line.split(' ').collect())
+}

@@ -1,0 +1,211 @@
+//! Which operator or function a call means, by the types of its arguments; and the common type of several
+//! expressions.
+//!
+//! For a call, candidates are kept step by step until one is left ("Operator Type Resolution", "Function Type
+//! Resolution"):
+//! 1. one whose types are those of the arguments; with an operator, an unknown operand is first taken for the
+//!    other's type;
+//! 2. those that the arguments can be cast to implicitly;
+//! 3. of these, those with the most arguments of the very type;
+//! 4. then those with the most arguments that have the very type or the preferred one of its category;
+//! 5. for each unknown argument, those of the string category, if any candidate has one there, or of the only
+//!    category that candidates have there; and of these those of the preferred type;
+//! 6. if all known arguments are of one type, the candidate that takes it everywhere.
+
+use crate::casts::is_implicit;
+use crate::types::{Category, TypeId};
+
+/// What an operator or a function takes and gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The types of its arguments.
+    pub arguments: Vec<TypeId>,
+    /// The type of its value.
+    pub result: TypeId,
+}
+
+/// What a call means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved<T> {
+    /// This one.
+    One(T),
+    /// None takes such arguments.
+    None,
+    /// Several do, and none is better.
+    Several,
+}
+
+/// The operator of `symbol` that is meant with these operands, one or two.
+pub fn operator(symbol: &str, operands: &[TypeId]) -> Resolved<&'static Signature> {
+    let candidates: Vec<&Signature> = crate::operators::of_symbol(symbol, operands.len()).collect();
+    if let [left, right] = *operands
+        && (left == TypeId::UNKNOWN) != (right == TypeId::UNKNOWN)
+    {
+        let known = if left == TypeId::UNKNOWN { right } else { left };
+        if let Some(exact) = candidates.iter().find(|candidate| candidate.arguments == [known, known]) {
+            return Resolved::One(exact);
+        }
+    }
+    function(candidates, operands)
+}
+
+/// Which of `candidates` is meant with these arguments; all candidates have as many.
+pub fn function<'c>(candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolved<&'c Signature> {
+    if let Some(exact) = candidates.iter().find(|candidate| candidate.arguments == arguments) {
+        return Resolved::One(exact);
+    }
+    let takes = |candidate: &&Signature| {
+        arguments.iter().zip(&candidate.arguments).all(|(from, to)| takes_argument(*from, *to))
+            && polymorphic(candidate, arguments).is_some()
+    };
+    let left: Vec<&Signature> = candidates.into_iter().filter(takes).collect();
+    match left[..] {
+        [] => Resolved::None,
+        [one] => Resolved::One(one),
+        _ => best(left, arguments),
+    }
+}
+
+fn takes_argument(from: TypeId, to: TypeId) -> bool {
+    is_polymorphic(to) || is_implicit(from, to)
+}
+
+/// Whether it stands for the type of an argument.
+pub fn is_polymorphic(of: TypeId) -> bool {
+    matches!(of, TypeId::ANY | TypeId::ANYELEMENT | TypeId::ANYNONARRAY | TypeId::ANYCOMPATIBLE)
+}
+
+/// The types that stand in the place of polymorphic ones of a signature: of its arguments, and of its result. None
+/// if arguments that must be of one type are not.
+pub fn polymorphic(signature: &Signature, arguments: &[TypeId]) -> Option<Signature> {
+    let given = |wanted: &[TypeId]| {
+        let of_kind = signature.arguments.iter().zip(arguments).filter(|(to, _)| wanted.contains(to));
+        of_kind.map(|(_, from)| *from).collect::<Vec<_>>()
+    };
+    let elements = given(&[TypeId::ANYELEMENT, TypeId::ANYNONARRAY]);
+    let mut known = elements.iter().filter(|element| **element != TypeId::UNKNOWN);
+    let element = known.next().copied();
+    if known.any(|other| Some(*other) != element) {
+        return None;
+    }
+    let element = element.unwrap_or(TypeId::TEXT);
+    let compatible = match &given(&[TypeId::ANYCOMPATIBLE])[..] {
+        [] => TypeId::TEXT,
+        types => common(types).ok()?,
+    };
+    let real = |declared: TypeId, from: Option<TypeId>| match declared {
+        TypeId::ANYELEMENT | TypeId::ANYNONARRAY => element,
+        TypeId::ANYCOMPATIBLE => compatible,
+        TypeId::ANY => from.unwrap_or(declared),
+        other => other,
+    };
+    let arguments = signature.arguments.iter().zip(arguments).map(|(to, from)| real(*to, Some(*from))).collect();
+    Some(Signature { arguments, result: real(signature.result, None) })
+}
+
+/// Those that have the most of what `counted` counts.
+fn with_most(candidates: Vec<&Signature>, counted: impl Fn(&Signature) -> usize) -> Vec<&Signature> {
+    let most = candidates.iter().map(|candidate| counted(candidate)).max().unwrap_or(0);
+    candidates.into_iter().filter(|candidate| counted(candidate) == most).collect()
+}
+
+fn best<'c>(mut candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolved<&'c Signature> {
+    let known = || arguments.iter().enumerate().filter(|(_, from)| **from != TypeId::UNKNOWN);
+    let exact = |candidate: &Signature| known().filter(|(i, from)| candidate.arguments[*i] == **from).count();
+    let preferred = |candidate: &Signature| {
+        let fits = |(i, from): &(usize, &TypeId)| {
+            let to = candidate.arguments[*i];
+            to == **from || to.is_preferred() && to.category() == from.category()
+        };
+        known().filter(fits).count()
+    };
+    candidates = with_most(candidates, exact);
+    candidates = with_most(candidates, preferred);
+    if let [one] = candidates[..] {
+        return Resolved::One(one);
+    }
+    let unknown: Vec<usize> = (0..arguments.len()).filter(|&i| arguments[i] == TypeId::UNKNOWN).collect();
+    if unknown.is_empty() {
+        return Resolved::Several;
+    }
+    let slots: Option<Vec<(usize, Slot)>> = unknown.iter().map(|&i| Some((i, Slot::of(&candidates, i)?))).collect();
+    if let Some(slots) = slots {
+        let fits = |candidate: &&&Signature| slots.iter().all(|(i, slot)| slot.takes(candidate.arguments[*i]));
+        let fitting: Vec<&Signature> = candidates.iter().filter(fits).copied().collect();
+        match fitting[..] {
+            [] => {}
+            [one] => return Resolved::One(one),
+            _ => candidates = fitting,
+        }
+    }
+    // Whether all that is known is of one type, which then stands for the others.
+    let mut types = known().map(|(_, from)| *from);
+    if let Some(first) = types.next()
+        && types.all(|other| other == first)
+    {
+        let takes = |candidate: &&&Signature| candidate.arguments.iter().all(|to| takes_argument(first, *to));
+        let mut taking = candidates.iter().filter(takes);
+        if let (Some(one), None) = (taking.next(), taking.next()) {
+            return Resolved::One(one);
+        }
+    }
+    Resolved::Several
+}
+
+/// What an unknown argument is taken for.
+struct Slot {
+    category: Category,
+    has_preferred: bool,
+}
+
+impl Slot {
+    /// None if candidates want different categories, and no string.
+    fn of(candidates: &[&Signature], argument: usize) -> Option<Self> {
+        let types = || candidates.iter().map(|candidate| candidate.arguments[argument]);
+        let first = types().next()?.category();
+        let category = if types().any(|to| to.category() == Category::String) {
+            Category::String
+        } else if types().all(|to| to.category() == first) {
+            first
+        } else {
+            return None;
+        };
+        let has_preferred = types().any(|to| to.category() == category && to.is_preferred());
+        Some(Self { category, has_preferred })
+    }
+    fn takes(&self, to: TypeId) -> bool {
+        to.category() == self.category && (to.is_preferred() || !self.has_preferred)
+    }
+}
+
+/// The type of CASE, UNION, VALUES, COALESCE and others, whose expressions have these types ("UNION, CASE, and
+/// Related Constructs"). CASE has the one of its ELSE first.
+///
+/// # Errors
+/// Two types that have none in common: they are of different categories, or the first is not cast to the second.
+pub fn common(types: &[TypeId]) -> Result<TypeId, (TypeId, TypeId)> {
+    let mut chosen = TypeId::UNKNOWN;
+    for &next in types.iter().filter(|next| **next != TypeId::UNKNOWN) {
+        if chosen == TypeId::UNKNOWN {
+            chosen = next;
+        } else if chosen != next {
+            if chosen.category() != next.category() {
+                return Err((chosen, next));
+            }
+            if !chosen.is_preferred() && is_implicit(chosen, next) && !is_implicit(next, chosen) {
+                chosen = next;
+            }
+        }
+    }
+    if chosen == TypeId::UNKNOWN {
+        return Ok(TypeId::TEXT);
+    }
+    // All of them must then be cast to it.
+    match types.iter().find(|from| !is_implicit(**from, chosen)) {
+        Some(from) => Err((*from, chosen)),
+        None => Ok(chosen),
+    }
+}
+
+#[cfg(test)]
+mod tests;

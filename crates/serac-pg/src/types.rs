@@ -1,0 +1,228 @@
+//! The types of SQL, apart from how Arrow stores their values.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+/// A type, by PostgreSQL's number for it (`pg_type.oid`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more readily.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// Arrays.
+    Array,
+    /// BOOLEAN.
+    Boolean,
+    /// Rows.
+    Composite,
+    /// Dates and times.
+    DateTime,
+    /// Numbers, and the numbers of catalog objects.
+    Numeric,
+    /// Types that stand for others.
+    Pseudo,
+    /// Texts.
+    String,
+    /// Intervals.
+    Timespan,
+    /// Others.
+    User,
+    /// A constant whose type nothing tells yet.
+    Unknown,
+    /// For internal use.
+    Internal,
+}
+
+/// What is known of a type.
+#[derive(Debug)]
+struct Facts {
+    name: &'static str,
+    number: TypeId,
+    category: Category,
+    is_preferred: bool,
+    bytes: i16,
+    array: TypeId,
+    sql_name: String,
+}
+
+struct Types {
+    by_number: HashMap<TypeId, Facts>,
+    by_name: HashMap<&'static str, TypeId>,
+}
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| {
+    let number = |word: &str| word.parse().expect("the table has numbers");
+    let facts = |row: Vec<&'static str>| Facts {
+        name: row[0],
+        number: TypeId(number(row[1])),
+        category: Category::of_letter(row[2]),
+        is_preferred: row[3] == "preferred",
+        bytes: row[4].parse().expect("the table has sizes"),
+        array: TypeId(number(row[5])),
+        sql_name: row[6].replace('_', " "),
+    };
+    let by_number: HashMap<_, _> =
+        crate::rows(include_str!("facts/types.txt")).map(facts).map(|facts| (facts.number, facts)).collect();
+    let by_name = by_number.values().map(|facts| (facts.name, facts.number)).collect();
+    Types { by_number, by_name }
+});
+
+impl Category {
+    fn of_letter(letter: &str) -> Self {
+        match letter {
+            "A" => Self::Array,
+            "B" => Self::Boolean,
+            "C" => Self::Composite,
+            "D" => Self::DateTime,
+            "N" => Self::Numeric,
+            "P" => Self::Pseudo,
+            "S" => Self::String,
+            "T" => Self::Timespan,
+            "X" => Self::Unknown,
+            "Z" => Self::Internal,
+            _ => Self::User,
+        }
+    }
+}
+
+/// The constants, each with the name that the table gives to its number.
+macro_rules! constants {
+    ($($(#[$doc:meta])* $constant:ident = $number:literal $name:literal;)*) => {
+        impl TypeId {
+            $($(#[$doc])* pub const $constant: Self = Self($number);)*
+        }
+        #[cfg(test)]
+        const CONSTANTS: &[(TypeId, &str)] = &[$((TypeId::$constant, $name)),*];
+    };
+}
+
+constants! {
+    /// BOOLEAN.
+    BOOL = 16 "bool";
+    /// BYTEA.
+    BYTEA = 17 "bytea";
+    /// NAME: of a catalog object.
+    NAME = 19 "name";
+    /// BIGINT.
+    INT8 = 20 "int8";
+    /// SMALLINT.
+    INT2 = 21 "int2";
+    /// INTEGER.
+    INT4 = 23 "int4";
+    /// TEXT.
+    TEXT = 25 "text";
+    /// The number of a catalog object.
+    OID = 26 "oid";
+    /// JSON.
+    JSON = 114 "json";
+    /// REAL.
+    FLOAT4 = 700 "float4";
+    /// DOUBLE PRECISION.
+    FLOAT8 = 701 "float8";
+    /// A quoted constant, or NULL, whose type nothing tells yet.
+    UNKNOWN = 705 "unknown";
+    /// CHAR(n).
+    BPCHAR = 1042 "bpchar";
+    /// VARCHAR(n).
+    VARCHAR = 1043 "varchar";
+    /// DATE.
+    DATE = 1082 "date";
+    /// TIME.
+    TIME = 1083 "time";
+    /// TIMESTAMP.
+    TIMESTAMP = 1114 "timestamp";
+    /// TIMESTAMP WITH TIME ZONE.
+    TIMESTAMPTZ = 1184 "timestamptz";
+    /// INTERVAL.
+    INTERVAL = 1186 "interval";
+    /// TIME WITH TIME ZONE.
+    TIMETZ = 1266 "timetz";
+    /// NUMERIC.
+    NUMERIC = 1700 "numeric";
+    /// A row.
+    RECORD = 2249 "record";
+    /// Any type, of an argument.
+    ANY = 2276 "any";
+    /// The array of the type that ANYELEMENT stands for.
+    ANYARRAY = 2277 "anyarray";
+    /// One type, the same for all arguments that have it.
+    ANYELEMENT = 2283 "anyelement";
+    /// As ANYELEMENT; arrays are left out.
+    ANYNONARRAY = 2776 "anynonarray";
+    /// UUID.
+    UUID = 2950 "uuid";
+    /// JSONB.
+    JSONB = 3802 "jsonb";
+    /// The common type of all arguments that have it.
+    ANYCOMPATIBLE = 5077 "anycompatible";
+}
+
+impl TypeId {
+    /// The type of a name of PostgreSQL's own: `int4`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        TYPES.by_name.get(name).copied()
+    }
+    /// All types.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TYPES.by_number.keys().copied()
+    }
+    fn facts(self) -> Option<&'static Facts> {
+        TYPES.by_number.get(&self)
+    }
+    /// PostgreSQL's own name: `int4`.
+    pub fn name(self) -> &'static str {
+        self.facts().map_or("???", |facts| facts.name)
+    }
+    /// The name in SQL, as errors have it: `integer`.
+    pub fn sql_name(self) -> &'static str {
+        self.facts().map_or("???", |facts| &facts.sql_name)
+    }
+    /// What it is like.
+    pub fn category(self) -> Category {
+        self.facts().map_or(Category::User, |facts| facts.category)
+    }
+    /// Whether it is the one of its category that others are cast to where there is a choice.
+    pub fn is_preferred(self) -> bool {
+        self.facts().is_some_and(|facts| facts.is_preferred)
+    }
+    /// Bytes of a value; -1 where they vary.
+    pub fn bytes(self) -> i16 {
+        self.facts().map_or(-1, |facts| facts.bytes)
+    }
+    /// The type of its arrays.
+    pub fn array(self) -> Option<Self> {
+        self.facts().map(|facts| facts.array).filter(|array| array.0 != 0)
+    }
+}
+
+impl fmt::Debug for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+impl fmt::Display for TypeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sql_name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_have_their_numbers() {
+        for (constant, name) in CONSTANTS {
+            assert_eq!(TypeId::by_name(name), Some(*constant));
+        }
+    }
+
+    #[test]
+    fn names_are_sqls() {
+        assert_eq!(TypeId::TIMESTAMPTZ.to_string(), "timestamp with time zone");
+        assert_eq!(TypeId::INT4.to_string(), "integer");
+        assert_eq!(TypeId::by_name("char").unwrap().to_string(), "\"char\"");
+    }
+}
