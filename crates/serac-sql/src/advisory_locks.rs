@@ -134,6 +134,8 @@ pub(crate) struct SessionLocks {
     owner: u64,
     /// Whether the running transaction has some.
     of_transaction: AtomicBool,
+    /// Whether the session has ever had one for itself.
+    of_session: AtomicBool,
 }
 
 /// What a transaction that commits holds, until this goes.
@@ -164,7 +166,7 @@ impl SessionLocks {
     pub(crate) fn new(locks: &AdvisoryLocks) -> Self {
         // Relaxed: only the numbers count, and each is given out once.
         let owner = locks.0.sessions.fetch_add(1, Ordering::Relaxed);
-        Self { locks: locks.clone(), owner, of_transaction: false.into() }
+        Self { locks: locks.clone(), owner, of_transaction: false.into(), of_session: false.into() }
     }
     fn release(&self, which: impl Fn(&Hold) -> bool) {
         if self.locks.0.state.lock().release(self.owner, which) {
@@ -189,6 +191,14 @@ impl SessionLocks {
     /// Keeps what the running transaction has until the guard goes, though the session takes the transaction for ended.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
         self.takes_transaction().then(|| CommittingLocks(self.clone()))
+    }
+    /// Whether the session has one for itself.
+    pub(crate) fn has_of_session(&self) -> bool {
+        // Relaxed: as in `takes_transaction`.
+        self.of_session.load(Ordering::Relaxed) && {
+            let state = self.locks.0.state.lock();
+            state.held.values().flatten().any(|hold| hold.owner == self.owner && !hold.of_transaction)
+        }
     }
     /// Gives back what the session has for itself.
     pub(crate) fn release_session(&self) {
@@ -215,6 +225,8 @@ impl SessionLocks {
         if taken && wanted.of_transaction {
             // Relaxed: as in `takes_transaction`.
             self.of_transaction.store(true, Ordering::Relaxed);
+        } else if taken {
+            self.of_session.store(true, Ordering::Relaxed);
         }
         taken
     }

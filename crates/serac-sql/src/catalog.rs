@@ -12,6 +12,7 @@ use crate::pg_catalog::{self, CATALOG_SCHEMA, INFORMATION_SCHEMA, LazyImage};
 use crate::roles::{SessionRoles, denied, readable, target_columns};
 use crate::scan::{ScanSharing, SeracTable, indexed_expressions};
 use crate::session::{SqlDatabase, resolve};
+use crate::setting_list::SessionValues;
 use crate::settings::ChangedSettings;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
@@ -62,6 +63,8 @@ pub(crate) struct View {
     pub(crate) read_only: bool,
     /// The schemas in which unqualified names are looked up, in order: those of the setting that are there and that the user may use.
     pub(crate) path: Arc<[String]>,
+    /// The settings that are the session's fields.
+    pub(crate) settings: SessionValues,
 }
 
 impl View {
@@ -155,6 +158,8 @@ pub(crate) struct Shared {
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
     pub(crate) bitmap_indexes: AtomicBool,
+    /// The optional passes of the pipeline that do not work.
+    pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
     /// Whether its scans go with those of others, and with which.
     pub(crate) scan_sharing: Arc<ScanSharing>,
     /// Who the session is, if that was said.
@@ -246,7 +251,7 @@ impl Shared {
         provider.noting(reads).allowing(columns).knowing(expressions)
     }
     /// What the current user may do, or, while the query of a view is planned, the view's owner.
-    fn access(&self, view: &View) -> Access {
+    pub(crate) fn access(&self, view: &View) -> Access {
         match owner_planned_for() {
             Some(owner) => view.access.of(owner),
             None => view.access.clone(),
@@ -265,7 +270,7 @@ thread_local! {
 const MAX_VIEWS: usize = 100;
 
 /// The owner of the view whose query is being planned.
-fn owner_planned_for() -> Option<RoleId> {
+pub(crate) fn owner_planned_for() -> Option<RoleId> {
     PLANNED_VIEWS.with_borrow(|views| views.last().map(|(_, owner)| *owner))
 }
 
@@ -279,14 +284,16 @@ pub(crate) fn plan_on(views: Vec<(Object, RoleId)>) {
 }
 
 /// Plans for a view's owner until it is dropped.
-struct PlannedFor;
+pub(crate) struct PlannedFor;
 
 impl PlannedFor {
-    fn new(view: &Object, owner: RoleId) -> Result<Self, SqlError> {
+    pub(crate) fn new(view: &Object, owner: RoleId) -> Result<Self, SqlError> {
         PLANNED_VIEWS.with_borrow_mut(|views| {
             if views.iter().any(|(other, _)| other == view) {
-                let name = if let Object::Relation(_, name) = view { name } else { "" };
-                let message = format!("infinite recursion detected in rules for relation \"{name}\"");
+                let kind =
+                    if matches!(view, Object::Function(_)) { "the inputs of function" } else { "rules for relation" };
+                let name = view.name();
+                let message = format!("infinite recursion detected in {kind} \"{name}\"");
                 return Err(SqlError::new("42P17", message).named(name));
             }
             if views.len() >= MAX_VIEWS {

@@ -18,10 +18,16 @@
 //! ([`check`]), ends, and drops what it has. Up to then it gives its place among the [`PLANNERS`]
 //! that may run at a time to the next statement, and takes one of [`ABANDONED`]. Threads are
 //! bounded by both together: an abandoned planner that finds no such place keeps the one it has.
+//!
+//! **Memory.** The planner is charged for what its thread has taken ([`crate::allocations`]), out
+//! of the memory for the queries of all sessions, where it also looks whether anybody waits. A
+//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan that
+//! is done is small beside what made it.
 
+use crate::allocations;
 use crate::error::{Result, SqlError};
 use crate::limits::of_panic;
-use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +45,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 pub(crate) const STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 64 << 20 };
 /// Below the stack pointer, so many bytes are left as they are when a stack is given back.
 const KEPT: usize = 512 << 10;
+/// A plan's memory is charged anew when it has changed by so many bytes.
+const CHARGED_AT_ONCE: usize = 8 << 20;
 /// How long a thread that plans waits for the next statement.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -124,36 +132,66 @@ pub(crate) fn give_back() {
 
 thread_local! {
     /// The planning that this thread does.
-    static PLANNING: RefCell<Option<Planning>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// Whether anybody waits for a plan.
+/// Whether anybody waits for a plan, and what it is charged to.
 #[derive(Clone, Debug)]
-pub(crate) struct Planning(Arc<AtomicBool>);
+pub(crate) struct Planning {
+    abandoned: Arc<AtomicBool>,
+    memory: Option<Arc<dyn MemoryPool>>,
+}
 
 impl Planning {
     /// That of the calling thread.
     pub(crate) fn of_this_thread() -> Option<Self> {
-        PLANNING.with_borrow(Clone::clone)
+        HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
     /// Makes it that of the calling thread, which has been started for it and ends with it.
     pub(crate) fn enter(this: Option<Self>) {
-        PLANNING.set(this);
+        HERE.set(this.map(Here::new));
+    }
+    fn is_abandoned(&self) -> bool {
+        // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// Planning, on the thread that does it.
+struct Here {
+    planning: Planning,
+    /// The thread's count when it began.
+    before: i64,
+    charged: Option<MemoryReservation>,
+}
+
+impl Here {
+    fn new(planning: Planning) -> Self {
+        let charged = planning.memory.as_ref().map(|memory| MemoryConsumer::new("the planner").register(memory));
+        Self { planning, before: allocations::net(), charged }
+    }
+    fn check(&mut self) -> datafusion::error::Result<()> {
+        if self.planning.is_abandoned() {
+            return Err(SqlError::new("57014", "nobody waits for the plan").external());
+        }
+        let Some(charged) = &mut self.charged else { return Ok(()) };
+        let taken = usize::try_from(allocations::net() - self.before).unwrap_or(0);
+        match taken.abs_diff(charged.size()) >= CHARGED_AT_ONCE {
+            true => charged.try_resize(taken),
+            false => Ok(()),
+        }
     }
 }
 
 /// Whether nobody waits for what this thread plans.
 pub(crate) fn is_abandoned() -> bool {
-    // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
-    PLANNING.with_borrow(|planning| planning.as_ref().is_some_and(|planning| planning.0.load(Ordering::Relaxed)))
+    HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.planning.is_abandoned()))
 }
 
-/// An error where nobody waits for what this thread plans.
+/// An error where nobody waits for what this thread plans, or the plan takes more memory than there
+/// is for it.
 pub(crate) fn check() -> datafusion::error::Result<()> {
-    match is_abandoned() {
-        true => Err(DataFusionError::External(Box::new(SqlError::new("57014", "nobody waits for the plan")))),
-        false => Ok(()),
-    }
+    HERE.with_borrow_mut(|here| here.as_mut().map_or(Ok(()), Here::check))
 }
 
 /// A planner's place among those that may run; none once it has ended.
@@ -167,8 +205,8 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Relaxed: see `is_abandoned`.
-        self.planning.0.store(true, Ordering::Relaxed);
+        // Relaxed: see `Planning::is_abandoned`.
+        self.planning.abandoned.store(true, Ordering::Relaxed);
         let mut place = self.place.lock();
         if place.is_some()
             && let Ok(abandoned) = ABANDONED.clone().try_acquire_owned()
@@ -231,27 +269,31 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
     }
 }
 
-/// Does `work`, which may be long or deep, on a thread of its own; where the caller is such a
-/// thread, there.
+/// Does `work`, which may be long or deep, on a thread of its own, charged to `memory`; where the
+/// caller is such a thread, there.
 ///
 /// # Errors
-/// What the work gives; XX000 when it panics, 53000 when there is no thread.
-pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// What the work gives; XX000 when it panics, 53000 when there is no thread, 53200 where it looks
+/// and memory is short.
+pub(crate) async fn elsewhere<T: Send + 'static>(
+    memory: Option<Arc<dyn MemoryPool>>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     if Planning::of_this_thread().is_some() {
         return work();
     }
     let permit = PLANNERS.clone().acquire_owned().await.expect("it is never closed");
-    let planning = Planning(Arc::new(AtomicBool::new(false)));
+    let planning = Planning { abandoned: Arc::new(AtomicBool::new(false)), memory };
     let place: Place = Arc::new(Mutex::new(Some(permit)));
     let _waiting = Waiting { planning: planning.clone(), place: place.clone() };
     let (done, result) = oneshot::channel();
     start(Box::new(move || {
-        PLANNING.set(Some(planning));
+        Planning::enter(Some(planning));
         let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(&*panic)));
         // Nobody may wait for it: then it is dropped here.
         let unwanted = done.send(result);
         drop(unwanted);
-        PLANNING.set(None);
+        Planning::enter(None);
         *place.lock() = None;
     }))?;
     result.await.unwrap_or_else(|_| Err(SqlError::new("XX000", "a statement was not planned to its end")))
@@ -264,13 +306,14 @@ pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T
 /// As there.
 pub(crate) async fn planned<T: Send + 'static>(
     runtime: &Handle,
+    memory: Arc<dyn MemoryPool>,
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     if Planning::of_this_thread().is_some() {
         return future.await;
     }
     let runtime = runtime.clone();
-    elsewhere(move || runtime.block_on(future)).await
+    elsewhere(Some(memory), move || runtime.block_on(future)).await
 }
 
 #[cfg(test)]
@@ -280,7 +323,7 @@ mod tests {
     #[tokio::test]
     async fn an_abandoned_planner_notices_and_others_go_on() {
         let (noticed, seen) = channel();
-        let endless = elsewhere(move || {
+        let endless = elsewhere(None, move || {
             while !is_abandoned() {
                 std::thread::yield_now();
             }
@@ -288,8 +331,8 @@ mod tests {
         });
         tokio::time::timeout(Duration::from_millis(20), endless).await.unwrap_err();
         assert!(seen.recv_timeout(Duration::from_secs(60)).unwrap());
-        assert_eq!(elsewhere(|| Ok(7)).await.unwrap(), 7);
-        assert_eq!(elsewhere::<()>(|| panic!("so it is")).await.unwrap_err().sqlstate, "XX000");
+        assert_eq!(elsewhere(None, || Ok(7)).await.unwrap(), 7);
+        assert_eq!(elsewhere::<()>(None, || panic!("so it is")).await.unwrap_err().sqlstate, "XX000");
     }
 
     #[tokio::test]
@@ -299,7 +342,7 @@ mod tests {
         // Twice as many as may run at a time, none of which notices.
         for _ in 0..2 * all {
             let end = end.clone();
-            let endless = elsewhere(move || {
+            let endless = elsewhere(None, move || {
                 while !end.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -307,7 +350,7 @@ mod tests {
             });
             tokio::time::timeout(Duration::from_millis(1), endless).await.unwrap_err();
         }
-        let next = tokio::time::timeout(Duration::from_secs(60), elsewhere(|| Ok(7))).await;
+        let next = tokio::time::timeout(Duration::from_secs(60), elsewhere(None, || Ok(7))).await;
         let abandoned = most_abandoned() - ABANDONED.available_permits();
         // Relaxed: they look again. Pairs with their load.
         end.store(true, Ordering::Relaxed);
@@ -342,7 +385,7 @@ mod tests {
             panic!("no mapping has the stack");
         }
         let count = STACK / 4_096 / 4;
-        let (before, touched, after) = elsewhere(move || {
+        let (before, touched, after) = elsewhere(None, move || {
             let before = pages();
             std::hint::black_box(touch(count));
             let touched = pages();

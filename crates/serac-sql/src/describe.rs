@@ -3,13 +3,14 @@
 use crate::ddl::parse_expression;
 use crate::deep::Roomy;
 use crate::dml::{target_of_delete, target_of_insert, visible_schema};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::nesting;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::session::{Session, StatementResult, fold, with_parameters};
+use crate::settings::{all_settings_schema, is_all};
 use crate::transactions::OpenStatement;
 use crate::visits::{visit, visit_expressions, visit_expressions_mut};
 use crate::wire::{of_oid, oid, wire_type};
@@ -226,16 +227,18 @@ impl Session {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
                 Some(self.describe_query(statement, parameters).await?)
             }
-            Statement::Explain { .. } => Some(explain_schema()),
+            Statement::Explain { options, .. } => Some(explain_schema(options.as_deref().unwrap_or_default())),
             Statement::ExplainTable { .. } => Some(describe_schema()),
-            Statement::ShowVariable { variable } => {
-                let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
-                match self.setting(&name) {
-                    Some(_) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
-                    None => Some(self.describe_query(statement, parameters).await?),
-                }
-            }
+            Statement::ShowVariable { variable } if is_all(variable) => Some(all_settings_schema()),
+            Statement::ShowVariable { variable } => match self.shown_setting(variable) {
+                Some((name, _)) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
+                None => Some(self.describe_query(statement, parameters).await?),
+            },
             Statement::Fetch { .. } => self.fetched_schema(&statement)?,
+            Statement::Call(function) if crate::programs::is_run(function) => {
+                let message = "the columns that serac_run gives are not known before it has run";
+                return Err(SqlError::new("0A000", message).explained("A simple query takes them as they come."));
+            }
             Statement::Call(function) if !crate::maintenance::is_ours(function) => {
                 let (_, procedure, given) = self.called(function)?;
                 for (known, expr) in procedure.parameters.iter().zip(given) {

@@ -9,6 +9,7 @@ use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions;
 use crate::generated;
+use crate::planner;
 use crate::point::constant_rows;
 use crate::query::is_apart;
 use crate::scan::{ROW_ID_COLUMN, fetch_rows};
@@ -204,14 +205,10 @@ pub(crate) fn literals(plan: &LogicalPlan) -> Vec<bool> {
     }
 }
 
-/// The constants among the columns of a query.
-fn constants(plan: &LogicalPlan) -> Vec<Option<ScalarValue>> {
-    let constant = |expr: &PlannedExpr| match expr.clone().unalias() {
-        PlannedExpr::Literal(value, _) => Some(value),
-        _ => None,
-    };
+/// What a query computes for its columns.
+fn expressions_of(plan: &LogicalPlan) -> Vec<PlannedExpr> {
     match plan {
-        LogicalPlan::Projection(projection) => projection.expr.iter().map(constant).collect(),
+        LogicalPlan::Projection(projection) => projection.expr.clone(),
         _ => Vec::new(),
     }
 }
@@ -584,7 +581,8 @@ impl Session {
         match update.returning {
             Some(items) => {
                 let now = self.rows_now(&table, &rows)?;
-                self.returning("UPDATE", &table, &alias, &items, vec![now]).await
+                let returned = self.returning("UPDATE", &table, &alias, &items, vec![now]).await;
+                returned.map_err(|error| if update.from.is_some() { of_other_table(error) } else { error })
             }
             None => Ok(StatementResult::Command { tag: format!("UPDATE {}", rows.len()), rows: rows.len() as u64 }),
         }
@@ -620,14 +618,21 @@ impl Session {
         columns: &[usize],
         frame: DataFrame,
     ) -> Result<(Vec<u64>, RecordBatch)> {
-        let (literals, constants) = (literals(frame.logical_plan()), constants(frame.logical_plan()));
+        let (literals, expressions) = (literals(frame.logical_plan()), expressions_of(frame.logical_plan()));
         let rows = self.stream(frame).await?;
         let schema = rows.schema();
         check_assignments(table, columns, &literals, &schema, 1)?;
         let found: Vec<RecordBatch> = rows.try_collect().await?;
         let found = concat_batches(&schema, &found)?;
         if found.num_rows() == 0 {
-            check_constants(table, columns, constants.get(1..).unwrap_or_default())?;
+            let state = self.state();
+            let constant = |expression: PlannedExpr| {
+                // Columns, and what fails, are no constants.
+                let computed = planner::computed(&state, vec![expression.unalias()]).ok()?;
+                computed.first().and_then(|expression| expression.as_literal().cloned())
+            };
+            let constants: Vec<_> = expressions.into_iter().skip(1).map(constant).collect();
+            check_constants(table, columns, &constants)?;
         }
         let ids = found.column(0).as_primitive::<UInt64Type>().values().to_vec();
         let definitions = columns.iter().map(|&c| &table.definition.columns[c]);
@@ -702,7 +707,10 @@ impl Session {
         };
         self.txn_of(&table)?.delete_batch(&table, &rows)?;
         match (delete.returning, before) {
-            (Some(items), Some(before)) => self.returning("DELETE", &table, &alias, &items, vec![before]).await,
+            (Some(items), Some(before)) => {
+                let returned = self.returning("DELETE", &table, &alias, &items, vec![before]).await;
+                returned.map_err(|error| if delete.using.is_some() { of_other_table(error) } else { error })
+            }
             _ => Ok(StatementResult::Command { tag: format!("DELETE {}", rows.len()), rows: rows.len() as u64 }),
         }
     }
@@ -722,6 +730,15 @@ pub(crate) fn target_of_delete(delete: &Delete) -> Result<&TableWithJoins> {
     match &from[..] {
         [target] => Ok(target),
         _ => Err(SqlError::unsupported("DELETE from several tables")),
+    }
+}
+
+/// What is wrong with the RETURNING of a statement with FROM or USING: a name that the target does
+/// not have may be one of these tables'.
+fn of_other_table(error: SqlError) -> SqlError {
+    match error.sqlstate {
+        "42P01" | "42703" => SqlError::unsupported("RETURNING of anything but the columns of the changed table"),
+        _ => error,
     }
 }
 

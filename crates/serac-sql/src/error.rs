@@ -44,6 +44,16 @@ impl SqlError {
     pub(crate) fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
+    /// With more about it.
+    #[must_use]
+    pub fn explained(self, detail: impl Into<String>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
+    }
+    /// With this behind its detail, if it has one.
+    pub(crate) fn also(self, more: impl fmt::Display) -> Self {
+        let detail = self.detail.as_ref().map_or_else(|| more.to_string(), |detail| format!("{detail}\n{more}"));
+        self.explained(detail)
+    }
     /// Without a position: one in a text that the user has not written means nothing.
     pub(crate) fn unplaced(self) -> Self {
         Self { position: None, ..self }
@@ -140,7 +150,8 @@ fn unreadable(message: &str) -> Option<SqlError> {
     let rest = ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|start| message.strip_prefix(start))?;
     let (value, data_type) = rest.rsplit_once("' to value of ")?;
     let name = in_sql_terms(data_type.strip_suffix(" type")?);
-    let is_number = !value.is_empty() && value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     if is_number && matches!(name.as_str(), "smallint" | "integer" | "bigint") {
         return Some(SqlError::new("22003", format!("value \"{value}\" is out of range for type {name}")));
     }

@@ -7,11 +7,13 @@
 use crate::error::{Result, SqlError};
 use crate::parts::has_changes;
 use crate::pg_catalog::type_name;
+use crate::pipeline::steps_schema;
 use crate::query::Output;
 use crate::session::{Session, StatementResult, parse, quote, resolve};
 use crate::sql_terms::in_sql_terms;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::sql::sqlparser::ast::{
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The options of EXPLAIN.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Options {
     /// Whether the query runs.
     analyze: bool,
@@ -33,6 +35,8 @@ struct Options {
     timing: bool,
     /// Whether the time of planning, and of all of the query, is shown.
     summary: bool,
+    /// Whether the plan is shown after each pass.
+    steps: bool,
 }
 
 impl Options {
@@ -42,7 +46,7 @@ impl Options {
         {
             return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
         }
-        let mut options = Self { analyze, verbose, timing: true, summary: false };
+        let mut options = Self { analyze, verbose, timing: true, summary: false, steps: false };
         let mut summary = None;
         for option in given {
             let name = option.name.value.to_lowercase();
@@ -51,6 +55,7 @@ impl Options {
                 "analyze" => options.analyze = switch()?,
                 "verbose" => options.verbose = switch()?,
                 "timing" => options.timing = switch()?,
+                "steps" => options.steps = switch()?,
                 "summary" => summary = Some(switch()?),
                 "format" => match option.arg.as_ref().map(|arg| arg.to_string().to_lowercase()).as_deref() {
                     Some("text" | "'text'") => {}
@@ -69,6 +74,10 @@ impl Options {
             }
         }
         options.summary = summary.unwrap_or(options.analyze);
+        let beside = [(options.analyze, "ANALYZE"), (options.verbose, "VERBOSE"), (options.summary, "SUMMARY")];
+        if let Some((_, other)) = beside.into_iter().find(|(is_on, _)| options.steps && *is_on) {
+            return Err(SqlError::unsupported(format!("EXPLAIN's option STEPS beside {other}")));
+        }
         Ok(options)
     }
 }
@@ -96,8 +105,17 @@ fn is_on(option: &UtilityOption) -> Result<bool> {
     }
 }
 
-/// The column of EXPLAIN's result.
-pub(crate) fn explain_schema() -> SchemaRef {
+/// The columns of EXPLAIN's result, with these options.
+pub(crate) fn explain_schema(options: &[UtilityOption]) -> SchemaRef {
+    let of_steps = options.iter().rfind(|option| option.name.value.eq_ignore_ascii_case("steps"));
+    match of_steps.is_some_and(|option| is_on(option).unwrap_or(false)) {
+        true => steps_schema(),
+        false => plan_schema(),
+    }
+}
+
+/// The column of EXPLAIN's result without STEPS.
+fn plan_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8, false)]))
 }
 
@@ -162,13 +180,30 @@ fn add_lines(plan: &dyn ExecutionPlan, depth: usize, options: &Options, lines: &
     }
 }
 
+/// A physical plan, an operator a line.
+pub(crate) fn physical_text(plan: &dyn ExecutionPlan) -> String {
+    let mut lines = Vec::new();
+    add_lines(plan, 0, &Options::default(), &mut lines);
+    lines.join("\n")
+}
+
+/// A logical plan, an operator a line.
+pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
+    in_sql_terms(&plan.display_indent().to_string())
+}
+
+/// EXPLAIN's or DESCRIBE's rows.
+fn explained(batch: RecordBatch) -> Output {
+    Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: batch.schema(), batches: vec![batch] })
+}
+
 impl Session {
     pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
         let Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
             unreachable!("called for EXPLAIN");
         };
         let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
-        let point = if options.analyze { None } else { self.shown_point(&statement) };
+        let point = if options.analyze || options.steps { None } else { self.shown_point(&statement) };
         if has_changes(&statement) {
             return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
         }
@@ -200,6 +235,11 @@ impl Session {
             other => other.to_string(),
         };
         let query = parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
+        // The query's text is not the user's.
+        if options.steps {
+            let steps = self.planning_steps(query).await;
+            return steps.map(explained).map_err(SqlError::unplaced);
+        }
         let mut lines = Vec::new();
         // The plan on the point path and the change come before the query's plan.
         lines.extend(point);
@@ -208,11 +248,10 @@ impl Session {
         if depth > 0 && change.is_none() {
             lines.push("otherwise".into());
         }
-        // The query's text is not the user's.
         self.explain_query(query, depth, &options, &mut lines).await.map_err(SqlError::unplaced)?;
         let column = Arc::new(StringArray::from(lines)) as ArrayRef;
-        let batch = RecordBatch::try_new(explain_schema(), vec![column])?;
-        Ok(Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: explain_schema(), batches: vec![batch] }))
+        let batch = RecordBatch::try_new(plan_schema(), vec![column])?;
+        Ok(explained(batch))
     }
 
     /// The lines of a query's plan.
@@ -227,7 +266,7 @@ impl Session {
         let (ready, logical) = self.planned_to_explain(query, options.verbose).await?;
         if let Some(logical) = logical {
             lines.push("Logical plan".into());
-            lines.extend(logical.lines().map(|line| format!("  {}", in_sql_terms(line))));
+            lines.extend(logical.lines().map(|line| format!("  {line}")));
             lines.push("Physical plan".into());
         }
         let depth = depth + usize::from(options.verbose);
@@ -281,8 +320,7 @@ impl Session {
             }
         }
         let columns = columns.map(|column| Arc::new(StringArray::from(column)) as ArrayRef);
-        let batch = RecordBatch::try_new(describe_schema(), columns.into())?;
-        Ok(Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: describe_schema(), batches: vec![batch] }))
+        Ok(explained(RecordBatch::try_new(describe_schema(), columns.into())?))
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod activity;
 mod advisory_locks;
 mod aggregate_orders;
+mod allocations;
 mod arrow_messages;
 mod backends;
 mod catalog;
@@ -28,6 +29,7 @@ mod functions;
 mod generated;
 mod identity;
 mod ingest;
+mod keys;
 mod limits;
 mod locate;
 mod maintenance;
@@ -39,9 +41,11 @@ mod notices;
 mod optimizer;
 mod parts;
 mod pg_catalog;
+mod pipeline;
 mod planner;
 mod point;
 mod procedures;
+mod programs;
 mod query;
 mod result_names;
 mod roles;
@@ -50,7 +54,10 @@ mod row_stream;
 mod same_names;
 pub mod scan;
 mod session;
+mod session_state;
+mod setting_list;
 mod settings;
+mod snapshot_reading;
 mod sql_terms;
 mod transactions;
 mod types;
@@ -60,6 +67,7 @@ mod wanted;
 pub mod wire;
 mod work_memory;
 
+pub use allocations::CountingAllocator;
 pub use arrow_messages::{ArrowMessage, ArrowMessages};
 pub use channels::{Notification, Notifications};
 pub use copy::{CopyProgress, StreamedCopy, file_schema};
@@ -74,11 +82,13 @@ pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
 pub use parts::{is_only_a_query, shows_changes};
 pub use point::{Blocked, CHANGED_PLAN, Prepared, Rows, Start, Started};
+pub use programs::{Job, Programs, check_job_input, read_job_output};
 pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use session::{
     Session, SqlDatabase, SqlOptions, StatementResult, TransactionStatus, fold, is_copy, parse, reads_stdin, row_tag,
 };
+pub use snapshot_reading::SnapshotReading;
 pub use transactions::{controls_transaction, ends_transaction};
 
 /// The Rust in the documents, compiled.

@@ -61,6 +61,13 @@ pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SqlError {
     SqlError::new("XX000", format!("internal error: {text}"))
 }
 
+fn cancelled() -> SqlError {
+    SqlError::new("57014", "canceling statement due to user request")
+}
+fn timed_out() -> SqlError {
+    SqlError::new("57014", "canceling statement due to statement timeout")
+}
+
 /// The limits of one statement: it may be cancelled, and has a time to run.
 pub struct Limits {
     cancelled: Pin<Box<OwnedNotified>>,
@@ -90,9 +97,19 @@ impl Limits {
         };
         tokio::select! {
             biased;
-            () = &mut self.cancelled => Err(SqlError::new("57014", "canceling statement due to user request")),
+            () = &mut self.cancelled => Err(cancelled()),
             result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| Err(of_panic(&*panic))),
-            () = time_out => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+            () = time_out => Err(timed_out()),
         }
+    }
+    /// To be called now and then by a part of the statement that does not wait.
+    ///
+    /// # Errors
+    /// As for [`keep`](Self::keep).
+    pub(crate) fn check(&mut self) -> Result<()> {
+        if self.cancelled.as_mut().now_or_never().is_some() {
+            return Err(cancelled());
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(timed_out()) } else { Ok(()) }
     }
 }

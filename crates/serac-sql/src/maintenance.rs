@@ -1,10 +1,12 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, which the parser does not know, and the system views: `serac_blocks`, `serac_indexes`, and those
-//! of [`backends`].
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, which the parser does
+//! not know, and the system views: `serac_blocks`, `serac_indexes`, `serac_passes`, and those of
+//! [`backends`].
 
 use crate::backends;
 use crate::catalog::View;
 use crate::dialect::parser;
 use crate::error::{Result, SqlError};
+use crate::pipeline;
 use crate::session::{Session, SqlDatabase, StatementResult, TransactionStatus, resolve};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::catalog::{MemTable, TableProvider};
@@ -23,8 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Views of the system, by names that no schema has.
-pub(crate) const SYSTEM_VIEWS: [&str; 5] =
-    ["serac_blocks", "serac_indexes", "serac_activity", "serac_locks", "serac_metrics"];
+pub(crate) const SYSTEM_VIEWS: [&str; 6] =
+    ["serac_blocks", "serac_indexes", "serac_activity", "serac_locks", "serac_metrics", "serac_passes"];
 
 /// How long FREEZE TABLE waits for transactions that are running.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
@@ -310,6 +312,10 @@ pub(crate) fn system_view(
         "serac_activity" => backends::activity_view(sql, &view.access).map(Some),
         "serac_locks" => backends::locks_view(sql, view).map(Some),
         "serac_metrics" => backends::metrics_view(sql, &view.access).map(Some),
+        "serac_passes" => {
+            let passes = pipeline::view()?;
+            Ok(Some(Arc::new(MemTable::try_new(passes.schema(), vec![vec![passes]])?)))
+        }
         "pg_stat_activity" => backends::pg_stat_activity(sql, &view.access).map(Some),
         _ => Ok(None),
     }

@@ -8,6 +8,8 @@ use crate::clause_limits::{MAX_COLUMNS, too_many_columns};
 use crate::dialect::parser;
 use crate::error::SqlError;
 use crate::functions::accounted;
+use crate::keys::Relations;
+use crate::programs::FunctionTable;
 use crate::session::fold;
 use crate::visits::visit_expressions_mut;
 use crate::{deep, nesting};
@@ -20,7 +22,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
@@ -109,6 +111,11 @@ pub(crate) fn is_scalar_function(name: &str) -> bool {
         && !COMMON.window_functions().contains_key(name)
 }
 
+/// Whether a name is that of a function that every session has in FROM.
+pub(crate) fn is_table_function(name: &str) -> bool {
+    COMMON.table_functions().contains_key(name) || is_scalar_function(name)
+}
+
 /// Types of SQL as PostgreSQL has them, where DataFusion has others: times of microseconds, and
 /// FLOAT, which is DOUBLE PRECISION.
 #[derive(Debug)]
@@ -137,6 +144,17 @@ impl TypePlanner for Types {
 /// The functions of the session whose state this is.
 pub(crate) fn functions(state: &SessionState) -> Arc<Functions> {
     state.config().get_extension::<Functions>().expect("every session's configuration has its functions")
+}
+
+/// Expressions without columns, computed as far as they are the same at each call.
+pub(crate) fn computed(state: &SessionState, expressions: Vec<Expr>) -> Result<Vec<Expr>> {
+    let context = SimplifyContext::builder()
+        .with_config_options(state.config_options().clone())
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let simplified = |expression| simplifier.simplify(simplifier.coerce(expression, &DFSchema::empty())?);
+    expressions.into_iter().map(simplified).collect()
 }
 
 /// The plan of a statement, neither analysed nor optimized.
@@ -372,11 +390,13 @@ struct Names<'s> {
     state: &'s SessionState,
     functions: Arc<Functions>,
     tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
+    relations: [Arc<dyn RelationPlanner>; 1],
 }
 
 impl<'s> Names<'s> {
     fn new(state: &'s SessionState) -> Self {
-        Self { state, functions: functions(state), tables: HashMap::new() }
+        let relations: [Arc<dyn RelationPlanner>; 1] = [Arc::new(Relations::default())];
+        Self { state, functions: functions(state), tables: HashMap::new(), relations }
     }
     fn resolved(&self, name: TableReference) -> ResolvedTableReference {
         let defaults = &self.options().catalog;
@@ -410,14 +430,14 @@ impl ContextProvider for Names<'_> {
     }
     fn get_table_function_source(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = COMMON.table_functions().get(name);
+        let arguments = computed(self.state, arguments)?;
+        if function.is_none()
+            && let Some(table) =
+                FunctionTable::of(&self.functions.shared, name, &arguments).map_err(SqlError::external)?
+        {
+            return Ok(provider_as_source(Arc::new(table)));
+        }
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        let context = SimplifyContext::builder()
-            .with_config_options(self.state.config_options().clone())
-            .with_query_execution_start_time(self.state.execution_props().query_execution_start_time)
-            .build();
-        let simplifier = ExprSimplifier::new(context);
-        let simplified = |argument| simplifier.simplify(simplifier.coerce(argument, &DFSchema::empty())?);
-        let arguments = arguments.into_iter().map(simplified).collect::<Result<Vec<_>>>()?;
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
         Ok(provider_as_source(table))
     }
@@ -426,6 +446,9 @@ impl ContextProvider for Names<'_> {
     }
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         self.state.expr_planners()
+    }
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
         static TYPES: LazyLock<Arc<Types>> = LazyLock::new(|| Arc::new(Types));

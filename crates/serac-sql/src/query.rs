@@ -6,6 +6,7 @@
 use crate::clause_limits;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
+use crate::explain::logical_text;
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
@@ -147,7 +148,7 @@ impl Ready {
 
 /// The plan of a query whose columns may have the same name, and the names of the columns of its
 /// result, PostgreSQL's where that is wanted.
-async fn plan_shown(
+pub(crate) async fn plan_shown(
     state: &SessionState,
     statement: Statement,
     postgresql_names: bool,
@@ -331,7 +332,7 @@ impl Session {
     ) -> impl Future<Output = Result<T>> + Send {
         // In a box: all that it keeps would lie in the futures around it, each of which is moved over
         // the stack of whoever polls it.
-        deep::planned(self.query_runtime.handle(), future.boxed())
+        deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
@@ -456,7 +457,7 @@ impl Session {
             let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
             let frame = DataFrame::new(state, plan);
             let logical = match is_verbose {
-                true => Some(frame.clone().into_optimized_plan()?.display_indent().to_string()),
+                true => Some(logical_text(&frame.clone().into_optimized_plan()?)),
                 false => None,
             };
             let context = Arc::new(frame.task_ctx());

@@ -8,39 +8,31 @@ use crate::activity::Connections;
 use crate::advisory_locks::{AdvisoryLocks, SessionLocks};
 use crate::catalog::{CATALOG, SEARCH_PATH, Shared, TransactionCatalog};
 use crate::channels::{Channels, Listener};
-use crate::conflict_targets::conflict_targets;
 use crate::conflicts::Conflicts;
 use crate::copy::{CopyStreams, Format};
-use crate::ddl::likes_as_columns;
 use crate::deep::{self, Roomy};
 use crate::dialect::{PostgreSql, Steps};
 use crate::error::{Result, SqlError};
 use crate::expressions::SessionExpressions;
-use crate::functions::{
-    Accounts, Arrays, Casts, IntervalArithmetic, JsonOperators, LongTexts, Quotients, SmallConstants,
-};
+use crate::functions::{Arrays, IntervalArithmetic, JsonOperators, Quotients};
 use crate::identity::Identity;
 use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::nesting;
 use crate::notices::Notices;
-use crate::optimizer::{
-    AskingAnalyzer, AskingPhysical, AskingRule, CheckedArithmetic, CommonTypes, DateComparisons, Filters, FloatCases,
-    FloatZeros, InLists, JoinOrder, NullSafe, SetOperations, TextPredicates, Unnest,
-};
 use crate::parts::{claims, is_only_a_query, with_inside};
-use crate::pg_catalog::{statement_words, table_queries, write_out_assignments};
+use crate::pg_catalog::write_out_assignments;
+use crate::pipeline::{Resources, Rules, over_tokens};
 use crate::planner::Functions;
 use crate::point::{Outcome, PointState, Prepared};
+use crate::programs::{self, Programs};
 use crate::query::{Output, QueryRuntime};
-use crate::row_locks::row_locks;
 use crate::row_stream::{RowStream, StatementStream};
-use crate::scan::{
-    BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, Convoys, KeyFilterPushdown, ScanSharing,
-    physical_rules,
-};
+use crate::scan::{Convoys, ScanSharing};
+use crate::session_state::Beginning;
+use crate::settings::is_all;
 use crate::transactions::{Isolation, Modes, OpenStatement, Running};
-use crate::uuids::{UuidComparisons, UuidTypes};
+use crate::uuids::UuidComparisons;
 use crate::visits::visit_expressions_mut;
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -51,7 +43,6 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::ast::{
     CloseCursor, CopyTarget, DiscardObject, Expr, Ident, ObjectName, Reset, Statement, Value,
@@ -79,6 +70,8 @@ pub struct SqlOptions {
     pub threads: Option<usize>,
     /// What holds for its sessions.
     pub session: SessionDefaults,
+    /// What runs programs beside the data; none where they cannot be run.
+    pub programs: Option<Arc<dyn Programs>>,
 }
 
 /// A database with what queries need. Sessions are made from it.
@@ -88,8 +81,9 @@ pub struct SqlDatabase {
     runtime: Arc<RuntimeEnv>,
     query_runtime: Arc<QueryRuntime>,
     threads: usize,
-    memory_limit: Option<usize>,
-    defaults: SessionDefaults,
+    pub(crate) memory_limit: Option<usize>,
+    pub(crate) defaults: SessionDefaults,
+    programs: Option<Arc<dyn Programs>>,
     connections: Connections,
     channels: Channels,
     pub(crate) advisory_locks: AdvisoryLocks,
@@ -116,6 +110,7 @@ impl SqlDatabase {
             threads,
             memory_limit: options.memory_limit,
             defaults: options.session,
+            programs: options.programs.clone(),
             connections: Connections::default(),
             channels: Channels::default(),
             advisory_locks: AdvisoryLocks::default(),
@@ -130,6 +125,10 @@ impl SqlDatabase {
     /// Those who are connected.
     pub fn connections(&self) -> &Connections {
         &self.connections
+    }
+    /// What runs programs beside the data.
+    pub(crate) fn programs(&self) -> Option<Arc<dyn Programs>> {
+        self.programs.clone()
     }
     /// Bytes that running queries hold.
     pub fn query_memory(&self) -> usize {
@@ -210,7 +209,7 @@ pub struct Session {
     pub(crate) running: Option<Running>,
     /// What must be durable before the error of the last statement is shown.
     pub(crate) error_ticket: Option<CommitTicket>,
-    prepared: HashMap<String, Prepared>,
+    pub(crate) prepared: HashMap<String, Prepared>,
     pub(crate) point: PointState,
     /// What evaluates defaults and checks for the engine.
     pub(crate) expressions: Arc<dyn Expressions>,
@@ -236,6 +235,12 @@ pub struct Session {
     pub(crate) waits_at_any_level: bool,
     /// Of a role that has connected.
     pub(crate) login: Option<Login>,
+    /// How often a setting has been made by its name.
+    pub(crate) parameters_set: u64,
+    /// Whether a setting of the query engine's own has been made.
+    pub(crate) has_engine_setting: bool,
+    /// What the session was like at first; none if nobody asks.
+    pub(crate) beginning: Option<Box<Beginning>>,
 }
 
 impl std::fmt::Debug for Session {
@@ -266,7 +271,7 @@ pub(crate) fn quote(name: &str) -> String {
 }
 
 /// COPY's switches may be ON or OFF, of which the parser does not know.
-fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(crate) fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is = |token: &Token, words: &[&str]| match token {
         Token::Word(word) => word.quote_style.is_none() && words.iter().any(|w| word.value.eq_ignore_ascii_case(w)),
         _ => false,
@@ -290,9 +295,14 @@ fn copy_switches(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Tokens that the parser does not take, in the place of others.
-fn in_known_words(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    conflict_targets(likes_as_columns(table_queries(row_locks(copy_switches(statement_words(tokens))))))
+/// Whether a text may have a power, or a sign of a sign; comments may stand between.
+fn may_have_signs_to_move(sql: &str) -> bool {
+    let is_sign = |byte: u8| matches!(byte, b'-' | b'+');
+    let mut last = b' ';
+    sql.bytes().filter(|byte| !byte.is_ascii_whitespace()).any(|byte| {
+        let (before, now) = (std::mem::replace(&mut last, byte), byte);
+        now == b'^' || is_sign(before) && is_sign(now) || before == b'/' && now == b'*'
+    })
 }
 
 /// Parses a script.
@@ -326,24 +336,40 @@ fn parse_anew(sql: &str) -> Result<Vec<Statement>> {
     }
 }
 
+/// Takes `pg_catalog` away from the names of functions: all functions are of this schema, which some
+/// clients say.
+fn unqualify_functions(statement: &mut Statement) {
+    let _ = visit_expressions_mut(statement, |expr| {
+        if let Expr::Function(function) = expr
+            && function.name.0.len() == 2
+            && function.name.0[0].as_ident().is_some_and(|schema| fold(schema) == "pg_catalog")
+        {
+            function.name.0.remove(0);
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
 /// The statements that a script's tokens are. `is_nested` where these may be nested so deeply that
 /// it matters.
 fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Result<Vec<Statement>> {
     let _steps = Steps::of(tokens.len());
     let parser = Parser::new(&PostgreSql).with_recursion_limit(nesting::PARSER_CALLS);
-    let mut parser = parser.with_tokens_with_locations(in_known_words(tokens));
+    let mut parser = parser.with_tokens_with_locations(over_tokens(tokens));
     let mut statements = Vec::new();
-    // All functions are of this schema, which some clients say.
     let qualified = sql.contains("pg_catalog.");
     let says = |word: &str| sql.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
     let (has_uuids, has_distinct) = (says("uuid"), says("distinct"));
-    let (has_orders, has_powers) = (says("order"), sql.contains('^'));
+    let (has_orders, has_signs) = (says("order"), may_have_signs_to_move(sql));
     loop {
         while parser.consume_token(&Token::SemiColon) {}
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        let mut statement = parse_statement(&mut parser)?;
+        let start = parser.index();
+        let parsed = parse_statement(&mut parser);
+        let mut statement =
+            parsed.map_err(|error| crate::copy::wrong_character(&parser, start).unwrap_or_else(|| error.into()))?;
         if is_nested {
             nesting::balance(&mut statement);
             nesting::check(&statement)?;
@@ -352,15 +378,7 @@ fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Resu
         crate::clauses::check(&statement)?;
         write_out_assignments(&mut statement);
         if qualified {
-            let _ = visit_expressions_mut(&mut statement, |expr| {
-                if let Expr::Function(function) = expr
-                    && function.name.0.len() == 2
-                    && function.name.0[0].as_ident().is_some_and(|schema| fold(schema) == "pg_catalog")
-                {
-                    function.name.0.remove(0);
-                }
-                ControlFlow::<()>::Continue(())
-            });
+            unqualify_functions(&mut statement);
         }
         if has_uuids {
             crate::uuids::read_casts(&mut statement);
@@ -368,7 +386,7 @@ fn statements_of(sql: &str, tokens: Vec<TokenWithSpan>, is_nested: bool) -> Resu
         if has_distinct {
             crate::pg_catalog::put_operands_right(&mut statement);
         }
-        if has_powers {
+        if has_signs {
             crate::pg_catalog::put_signs_first(&mut statement);
         }
         if has_orders {
@@ -404,11 +422,17 @@ impl Session {
             .with_information_schema(false)
             .with_target_partitions(db.threads);
         let options = config.options_mut();
+        // What stands in the place of DataFusion's arithmetic may give NULL as far as its schema
+        // says.
+        options.execution.skip_physical_aggregate_schema_check = true;
         options.sql_parser.dialect = Dialect::PostgreSQL;
         options.sql_parser.parse_float_as_decimal = true;
         options.sql_parser.collect_spans = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
+        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a name that a
+        // projection gives to something else.
+        options.optimizer.enable_topk_aggregation = false;
         if let Some(limit) = db.memory_limit {
             // What sorts keep back for merging must leave most of the memory for sorting.
             let share = limit / (5 * db.threads.max(1));
@@ -421,6 +445,7 @@ impl Session {
             lent: Default::default(),
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
+            disabled_passes: Default::default(),
             scan_sharing: Arc::new(ScanSharing::new(db.convoys.clone())),
             identity: OnceLock::new(),
             roles: Default::default(),
@@ -440,33 +465,7 @@ impl Session {
         config.set_extension(shared.scan_sharing.clone());
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
-        let mut rules = Optimizer::new().rules;
-        // It looks columns up by name in branches that have them by position. `CommonTypes` does it.
-        rules.retain(|rule| rule.name() != "optimize_unions");
-        // Joins are ordered once filters have reached the tables, and before projections come between them.
-        let projections = rules.iter().position(|rule| rule.name() == "optimize_projections").unwrap_or(rules.len());
-        rules.splice(projections..projections, [Arc::new(TextPredicates) as _, Arc::new(JoinOrder) as _]);
-        // Constants are known once expressions are simplified.
-        let simplified = rules.iter().position(|rule| rule.name() == "simplify_expressions").map_or(0, |at| at + 1);
-        rules.insert(simplified, Arc::new(DateComparisons));
-        if let Some(rule) = rules.iter_mut().find(|rule| rule.name() == "push_down_filter") {
-            *rule = Arc::new(Filters::default());
-        }
-        rules.push(Arc::new(FloatZeros));
-        if let Some(rule) = rules.iter_mut().find(|rule| rule.name() == "simplify_expressions") {
-            *rule = Arc::new(SmallConstants::default());
-        }
-        // Types are coerced by the analyzer's own rules.
-        let mut analyzer = Analyzer::new().rules;
-        analyzer.splice(0..0, [Arc::new(UuidTypes) as _, Arc::new(LongTexts) as _, Arc::new(CommonTypes) as _]);
-        analyzer.push(Arc::new(SetOperations));
-        analyzer.push(Arc::new(Casts));
-        analyzer.push(Arc::new(InLists));
-        analyzer.push(Arc::new(NullSafe));
-        analyzer.push(Arc::new(FloatCases));
-        analyzer.push(Arc::new(Unnest::default()));
-        analyzer.push(Arc::new(CheckedArithmetic));
-        analyzer.push(Arc::new(Accounts(work_memory.clone())));
+        let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
         // DataFusion's, of which one takes `d['key']` for a field of a structure, come behind ours.
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![
             Arc::new(Quotients),
@@ -481,16 +480,8 @@ impl Session {
             .with_runtime_env(Arc::new(runtime))
             .with_expr_planners(expr_planners)
             // A rule of the optimizer looks for it. All others are with `Functions`.
-            .with_aggregate_functions(vec![first_value_udaf()])
-            .with_analyzer_rules(analyzer.into_iter().map(AskingAnalyzer::of).collect())
-            .with_optimizer_rules(rules.into_iter().map(AskingRule::of).collect())
-            .with_physical_optimizer_rules(physical_rules().into_iter().map(AskingPhysical::of).collect())
-            .with_physical_optimizer_rule(Arc::new(BitmapJoin))
-            .with_physical_optimizer_rule(Arc::new(KeyFilterPushdown))
-            .with_physical_optimizer_rule(Arc::new(BitmapCounts))
-            .with_physical_optimizer_rule(Arc::new(BlockAggregation { memory_limit: db.memory_limit }))
-            .with_physical_optimizer_rule(Arc::new(BitmapAggregation))
-            .build();
+            .with_aggregate_functions(vec![first_value_udaf()]);
+        let state = Rules::new(&resources, &[]).put_into(state).build();
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog(CATALOG, Arc::new(TransactionCatalog(shared.clone())));
         let _ = shared.state.set(ctx.state_weak_ref());
@@ -519,6 +510,9 @@ impl Session {
             lock_timeout: None,
             waits_at_any_level: false,
             login: None,
+            parameters_set: 0,
+            has_engine_setting: false,
+            beginning: None,
         };
         session.set_work_memory(db.defaults.work_mem);
         session
@@ -581,7 +575,8 @@ impl Session {
             return self.parse(sql);
         }
         let text = sql.to_owned();
-        let statements = self.limits().keep(deep::elsewhere(move || parse(&text))).await;
+        let memory = self.work_memory.of_all();
+        let statements = self.limits().keep(deep::elsewhere(Some(memory), move || parse(&text))).await;
         self.failing(statements)
     }
 
@@ -763,7 +758,7 @@ impl Session {
         }
     }
     /// Waits for the memory of the last query, if its rows were not wanted to their end.
-    async fn abandoned_has_ended(&mut self) {
+    pub(crate) async fn abandoned_has_ended(&mut self) {
         if std::mem::take(&mut self.has_abandoned) {
             self.work_memory.given_back(self.memory_before).await;
         }
@@ -806,18 +801,20 @@ impl Session {
             }
             Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
             Statement::Explain { .. } => self.explain(statement).await,
-            Statement::ShowVariable { ref variable } => {
-                let name = variable.iter().map(|i| i.value.to_lowercase()).collect::<Vec<_>>().join("_");
-                match self.setting(&name) {
-                    Some(value) => {
-                        let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
-                        let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
-                        let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
-                        Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
-                    }
-                    None => self.query(statement).await,
-                }
+            Statement::ShowVariable { ref variable } if is_all(variable) => {
+                let batch = self.show_all()?;
+                let rows = StatementResult::Rows { tag: "SHOW", schema: batch.schema(), batches: vec![batch] };
+                Ok(Output::Done(rows))
             }
+            Statement::ShowVariable { ref variable } => match self.shown_setting(variable) {
+                Some((name, value)) => {
+                    let schema = Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]));
+                    let column = Arc::new(StringArray::from(vec![value])) as ArrayRef;
+                    let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
+                    Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
+                }
+                None => self.query(statement).await,
+            },
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
                 // Its text is another statement's.
@@ -861,6 +858,7 @@ impl Session {
                 }
                 Ok(StatementResult::command("DEALLOCATE"))
             }
+            Statement::Call(function) if programs::is_run(&function) => self.call_job(&function).await,
             Statement::Set(set) => self.set(set).await,
             Statement::Reset(reset) => self.reset(&reset.reset),
             Statement::Declare { stmts } => self.declare(stmts).await,

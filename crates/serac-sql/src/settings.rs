@@ -5,10 +5,14 @@ use crate::dialect::parser;
 use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::pg_catalog::quote_ident;
+use crate::pipeline::DISABLED_PASSES;
 use crate::scan::SharedScans;
 use crate::session::{Session, StatementResult, TransactionStatus, fold, quote};
-use crate::transactions::{Isolation, Modes, Running};
-use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Reset, Set, Statement, TransactionMode};
+use crate::setting_list::{ListedSetting, SessionValues, all_settings};
+use crate::transactions::{Isolation, Running};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Ident, Reset, Set, Statement, TransactionMode};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use parking_lot::Mutex;
@@ -52,7 +56,7 @@ const CLIENT_SETTINGS: [ClientSetting; 14] = [
 ];
 
 /// A time in the largest unit of which it is a multiple.
-fn shown_time(time: Option<Duration>) -> String {
+pub(crate) fn shown_time(time: Option<Duration>) -> String {
     let Some(millis) = time.map(|time| time.as_millis()) else { return "0".into() };
     let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
     let (unit, length) = units.into_iter().find(|(_, length)| millis.is_multiple_of(*length)).expect("the last is 1");
@@ -84,13 +88,14 @@ fn memory_of(text: &str) -> Option<Option<usize>> {
 }
 
 /// What RESET ALL gives its usual value back.
-const RESETTABLE: [&str; 11] = [
+const RESETTABLE: [&str; 12] = [
     "search_path",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "enable_point_path",
     "enable_bitmap_index",
     "shared_scans",
+    DISABLED_PASSES,
     "statement_timeout",
     "lock_timeout",
     "idle_in_transaction_session_timeout",
@@ -98,7 +103,31 @@ const RESETTABLE: [&str; 11] = [
     "work_mem",
 ];
 
-fn on_or_off(on: bool) -> String {
+/// Whether SHOW asks for all settings.
+pub(crate) fn is_all(variable: &[Ident]) -> bool {
+    matches!(variable, [word] if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("all"))
+}
+
+/// What SHOW ALL gives.
+pub(crate) fn all_settings_schema() -> SchemaRef {
+    let fields = ["name", "setting", "description"].map(|name| Field::new(name, DataType::Utf8, false));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
+/// The settings that SET takes, but those of DataFusion.
+#[cfg(test)]
+pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
+    let of_session = RESETTABLE.into_iter().chain(["threads"]).filter(|name| usual_setting(name).is_none());
+    of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
+}
+
+/// Settings by which a session may differ from a new one, so that its statements mean something
+/// else or end otherwise. What a client calls itself is none.
+pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
+    RESETTABLE.into_iter().chain(["threads", "client_min_messages", "timezone"])
+}
+
+pub(crate) fn on_or_off(on: bool) -> String {
     if on { "on".into() } else { "off".into() }
 }
 
@@ -289,34 +318,48 @@ impl Session {
         self.set_in_transaction("default_transaction_isolation", wanted.isolation.name(), false)?;
         self.set_in_transaction("default_transaction_read_only", &on_or_off(wanted.read_only), false)
     }
-    fn modes(&self) -> Modes {
-        self.running.as_ref().map_or(self.default_modes, |running| running.modes)
+    /// The settings that are the session's fields.
+    pub(crate) fn setting_values(&self) -> SessionValues {
+        SessionValues {
+            modes: self.running.as_ref().map_or(self.default_modes, |running| running.modes),
+            default_modes: self.default_modes,
+            statement_timeout: self.statement_timeout,
+            idle_in_transaction_timeout: self.idle_in_transaction_timeout,
+            idle_timeout: self.idle_timeout,
+            lock_timeout: self.lock_timeout,
+            has_point_path: !self.point.is_off,
+            work_mem: self.work_memory.limit(),
+            usual_isolation: self.usual_isolation(),
+        }
     }
+    fn usual_isolation(&self) -> Isolation {
+        if self.waits_at_any_level { Isolation::ReadCommitted } else { Isolation::default() }
+    }
+    /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "transaction_isolation" | "transaction_isolation_level" => self.modes().isolation.name().into(),
-            "transaction_read_only" => on_or_off(self.modes().read_only),
-            "default_transaction_isolation" => self.default_modes.isolation.name().into(),
-            "default_transaction_read_only" => on_or_off(self.default_modes.read_only),
-            "server_version" => concat!("15.0 (SeracDB ", env!("CARGO_PKG_VERSION"), ")").into(),
-            "server_version_num" => "150000".into(),
-            "server_encoding" => "UTF8".into(),
-            "transaction_deferrable" => "off".into(),
-            "durability" => format!("{:?}", self.database().storage().options().durability).to_lowercase(),
-            "threads" => self.ctx.state().config().target_partitions().to_string(),
-            "enable_bitmap_index" => on_or_off(self.shared.bitmap_indexes.load(Ordering::Relaxed)),
-            "enable_point_path" => on_or_off(!self.point.is_off),
-            "shared_scans" => self.shared.scan_sharing.setting().name().into(),
-            "statement_timeout" => shown_time(self.statement_timeout),
-            "idle_in_transaction_session_timeout" => shown_time(self.idle_in_transaction_timeout),
-            "idle_session_timeout" => shown_time(self.idle_timeout),
-            "work_mem" => self.work_memory.limit().map_or("0".into(), |bytes| format!("{}kB", bytes >> 10)),
-            "lock_timeout" => shown_time(self.lock_timeout),
-            other => {
-                let known = CLIENT_SETTINGS.iter().find(|setting| setting.name == other)?;
-                self.shared.client_settings.read().get(known.name).map_or(known.usual, String::as_str).to_owned()
-            }
+        self.shared.setting(&self.setting_values(), name)
+    }
+    /// The setting that SHOW names, with its value; `None` if it is none of ours.
+    pub(crate) fn shown_setting(&self, variable: &[Ident]) -> Option<(String, String)> {
+        let words: Vec<String> = variable.iter().map(|word| word.value.to_lowercase()).collect();
+        // `SHOW TRANSACTION ISOLATION LEVEL` means `transaction_isolation_level`.
+        ["_", "."].into_iter().find_map(|between| {
+            let name = words.join(between);
+            self.setting(&name).map(|value| (name, value))
         })
+    }
+    /// SHOW ALL.
+    pub(crate) fn show_all(&self) -> Result<RecordBatch> {
+        let all = all_settings(&self.shared, &self.setting_values());
+        let column = |of: fn(&ListedSetting) -> &str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(all.iter().map(of)))
+        };
+        let columns = vec![
+            column(|setting| &setting.name),
+            column(|setting| &setting.shown),
+            column(|setting| &setting.description),
+        ];
+        Ok(RecordBatch::try_new(all_settings_schema(), columns)?)
     }
 
     /// Sets what a client gives as a parameter of its connection: a setting by name.
@@ -324,10 +367,11 @@ impl Session {
     /// # Errors
     /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
+        self.parameters_set += 1;
         let invalid = || SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
         let is_default = value.eq_ignore_ascii_case("default");
         let time = |usual| if is_default { Ok(usual) } else { time_of(value).ok_or_else(invalid) };
-        let usual_level = if self.postgresql_names { Isolation::ReadCommitted } else { Isolation::default() };
+        let usual_level = self.usual_isolation();
         let level = || if is_default { Ok(usual_level) } else { Isolation::of_name(value).ok_or_else(invalid) };
         let switch = |usual| match value.to_lowercase().as_str() {
             "default" => Ok(usual),
@@ -362,6 +406,7 @@ impl Session {
                 let detail = || Some("It can be auto, on or off.".into());
                 self.shared.scan_sharing.set(wanted.ok_or_else(|| SqlError { detail: detail(), ..invalid() })?);
             }
+            DISABLED_PASSES => self.disable_passes(if is_default { "" } else { value })?,
             "threads" => {
                 let threads = value.parse::<usize>().map_err(|_| invalid())?.clamp(1, 1024);
                 self.ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = threads;
@@ -371,6 +416,8 @@ impl Session {
                 return set_for_client(&self.shared, name, value).ok_or_else(unknown)?;
             }
         }
+        // Queries see a copy of the session's fields.
+        self.refresh_setting_values();
         Ok(())
     }
     /// Limits the memory of the session's queries.
@@ -486,6 +533,7 @@ impl Session {
             return Ok(StatementResult::command("SET"));
         }
         self.shared.note_setting();
+        self.has_engine_setting = true;
         let plan = self.plan(Statement::Set(set)).await?;
         self.ctx.execute_logical_plan(plan).await?;
         Ok(StatementResult::command("SET"))

@@ -348,10 +348,17 @@ impl Session {
             let access = running.txn.access(self.current_role());
             let temporary = running.temporary.as_ref().map(part);
             let path = self.path(&catalog, &access);
-            let read_only = running.modes.read_only;
-            View { catalog, snapshot, own, reads, image: LazyImage::default(), temporary, access, read_only, path }
+            let (read_only, settings) = (running.modes.read_only, self.setting_values());
+            let image = LazyImage::default();
+            View { catalog, snapshot, own, reads, image, temporary, access, read_only, path, settings }
         });
         *self.shared.view.write() = view;
+    }
+    /// Lets queries see the session's settings as they are now.
+    pub(crate) fn refresh_setting_values(&self) {
+        if let Some(view) = &mut *self.shared.view.write() {
+            view.settings = self.setting_values();
+        }
     }
     pub(crate) fn end(&mut self) -> Option<Running> {
         // A view left behind would keep old versions alive.

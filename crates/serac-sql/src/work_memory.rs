@@ -33,6 +33,10 @@ impl WorkMemory {
     pub(crate) fn new(all: Arc<dyn MemoryPool>) -> Self {
         Self { limit: AtomicUsize::new(usize::MAX), used: AtomicUsize::new(0), all }
     }
+    /// The memory for the queries of all sessions.
+    pub(crate) fn of_all(&self) -> Arc<dyn MemoryPool> {
+        self.all.clone()
+    }
     pub(crate) fn set_limit(&self, limit: Option<usize>) {
         self.limit.store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
     }

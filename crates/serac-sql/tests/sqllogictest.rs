@@ -1,4 +1,5 @@
-//! Runs every `tests/slt/*.slt` file against a fresh database in memory. Errors are shown as `ERROR <SQLSTATE>: <message>`.
+//! Runs every `tests/slt/*.slt` file against a fresh database in memory, and once more with all
+//! optional passes disabled. Errors are shown as `ERROR <SQLSTATE>: <message>`.
 
 use async_trait::async_trait;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -41,6 +42,19 @@ impl AsyncDB for Connection {
     async fn shutdown(&mut self) {}
 }
 
+fn database() -> SqlDatabase {
+    let options = SqlOptions { threads: Some(2), ..Default::default() };
+    SqlDatabase::new(Database::in_memory().unwrap(), &options).unwrap()
+}
+
+/// The names of all optional passes, with commas between them.
+async fn optional_passes() -> String {
+    let mut connection = Connection(Session::new(&database()));
+    let names = connection.run("SELECT DISTINCT name FROM serac_passes WHERE optional").await;
+    let Ok(DBOutput::Rows { rows, .. }) = names else { panic!("the view gives rows") };
+    rows.concat().join(", ")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_files() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
@@ -49,10 +63,13 @@ async fn all_files() {
     let mut failures = Vec::new();
     let about_bitmaps = |file: &&std::path::PathBuf| file.file_name().is_some_and(|name| name == "bitmap_queries.slt");
     let without_bitmaps = files.iter().filter(about_bitmaps).map(|file| (file, "SET enable_bitmap_index = off"));
-    for (file, first) in files.iter().map(|file| (file, "")).chain(without_bitmaps) {
-        let db =
-            SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(2), ..Default::default() })
-                .unwrap();
+    // Its own settings are the subject of the file about passes.
+    let about_passes = |file: &&std::path::PathBuf| file.file_name().is_some_and(|name| name == "passes.slt");
+    let disabled = format!("SET serac.disabled_passes = '{}'", optional_passes().await);
+    let without_passes = files.iter().filter(|file| !about_passes(file)).map(|file| (file, disabled.as_str()));
+    let usual = files.iter().map(|file| (file, ""));
+    for (file, first) in usual.chain(without_bitmaps).chain(without_passes) {
+        let db = database();
         let mut runner = Runner::new(|| {
             let mut session = Session::new(&db);
             async move {
@@ -61,7 +78,7 @@ async fn all_files() {
             }
         });
         if let Err(error) = runner.run_file_async(file).await {
-            failures.push(format!("{}", error.display(false)));
+            failures.push(format!("{first}\n{}", error.display(false)));
         }
     }
     assert!(!files.is_empty() && failures.is_empty(), "{}", failures.join("\n\n"));

@@ -1,22 +1,28 @@
 //! COPY's CSV format, for reading: texts, with the line on which each row begins.
 //!
+//! Rows are taken apart as PostgreSQL does: a quote anywhere in a field begins a quoted part of it.
+//! But lines without a character are left out; of a table with one column, they are rows with an
+//! empty field. A field is NULL if it has the text of NULL and no quotes.
+//!
 //! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
 //! time and by several threads (`serac_operators::integer_rows`). The first row of another kind, and
-//! those of a batch behind it, are read as texts.
+//! some behind it, are read as texts: few if most rows are plain.
 
-use super::options::Options;
+use super::options::{Nulls, Options};
 use super::source::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::error::{Result, SqlError};
-use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
-use serac_operators::integer_rows::{PlainRows, plain_parts, plain_rows};
+use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, plain_parts};
 use serac_storage::ColumnType;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::sync::Arc;
 
 /// Bytes of the input that are there at a time.
 const WINDOW_BYTES: usize = 1 << 20;
+/// Rows that are read as texts behind many plain ones. Twice as many each time that fewer plain
+/// ones follow, up to [`BATCH_ROWS`].
+const FEW_ROWS: usize = 64;
 
 /// A part of the input.
 struct Window<R> {
@@ -50,6 +56,15 @@ impl<R: Read> Window<R> {
             }
         }
     }
+    /// Leaves out a mark of the byte order at the input's beginning.
+    fn skip_mark(&mut self) -> Result<()> {
+        let mark = "\u{feff}".as_bytes();
+        while self.to < mark.len() && self.read()? {}
+        if self.bytes().starts_with(mark) {
+            self.consume(mark.len());
+        }
+        Ok(())
+    }
     /// Bytes of the input; none at its end.
     fn some(&mut self) -> Result<&[u8]> {
         if self.from == self.to {
@@ -58,8 +73,11 @@ impl<R: Read> Window<R> {
         }
         Ok(self.bytes())
     }
-    /// As many bytes of the input as there is room for.
-    fn fill(&mut self) -> Result<&[u8]> {
+    /// Many bytes of the input: all there is room for, once more than half of that are consumed.
+    fn many(&mut self) -> Result<&[u8]> {
+        if self.to - self.from > self.bytes.len() / 2 {
+            return Ok(self.bytes());
+        }
         self.bytes.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         while self.to < self.bytes.len() && self.read()? {}
@@ -67,33 +85,76 @@ impl<R: Read> Window<R> {
     }
 }
 
+/// A field of the present row.
+#[derive(Clone, Copy)]
+struct Field {
+    /// Where its bytes end among those of the row.
+    end: usize,
+    is_quoted: bool,
+}
+
+/// Where in a row the next byte stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Unquoted,
+    Quoted,
+    /// Behind a quote that ends the quoted part, or is the first of two that mean one.
+    QuoteInQuoted,
+}
+
+/// The numbers that plain rows may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    /// No row is plain.
+    None,
+    Numbers,
+    /// An empty field is NULL.
+    NumbersAndNulls,
+}
+
 /// Reads batches of texts, or of integers.
 pub(super) struct CsvReader<R> {
     input: Window<R>,
-    core: Reader,
-    columns: usize,
-    null: Vec<u8>,
     delimiter: u8,
+    quote: u8,
+    null: Vec<u8>,
+    /// By column.
+    nulls: Vec<Nulls>,
     /// Whether the first row has names.
     header: bool,
-    /// How many threads may look for plain rows; 0 where no row is plain.
+    /// Whether nothing was read yet.
+    is_new: bool,
+    /// The line of the next byte, from 1.
+    line: u64,
+    /// The last row has ended with a carriage return: a newline behind it belongs to that.
+    is_halved: bool,
+    plain: Plain,
+    /// How many threads may look for plain rows.
     threads: usize,
     /// Plain rows that were found.
-    plain: VecDeque<Rows>,
-    /// The present row: the bytes of all fields, and where each ends.
+    found: VecDeque<Rows>,
+    /// How many rows are read as texts before others are looked for.
+    text_rows: usize,
+    /// The present row.
     bytes: Vec<u8>,
-    ends: Vec<usize>,
-    /// The byte that was read last as a text.
-    last: u8,
+    fields: Vec<Field>,
+    /// What is wrong with the row behind those that were given.
+    failed: Option<SqlError>,
 }
 
-/// Whether a row of plain numbers can mean nothing but these.
-fn may_be_plain(options: &Options, types: &[ColumnType]) -> bool {
+/// What plain rows may have, so that they can mean nothing but that.
+fn plain(options: &Options, types: &[ColumnType], nulls: &[Nulls]) -> Plain {
     let is_of_number = |byte: u8| byte.is_ascii_digit() || b"-\r\n".contains(&byte);
-    types.iter().all(|column_type| *column_type == ColumnType::Int32)
+    let may_be = types.iter().all(|column_type| *column_type == ColumnType::Int32)
+        && !types.is_empty()
         && options.null.parse::<i64>().is_err()
         && !is_of_number(options.delimiter)
-        && !is_of_number(options.quote)
+        && !is_of_number(options.quote);
+    match may_be {
+        false => Plain::None,
+        true if options.null.is_empty() && nulls.iter().all(|nulls| nulls.bare) => Plain::NumbersAndNulls,
+        true => Plain::Numbers,
+    }
 }
 
 /// An error in a line.
@@ -104,134 +165,187 @@ pub(super) fn in_line(sqlstate: &'static str, what: impl Into<String>, line: u64
 impl<R: Read> CsvReader<R> {
     /// Reads rows for columns of these types.
     pub(super) fn new(input: R, options: &Options, types: &[ColumnType]) -> Self {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let nulls = |at: usize| options.nulls.get(at).copied().unwrap_or_default();
+        let nulls: Vec<Nulls> = (0..types.len()).map(nulls).collect();
         Self {
             input: Window::new(input),
-            core: ReaderBuilder::new().delimiter(options.delimiter).quote(options.quote).build(),
-            columns: types.len(),
-            null: options.null.clone().into_bytes(),
             delimiter: options.delimiter,
+            quote: options.quote,
+            null: options.null.clone().into_bytes(),
             header: options.header,
-            threads: if may_be_plain(options, types) { cores() } else { 0 },
-            plain: VecDeque::new(),
-            bytes: vec![0; 4096],
-            ends: vec![0; types.len() + 1],
-            last: b'\n',
+            is_new: true,
+            line: 1,
+            is_halved: false,
+            plain: plain(options, types, &nulls),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            found: VecDeque::new(),
+            text_rows: FEW_ROWS,
+            nulls,
+            bytes: Vec::new(),
+            fields: Vec::new(),
+            failed: None,
         }
     }
 
-    /// Reads a row: how many fields it has, and the line on which it begins. None behind the last.
-    fn read_row(&mut self) -> Result<Option<(usize, u64)>> {
-        let (mut length, mut fields) = (0, 0);
+    /// Reads a row into `bytes` and `fields`: the line on which it begins. None behind the last.
+    fn read_row(&mut self) -> Result<Option<u64>> {
+        self.bytes.clear();
+        self.fields.clear();
+        let (mut place, mut is_quoted, mut begun) = (Place::Unquoted, false, None);
         loop {
             let input = self.input.some()?;
-            // The parser leaves a mark of the byte order out, and takes nothing behind it for the end.
-            if input == "\u{feff}".as_bytes() && self.core.line() == 1 && length == 0 && fields == 0 {
-                self.input.consume("\u{feff}".len());
-                continue;
+            if input.is_empty() {
+                let Some(begun) = begun else { return Ok(None) };
+                if place == Place::Quoted {
+                    return Err(in_line("22P04", "unterminated CSV quoted field", begun));
+                }
+                self.fields.push(Field { end: self.bytes.len(), is_quoted });
+                return Ok(Some(begun));
             }
-            let output = (&mut self.bytes[length..], &mut self.ends[fields..]);
-            let (result, taken, written, ended) = self.core.read_record(input, output.0, output.1);
-            self.last = input[..taken].last().copied().unwrap_or(self.last);
-            self.input.consume(taken);
-            length += written;
-            fields += ended;
-            match result {
-                ReadRecordResult::InputEmpty => {}
-                // A row without end is not kept.
-                ReadRecordResult::OutputFull if length >= MAX_LINE => return Err(row_too_long()),
-                ReadRecordResult::OutputEndsFull if fields >= MAX_LINE / size_of::<usize>() => {
-                    return Err(row_too_long());
+            let mut at = 0;
+            while let Some(&byte) = input.get(at) {
+                if begun.is_none() {
+                    let ends_line = byte == b'\n' || byte == b'\r';
+                    let is_halved = std::mem::take(&mut self.is_halved) && byte == b'\n';
+                    if is_halved || (ends_line && self.nulls.len() != 1) {
+                        self.line += u64::from(!is_halved);
+                        self.is_halved = byte == b'\r';
+                        at += 1;
+                        continue;
+                    }
+                    begun = Some(self.line);
                 }
-                ReadRecordResult::OutputFull => self.bytes.resize(2 * self.bytes.len(), 0),
-                ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
-                ReadRecordResult::Record => {
-                    // The parser's line is the next one if it has read this one's end already. It
-                    // leaves empty lines before a row out.
-                    let end = self.core.line() - u64::from(self.last == b'\n');
-                    let within = self.bytes[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
-                    return Ok(Some((fields, end - within)));
+                let rest = &input[at..];
+                match place {
+                    Place::Unquoted => {
+                        let (delimiter, quote) = (self.delimiter, self.quote);
+                        let ends = |byte: &u8| [delimiter, quote, b'\n', b'\r'].contains(byte);
+                        let length = rest.iter().position(ends).unwrap_or(rest.len());
+                        self.bytes.extend_from_slice(&rest[..length]);
+                        at += length;
+                        let Some(&end) = rest.get(length) else { break };
+                        at += 1;
+                        if end == quote {
+                            (place, is_quoted) = (Place::Quoted, true);
+                            continue;
+                        }
+                        self.fields.push(Field { end: self.bytes.len(), is_quoted });
+                        is_quoted = false;
+                        if end != delimiter {
+                            self.line += 1;
+                            self.is_halved = end == b'\r';
+                            self.input.consume(at);
+                            return Ok(begun);
+                        }
+                    }
+                    Place::Quoted => {
+                        let quote = self.quote;
+                        let length = rest.iter().position(|byte| *byte == quote).unwrap_or(rest.len());
+                        let text = &rest[..length];
+                        self.line += text.iter().filter(|byte| **byte == b'\n').count() as u64;
+                        self.bytes.extend_from_slice(text);
+                        at += length;
+                        if length < rest.len() {
+                            place = Place::QuoteInQuoted;
+                            at += 1;
+                        }
+                    }
+                    Place::QuoteInQuoted if byte == self.quote => {
+                        self.bytes.push(byte);
+                        place = Place::Quoted;
+                        at += 1;
+                    }
+                    Place::QuoteInQuoted => place = Place::Unquoted,
                 }
-                ReadRecordResult::End => return Ok(None),
+            }
+            self.input.consume(at);
+            // A row without end is not kept.
+            if self.bytes.len() >= MAX_LINE || self.fields.len() >= MAX_LINE / size_of::<Field>() {
+                return Err(row_too_long());
             }
         }
     }
 
-    /// Looks for plain rows.
-    fn find_plain(&mut self) -> Result<()> {
-        let text = self.input.fill()?;
-        // The parser takes the end of a line in two parts, of which the second comes with the next row.
-        let is_halved = self.last == b'\r' && text.first() == Some(&b'\n');
+    /// Looks for plain rows; how many there are.
+    fn find_plain<C>(&mut self) -> Result<usize>
+    where
+        C: IntegerColumn + Default + Clone + Send + Sync,
+        Int32Array: From<C>,
+    {
+        let text = self.input.many()?;
+        let is_halved = self.is_halved && text.first() == Some(&b'\n');
         let text = &text[usize::from(is_halved)..];
-        let mut parts = plain_parts(text, self.delimiter, self.columns, self.threads);
-        if parts.is_empty() {
-            let mut columns = vec![Vec::new(); self.columns];
-            let (rows, end) = plain_rows(text, self.delimiter, usize::MAX, &mut columns);
-            parts.push(PlainRows { columns, rows, end });
+        let columns = vec![C::default(); self.nulls.len()];
+        let parts = plain_parts(text, self.delimiter, &columns, self.threads);
+        let found: usize = parts.iter().map(|part| part.rows).sum();
+        if found == 0 {
+            return Ok(0);
         }
-        if parts[0].rows == 0 {
-            return Ok(());
-        }
-        let mut line = self.core.line() + u64::from(is_halved);
         self.input.consume(usize::from(is_halved) + parts.iter().map(|part| part.end).sum::<usize>());
-        self.last = b'\n';
+        self.is_halved = false;
         for PlainRows { columns, rows, .. } in parts.into_iter().filter(|part| part.rows > 0) {
-            let columns = columns.into_iter().enumerate();
-            let columns = columns.map(|(i, column)| (format!("c{i}"), Arc::new(Int32Array::from(column)) as ArrayRef));
-            let lines = (line..line + rows as u64).collect();
-            self.plain.push_back(Rows { batch: RecordBatch::try_from_iter(columns)?, lines });
-            line += rows as u64;
+            let array = |(i, column)| (format!("c{i}"), Arc::new(Int32Array::from(column)) as ArrayRef, true);
+            let columns = columns.into_iter().enumerate().map(array);
+            let lines = (self.line..self.line + rows as u64).collect();
+            self.found.push_back(Rows { batch: RecordBatch::try_from_iter_with_nullable(columns)?, lines });
+            self.line += rows as u64;
         }
-        self.core.set_line(line);
-        Ok(())
+        Ok(found)
+    }
+    fn plain_rows(&mut self) -> Result<Option<Rows>> {
+        if self.found.is_empty() {
+            let found = match self.plain {
+                Plain::None => return Ok(None),
+                Plain::Numbers => self.find_plain::<Vec<i32>>()?,
+                Plain::NumbersAndNulls => self.find_plain::<NullableIntegers>()?,
+            };
+            self.text_rows = if found > self.text_rows { FEW_ROWS } else { BATCH_ROWS.min(2 * self.text_rows) };
+        }
+        Ok(self.found.pop_front())
     }
 
     fn batch(&mut self) -> Result<Option<Rows>> {
-        if self.threads > 0 && !self.header {
-            if self.plain.is_empty() {
-                self.find_plain()?;
-            }
-            if let Some(rows) = self.plain.pop_front() {
-                return Ok(Some(rows));
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if std::mem::take(&mut self.is_new) {
+            self.input.skip_mark()?;
+            if self.header {
+                self.read_row()?;
             }
         }
-        let mut columns: Vec<StringViewBuilder> = (0..self.columns).map(|_| StringViewBuilder::new()).collect();
-        let mut lines = Vec::new();
-        if std::mem::take(&mut self.header) {
-            self.read_row()?;
-            if self.threads > 0 {
-                return self.batch();
+        if let Some(rows) = self.plain_rows()? {
+            return Ok(Some(rows));
+        }
+        let most = if self.plain == Plain::None { BATCH_ROWS } else { self.text_rows };
+        let mut failed = None;
+        let rows = Rows::gather(self.nulls.len(), most, &mut failed, |columns| self.text_row(columns));
+        self.failed = failed;
+        rows
+    }
+    /// Reads a row of texts: the line on which it begins. None behind the last.
+    fn text_row(&mut self, columns: &mut [StringViewBuilder]) -> Result<Option<u64>> {
+        let Some(line) = self.read_row()? else { return Ok(None) };
+        let (found, wanted) = (self.fields.len(), columns.len());
+        if found > wanted {
+            return Err(in_line("22P04", "extra data after last expected column", line));
+        }
+        if found < wanted {
+            return Err(in_line("22P04", format!("missing data for column {}", found + 1), line));
+        }
+        let mut start = 0;
+        for ((column, field), nulls) in columns.iter_mut().zip(&self.fields).zip(&self.nulls) {
+            let text = &self.bytes[start..field.end];
+            start = field.end;
+            if text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare }) {
+                column.append_null();
+            } else {
+                let text = std::str::from_utf8(text);
+                let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", line);
+                column.append_value(text.map_err(invalid)?);
             }
         }
-        while lines.len() < BATCH_ROWS
-            && let Some((fields, line)) = self.read_row()?
-        {
-            if fields > self.columns {
-                return Err(in_line("22P04", "extra data after last expected column", line));
-            }
-            if fields < self.columns {
-                return Err(in_line("22P04", format!("missing data for column {}", fields + 1), line));
-            }
-            let mut start = 0;
-            for (column, &end) in columns.iter_mut().zip(&self.ends) {
-                let field = &self.bytes[start..end];
-                start = end;
-                if field == self.null {
-                    column.append_null();
-                } else {
-                    let text = std::str::from_utf8(field);
-                    let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", line);
-                    column.append_value(text.map_err(invalid)?);
-                }
-            }
-            lines.push(line);
-        }
-        if lines.is_empty() {
-            return Ok(None);
-        }
-        let columns = columns.iter_mut().enumerate();
-        let columns = columns.map(|(i, column)| (format!("c{i}"), Arc::new(column.finish()) as ArrayRef, true));
-        Ok(Some(Rows { batch: RecordBatch::try_from_iter_with_nullable(columns)?, lines }))
+        Ok(Some(line))
     }
 }
 
@@ -242,96 +356,9 @@ impl<R: Read> Iterator for CsvReader<R> {
     }
 }
 
-/// Input that ends before a line `\.` outside of quotes. Clients of PostgreSQL up to version 17
-/// mark the end of the data so.
-pub(super) struct UntilMark<R> {
-    inner: BufReader<R>,
-    quote: u8,
-    is_quoted: bool,
-    /// What of the mark the present line begins with: at most `\.` and a carriage return.
-    begun: Vec<u8>,
-    /// Bytes of `begun` that turned out not to be the mark and are still to be given.
-    given: usize,
-    /// Whether the present line may still be the mark.
-    may_be_mark: bool,
-    ended: bool,
-}
-
-impl<R: Read> UntilMark<R> {
-    pub(super) fn new(inner: R, quote: u8) -> Self {
-        let inner = BufReader::with_capacity(1 << 16, inner);
-        Self { inner, quote, is_quoted: false, begun: Vec::new(), given: 0, may_be_mark: true, ended: false }
-    }
-
-    /// Gives what has been kept back.
-    fn give_begun(&mut self, buffer: &mut [u8]) -> usize {
-        let count = (self.begun.len() - self.given).min(buffer.len());
-        buffer[..count].copy_from_slice(&self.begun[self.given..self.given + count]);
-        self.given += count;
-        if self.given == self.begun.len() {
-            self.begun.clear();
-            self.given = 0;
-        }
-        count
-    }
-}
-
-impl<R: Read> Read for UntilMark<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        loop {
-            if !self.may_be_mark && !self.begun.is_empty() {
-                return Ok(self.give_begun(buffer));
-            }
-            if self.ended || buffer.is_empty() {
-                return Ok(0);
-            }
-            let available = self.inner.fill_buf()?;
-            if available.is_empty() {
-                self.ended = true;
-                // A last line that is the mark and has no end.
-                if self.begun.starts_with(b"\\.") {
-                    self.begun.clear();
-                }
-                self.may_be_mark = false;
-                continue;
-            }
-            if self.may_be_mark {
-                let byte = available[0];
-                match (&self.begun[..], byte) {
-                    (b"\\." | b"\\.\r", b'\n') => {
-                        self.begun.clear();
-                        self.ended = true;
-                        return Ok(0);
-                    }
-                    (b"", b'\\') | (b"\\", b'.') | (b"\\.", b'\r') => {
-                        self.begun.push(byte);
-                        self.inner.consume(1);
-                    }
-                    _ => self.may_be_mark = false,
-                }
-                continue;
-            }
-            // Up to a line that may be the mark.
-            let mut count = 0;
-            for &byte in available.iter().take(buffer.len()) {
-                buffer[count] = byte;
-                count += 1;
-                if byte == self.quote {
-                    self.is_quoted = !self.is_quoted;
-                } else if byte == b'\n' && !self.is_quoted && available.get(count).is_none_or(|next| *next == b'\\') {
-                    self.may_be_mark = true;
-                    break;
-                }
-            }
-            self.inner.consume(count);
-            return Ok(count);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::options::Format;
+    use super::super::until_mark::tests::Pieces;
     use super::*;
     use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::compute::cast;
@@ -341,14 +368,14 @@ mod tests {
 
     #[test]
     fn rows_begin_on_their_lines_whatever_ends_these() {
-        let options =
-            |header| Options { format: Format::Csv, header, delimiter: b',', quote: b'"', null: String::new() };
+        let options = |header| Options::csv(header, b',', "");
         for (text, header, wanted) in [
             ("a,b\n1,2\n", false, &[1, 2][..]),
             ("a,b\r\n1,2\r\n3,4", true, &[2, 3]),
             ("\"a\n\n\",b\r\n\r\n\n1,2\r\n", false, &[1, 6]),
             ("\n\na,b", false, &[3]),
             ("\u{feff}a,b\n\n", false, &[1]),
+            ("1\r2,3\r\r4,5\n", true, &[2, 4]),
             ("", true, &[]),
         ] {
             for size in 1..=text.len().max(1) {
@@ -358,6 +385,73 @@ mod tests {
                     let lines: Vec<u64> = reader.flat_map(|rows| rows.unwrap().lines).collect();
                     assert_eq!(lines, wanted, "{text:?} in pieces of {size}");
                 }
+            }
+        }
+    }
+
+    /// The texts of all rows, and the error, if there is one.
+    fn read(text: &str, size: usize, options: &Options, types: &[ColumnType]) -> (Vec<Vec<Option<String>>>, String) {
+        let (mut rows, mut failed) = (Vec::new(), String::new());
+        for read in CsvReader::new(Pieces(text.as_bytes(), size), options, types) {
+            match read {
+                Ok(Rows { batch, lines }) => {
+                    assert_eq!(batch.num_rows(), lines.len());
+                    let columns = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap());
+                    let columns: Vec<ArrayRef> = columns.collect();
+                    let field = |column: &ArrayRef, row| {
+                        let column = column.as_string::<i32>();
+                        column.is_valid(row).then(|| column.value(row).to_owned())
+                    };
+                    rows.extend((0..lines.len()).map(|row| columns.iter().map(|c| field(c, row)).collect::<Vec<_>>()));
+                }
+                Err(error) => {
+                    failed = format!("{} {}", error.sqlstate, error.detail.unwrap_or_default());
+                    break;
+                }
+            }
+        }
+        (rows, failed)
+    }
+
+    #[test]
+    fn quotes_tell_texts_from_null() {
+        let text = |text: &str| Some(text.to_owned());
+        let row = |a, b| vec![a, b];
+        let usual = Options::csv(false, b',', "");
+        let of = |names: [bool; 2], null: &str| {
+            let nulls = |forced: bool| Nulls { quoted: forced, bare: !forced };
+            let mut options = Options::csv(false, b',', null);
+            options.nulls = names.map(nulls).to_vec();
+            options
+        };
+        for (csv, options, wanted, failed) in [
+            ("\"\",\n,\"\"\r\n", &usual, vec![row(text(""), None), row(None, text(""))], ""),
+            ("\"a\"\"b\",\"c,\r\nd\"\n", &usual, vec![row(text("a\"b"), text("c,\r\nd"))], ""),
+            ("a\"b,\"c,\"d\"e\n", &usual, vec![row(text("ab,c"), text("de"))], ""),
+            ("a\"b,\"c\"d", &usual, vec![], "22P04 line 1"),
+            ("a,\"\"\"\"", &usual, vec![row(text("a"), text("\""))], ""),
+            ("a,", &usual, vec![row(text("a"), None)], ""),
+            ("\"\",\"\"\n,\n", &of([true, false], ""), vec![row(None, text("")), row(text(""), None)], ""),
+            ("x,\"x\"\n", &of([false, false], "x"), vec![row(None, text("x"))], ""),
+            ("a,b\n\nc,\"d\n\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 3"),
+            ("a,b\nc\n", &usual, vec![row(text("a"), text("b"))], "22P04 line 2"),
+            ("\n\n\nc,d,e\n", &usual, vec![], "22P04 line 4"),
+        ] {
+            for size in 1..=csv.len() {
+                let given = read(csv, size, options, &[ColumnType::Utf8; 2]);
+                assert_eq!(given, (wanted.clone(), failed.to_owned()), "{csv:?} in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_character_is_a_row_of_one_column() {
+        for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+            for size in 1..=12 {
+                let (rows, _) = read("1\n\r\n\n2\r\r3", size, &Options::csv(false, b',', ""), &[column_type]);
+                let rows: Vec<Option<String>> = rows.into_iter().flatten().collect();
+                let number = |number: &str| Some(number.to_owned());
+                assert_eq!(rows, [number("1"), None, None, number("2"), None, number("3")], "{size}");
             }
         }
     }
@@ -384,8 +478,7 @@ mod tests {
                     text.push('\n');
                 }
             }
-            let options =
-                Options { format: Format::Csv, header: false, delimiter: b';', quote: b'"', null: null.into() };
+            let options = Options::csv(false, b';', null);
             let read = |column_type: ColumnType| {
                 let (mut values, mut lines, mut plain) = (vec![Vec::new(); 2], Vec::new(), 0);
                 for rows in CsvReader::new(Pieces(text.as_bytes(), 9_999), &options, &[column_type; 2]) {
@@ -402,38 +495,6 @@ mod tests {
             let (wanted, given) = (read(ColumnType::Utf8), read(ColumnType::Int32));
             assert!((&wanted.0, &wanted.1) == (&given.0, &given.1), "NULL is {null:?}");
             assert_eq!((wanted.2, given.2 > 5_000), (0, null != "-1"), "NULL is {null:?}");
-        }
-    }
-
-    /// Gives few bytes at a time.
-    struct Pieces<'b>(&'b [u8], usize);
-
-    impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.1.min(self.0.len()).min(buffer.len());
-            buffer[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
-
-    #[test]
-    fn data_ends_at_its_mark_outside_of_quotes() {
-        for (text, wanted) in [
-            ("a,b\n\\.\nSELECT", "a,b\n"),
-            ("a\r\n\\.\r\n", "a\r\n"),
-            ("\\.", ""),
-            ("a\n\\.", "a\n"),
-            ("\\.x\n\\\n\\..\n \\.\n", "\\.x\n\\\n\\..\n \\.\n"),
-            ("\"\n\\.\n\",b\n\\.\nc", "\"\n\\.\n\",b\n"),
-            ("a\n\\", "a\n\\"),
-            ("", ""),
-        ] {
-            for size in 1..=text.len().max(1) {
-                let mut read = String::new();
-                UntilMark::new(Pieces(text.as_bytes(), size), b'"').read_to_string(&mut read).unwrap();
-                assert_eq!(read, wanted, "{text:?} in pieces of {size}");
-            }
         }
     }
 }

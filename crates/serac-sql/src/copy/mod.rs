@@ -5,28 +5,33 @@
 
 mod binary;
 mod csv;
+mod file;
 mod options;
 mod sink;
 mod source;
 mod text;
+mod until_mark;
+mod writer;
 
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
 use crate::session::{Session, StatementResult, fold, quote};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
+use file::FileSink;
 use futures::StreamExt;
 use options::Options;
-pub(crate) use options::{Format, all_options};
+pub(crate) use options::{Format, all_options, wrong_character};
 use parking_lot::Mutex;
-use serac_engine::Table;
+use serac_engine::definition::ColumnDefinition;
 use serac_engine::roles::Privilege;
+use serac_engine::{EngineError, Table};
 use sink::Sink;
 pub use source::file_schema;
 use source::{Input, Rows, Source};
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::collections::HashSet;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +88,28 @@ pub struct StreamedCopy {
     pub quote: Option<u8>,
 }
 
+/// Where the rows of COPY TO go.
+enum Output {
+    File(FileSink),
+    /// The session's stream, which takes all without waiting, or is the session's own.
+    Stream(Sink),
+}
+
+impl Output {
+    async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self {
+            Self::File(sink) => sink.write(batch).await,
+            Self::Stream(sink) => sink.write(batch),
+        }
+    }
+    async fn finish(self) -> Result<()> {
+        match self {
+            Self::File(sink) => sink.finish().await,
+            Self::Stream(sink) => sink.finish(),
+        }
+    }
+}
+
 fn io(path: &str, error: std::io::Error) -> SqlError {
     let sqlstate = if error.kind() == std::io::ErrorKind::NotFound { "58P01" } else { "58030" };
     SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
@@ -97,6 +124,16 @@ fn copied_names(table: &Table) -> String {
             names.join(", ")
         }
     }
+}
+
+fn specified_twice(column: &str) -> SqlError {
+    SqlError::new("42701", format!("column \"{column}\" specified more than once"))
+}
+
+/// The first name that comes again.
+fn twice(names: impl Iterator<Item = String>) -> Option<String> {
+    let mut seen = HashSet::new();
+    names.into_iter().find(|name| !seen.insert(name.clone()))
 }
 
 impl Session {
@@ -155,6 +192,7 @@ impl Session {
         let otherwise = if stream { self.copy_streams.format } else { Format::Csv };
         let options = Options::read(name, &given, otherwise)?;
         let rows = if to {
+            options.check_output()?;
             let query = match source {
                 CopySource::Query(query) => query.to_string(),
                 CopySource::Table { table_name, columns } if columns.is_empty() => {
@@ -165,6 +203,9 @@ impl Session {
                     }
                 }
                 CopySource::Table { table_name, columns } => {
+                    if let Some(column) = twice(columns.iter().map(fold)) {
+                        return Err(specified_twice(&column));
+                    }
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                     format!("SELECT {} FROM {table_name}", columns.join(", "))
                 }
@@ -202,7 +243,11 @@ impl Session {
         for column in columns {
             let column = fold(column);
             let at = table.definition.column(&column);
-            targets.push(at.ok_or_else(|| SqlError::no_column(&column, table.name()))?);
+            let at = at.ok_or_else(|| SqlError::no_column(&column, table.name()))?;
+            if targets.contains(&at) {
+                return Err(specified_twice(&column));
+            }
+            targets.push(at);
         }
         let all = &table.definition.columns;
         if let Some(&at) = targets.iter().find(|&&at| all[at].generation.is_some()) {
@@ -214,6 +259,8 @@ impl Session {
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
         let progress = self.copy_progress();
+        let names: Vec<&str> = targets.iter().map(|&at| all[at].name.as_str()).collect();
+        let options = options.for_columns(&table, &names)?;
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
         let (mut rows, mut run, mut run_rows) = (0u64, Vec::new(), 0);
@@ -246,6 +293,11 @@ impl Session {
     /// The rows as the table has them.
     fn checked_rows(&self, table: &Table, targets: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
         let complete = self.complete_rows(table, targets, batch)?;
+        // As the engine does, which knows no lines.
+        let missing = |(column, values): &(&ColumnDefinition, &ArrayRef)| !column.nullable && values.null_count() > 0;
+        if let Some((column, _)) = table.definition.columns.iter().zip(complete.columns()).find(missing) {
+            return Err(EngineError::NotNull { table: table.name().into(), column: column.name.clone() }.into());
+        }
         self.check_rows(table, &complete)?;
         Ok(complete)
     }
@@ -311,23 +363,19 @@ impl Session {
         // Rows leave before the statement ends.
         self.snapshot_is_durable().await?;
         let schema = batches.schema();
-        let output: Box<dyn Write + Send> = match file {
-            Some(path) => {
-                let file = File::create(path).map_err(|e| io(path, e))?;
-                Box::new(BufWriter::with_capacity(1 << 20, file))
-            }
-            None => stream.expect("a file or a stream"),
+        let mut sink = match file {
+            Some(path) => Output::File(FileSink::create(path, schema, options.clone()).await?),
+            None => Output::Stream(Sink::new(stream.expect("a file or a stream"), &schema, options, true)?),
         };
-        let mut sink = Sink::new(output, &schema, options, file.is_none())?;
         let progress = self.copy_progress();
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             self.reads_are_durable().await?;
-            sink.write(&batch)?;
+            sink.write(&batch).await?;
             progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
             tokio::task::yield_now().await;
         }
-        sink.finish()?;
+        sink.finish().await?;
         Ok(progress.rows())
     }
 }

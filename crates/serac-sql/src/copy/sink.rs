@@ -2,10 +2,9 @@
 
 use super::binary::BinaryWriter;
 use super::options::{Format, Options};
-use super::text::TextWriter;
+use super::writer::LineWriter;
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::ipc;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -16,8 +15,7 @@ type Output = Box<dyn Write + Send>;
 
 /// Writes batches in one format.
 pub(super) enum Sink {
-    Csv(Box<csv::Writer<Output>>),
-    Text(TextWriter<Output>),
+    Lines(LineWriter<Output>),
     Binary(BinaryWriter<Output>),
     Parquet(Box<ArrowWriter<Output>>),
     ArrowFile(Box<ipc::writer::FileWriter<Output>>),
@@ -32,17 +30,9 @@ impl Sink {
     /// `stream`: what reads the output may do so before it is complete.
     pub(super) fn new(output: Output, schema: &SchemaRef, options: &Options, stream: bool) -> Result<Self> {
         Ok(match options.format {
-            Format::Csv => Self::Csv(Box::new(
-                csv::WriterBuilder::new()
-                    .with_header(options.header)
-                    .with_delimiter(options.delimiter)
-                    .with_quote(options.quote)
-                    .with_null(options.null.clone())
-                    .build(output),
-            )),
-            Format::Text => {
+            Format::Csv | Format::Text => {
                 let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-                Self::Text(TextWriter::new(output, options, names))
+                Self::Lines(LineWriter::new(output, options, names))
             }
             Format::Binary => Self::Binary(BinaryWriter::new(output)),
             Format::Parquet => {
@@ -56,8 +46,7 @@ impl Sink {
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self {
-            Self::Csv(writer) => writer.write(batch)?,
-            Self::Text(writer) => writer.write(batch)?,
+            Self::Lines(writer) => writer.write(batch)?,
             Self::Binary(writer) => writer.write(batch)?,
             Self::Parquet(writer) => writer.write(batch).map_err(parquet)?,
             Self::ArrowFile(writer) => writer.write(batch)?,
@@ -69,8 +58,7 @@ impl Sink {
     /// Writes what ends the format, and everything that is buffered.
     pub(super) fn finish(self) -> Result<()> {
         let mut output = match self {
-            Self::Csv(writer) => writer.into_inner(),
-            Self::Text(writer) => writer.finish()?,
+            Self::Lines(writer) => writer.finish()?,
             Self::Binary(writer) => writer.finish()?,
             Self::Parquet(writer) => writer.into_inner().map_err(parquet)?,
             Self::ArrowFile(writer) => writer.into_inner()?,

@@ -1,14 +1,16 @@
 //! What COPY FROM reads: batches, made on a thread of their own.
 
 use super::binary::BinaryReader;
-use super::csv::{CsvReader, UntilMark};
+use super::csv::CsvReader;
+use super::file::{CopyFile, Want, Wanted};
 use super::options::{Format, Options};
 use super::text::TextReader;
+use super::until_mark::UntilMark;
 use super::{CopyProgress, io};
 use crate::arrow_messages::ArrowStream;
 use crate::error::{Result, SqlError};
 use crate::types::check_times;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serac_storage::ColumnType;
@@ -59,6 +61,41 @@ pub(super) struct Rows {
     pub(super) lines: Vec<u64>,
 }
 
+impl Rows {
+    /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row and
+    /// gives the line on which it begins. What is wrong with a row behind others waits in `failed`:
+    /// something may be wrong with those, too.
+    pub(super) fn gather(
+        columns: usize,
+        most: usize,
+        failed: &mut Option<SqlError>,
+        mut read: impl FnMut(&mut [StringViewBuilder]) -> Result<Option<u64>>,
+    ) -> Result<Option<Self>> {
+        let mut columns: Vec<StringViewBuilder> = (0..columns).map(|_| StringViewBuilder::new()).collect();
+        let mut lines = Vec::new();
+        while lines.len() < most {
+            match read(&mut columns) {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => break,
+                Err(error) if lines.is_empty() => return Err(error),
+                Err(error) => {
+                    *failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if lines.is_empty() { Ok(None) } else { Self::of_texts(&mut columns, lines).map(Some) }
+    }
+    /// Rows of texts, one for each line. A column may have another text, of a row with an error.
+    fn of_texts(columns: &mut [StringViewBuilder], lines: Vec<u64>) -> Result<Self> {
+        let array = |(i, column): (usize, &mut StringViewBuilder)| {
+            (format!("c{i}"), Arc::new(column.finish().slice(0, lines.len())) as ArrayRef, true)
+        };
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.iter_mut().enumerate().map(array))?;
+        Ok(Self { batch, lines })
+    }
+}
+
 impl From<RecordBatch> for Rows {
     fn from(batch: RecordBatch) -> Self {
         Self { batch, lines: Vec::new() }
@@ -89,9 +126,15 @@ fn row_batches(input: impl Read + 'static, options: &Options, types: &[ColumnTyp
     }
 }
 
-fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: Arc<CopyProgress>) -> Result<Batches> {
-    let file = File::open(path).map_err(|e| io(path, e))?;
-    progress.total.store(file.metadata().map_err(|e| io(path, e))?.len(), Ordering::Relaxed);
+fn file_batches(
+    path: &str,
+    options: &Options,
+    types: &[ColumnType],
+    progress: Arc<CopyProgress>,
+    wanted: Wanted,
+) -> Result<Batches> {
+    let file = CopyFile::open(path, wanted).map_err(|e| io(path, e))?;
+    progress.total.store(file.length().map_err(|e| io(path, e))?, Ordering::Relaxed);
     let counted = |file| Counted { inner: file, progress: progress.clone() };
     Ok(match options.format {
         Format::Csv | Format::Text | Format::Binary => {
@@ -99,6 +142,7 @@ fn file_batches(path: &str, options: &Options, types: &[ColumnType], progress: A
         }
         Format::Parquet => {
             let invalid = |e: datafusion::parquet::errors::ParquetError| SqlError::new("22P04", e.to_string());
+            let file = file.into_regular(path)?;
             let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
             progress.total.store(builder.metadata().file_metadata().num_rows() as u64, Ordering::Relaxed);
             let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(invalid)?;
@@ -149,6 +193,7 @@ fn stream_batches(
 pub(super) struct Source {
     batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
+    _want: Want,
 }
 
 impl Source {
@@ -159,9 +204,11 @@ impl Source {
         progress: Arc<CopyProgress>,
     ) -> Result<Self> {
         let (sender, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+        let want = Want::default();
+        let wanted = Wanted::by(&want);
         let read = move || {
             let opened = match input {
-                Input::File(path) => file_batches(&path, &options, &types, progress),
+                Input::File(path) => file_batches(&path, &options, &types, progress, wanted),
                 Input::Stream(input) => stream_batches(input, &options, &types, progress),
             };
             match opened {
@@ -180,7 +227,7 @@ impl Source {
         // Not of the runtime's blocking threads, for which its end would wait while this one waits for a terminal.
         let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
         let reader = reader.map_err(|e| SqlError::new("53000", format!("no thread for reading: {e}")))?;
-        Ok(Self { batches, reader: Some(reader) })
+        Ok(Self { batches, reader: Some(reader), _want: want })
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Rows>> {

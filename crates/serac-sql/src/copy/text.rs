@@ -1,15 +1,12 @@
-//! COPY's text format, PostgreSQL's own: a line a row, columns with a delimiter between them, `\N` for NULL, backslashes before what would be
-//! misunderstood.
+//! COPY's text format, PostgreSQL's own, for reading: a line a row, columns with a delimiter
+//! between them, `\N` for NULL, backslashes before what would be misunderstood.
 
 use super::csv::in_line;
 use super::options::Options;
 use super::source::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
 use crate::error::{Result, SqlError};
-use crate::wire::{to_wire, wire_type, write_text};
-use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewBuilder};
-use serac_engine::values::value_at;
-use std::io::{BufRead, Read, Write};
-use std::sync::Arc;
+use datafusion::arrow::array::StringViewBuilder;
+use std::io::{BufRead, Read};
 
 fn io(error: &std::io::Error) -> SqlError {
     SqlError::new("58030", format!("could not read: {error}"))
@@ -25,12 +22,23 @@ pub(super) struct TextReader<R> {
     /// Lines before the first row.
     header: bool,
     ended: bool,
+    /// What is wrong with the row behind those that were given.
+    failed: Option<SqlError>,
 }
 
 impl<R: BufRead> TextReader<R> {
     pub(super) fn new(input: R, options: &Options, columns: usize) -> Self {
         let null = options.null.clone().into_bytes();
-        Self { input, columns, delimiter: options.delimiter, null, line: 0, header: options.header, ended: false }
+        Self {
+            input,
+            columns,
+            delimiter: options.delimiter,
+            null,
+            line: 0,
+            header: options.header,
+            ended: false,
+            failed: None,
+        }
     }
 
     /// The next line without its end; false behind the last.
@@ -56,48 +64,58 @@ impl<R: BufRead> TextReader<R> {
     }
 
     fn batch(&mut self) -> Result<Option<Rows>> {
-        let mut columns: Vec<StringViewBuilder> = (0..self.columns).map(|_| StringViewBuilder::new()).collect();
-        let (mut line, mut value, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (mut failed, mut line, mut value) = (None, Vec::new(), Vec::new());
         if std::mem::take(&mut self.header) {
             self.next_line(&mut line)?;
         }
-        while lines.len() < BATCH_ROWS && self.next_line(&mut line)? {
-            let mut fields = 0;
-            let mut rest = Some(&line[..]);
-            // A line of a table without columns is empty.
-            while let Some(text) = rest.filter(|_| self.columns > 0 || !line.is_empty()) {
-                let end = field_end(text, self.delimiter);
-                let raw = &text[..end];
-                rest = text.get(end + 1..);
-                let Some(column) = columns.get_mut(fields) else {
-                    return Err(in_line("22P04", "extra data after last expected column", self.line));
-                };
-                fields += 1;
-                if raw == self.null {
-                    column.append_null();
-                    continue;
-                }
-                let text = if raw.contains(&b'\\') {
-                    unescape(raw, &mut value);
-                    &value[..]
-                } else {
-                    raw
-                };
-                let text = std::str::from_utf8(text);
-                let invalid = || in_line("22021", "invalid byte sequence for encoding \"UTF8\"", self.line);
-                column.append_value(text.map_err(|_| invalid())?);
-            }
-            if fields < self.columns {
-                return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));
-            }
-            lines.push(self.line);
-        }
-        if lines.is_empty() {
+        let wanted = self.columns;
+        let read = |columns: &mut [StringViewBuilder]| self.row(columns, &mut line, &mut value);
+        let rows = Rows::gather(wanted, BATCH_ROWS, &mut failed, read);
+        self.failed = failed;
+        rows
+    }
+    /// Reads a row: its line. None behind the last.
+    fn row(
+        &mut self,
+        columns: &mut [StringViewBuilder],
+        line: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>> {
+        if !self.next_line(line)? {
             return Ok(None);
         }
-        let columns = columns.iter_mut().enumerate();
-        let columns = columns.map(|(i, column)| (format!("c{i}"), Arc::new(column.finish()) as ArrayRef, true));
-        Ok(Some(Rows { batch: RecordBatch::try_from_iter_with_nullable(columns)?, lines }))
+        let mut fields = 0;
+        let mut rest = Some(&line[..]);
+        // A line of a table without columns is empty.
+        while let Some(text) = rest.filter(|_| self.columns > 0 || !line.is_empty()) {
+            let end = field_end(text, self.delimiter);
+            let raw = &text[..end];
+            rest = text.get(end + 1..);
+            let Some(column) = columns.get_mut(fields) else {
+                return Err(in_line("22P04", "extra data after last expected column", self.line));
+            };
+            fields += 1;
+            if raw == self.null {
+                column.append_null();
+                continue;
+            }
+            let text = if raw.contains(&b'\\') {
+                unescape(raw, value);
+                &value[..]
+            } else {
+                raw
+            };
+            let text = std::str::from_utf8(text);
+            let invalid = |_| in_line("22021", "invalid byte sequence for encoding \"UTF8\"", self.line);
+            column.append_value(text.map_err(invalid)?);
+        }
+        if fields < self.columns {
+            return Err(in_line("22P04", format!("missing data for column {}", fields + 1), self.line));
+        }
+        Ok(Some(self.line))
     }
 }
 
@@ -160,87 +178,5 @@ fn unescape(raw: &[u8], value: &mut Vec<u8>) {
             },
             other => other,
         });
-    }
-}
-
-/// Writes batches, a row in one piece.
-pub(super) struct TextWriter<W> {
-    output: W,
-    delimiter: u8,
-    null: String,
-    header: Option<Vec<String>>,
-}
-
-fn failed(error: &std::io::Error) -> SqlError {
-    SqlError::new("58030", format!("could not write: {error}"))
-}
-
-impl<W: Write> TextWriter<W> {
-    pub(super) fn new(output: W, options: &Options, names: Vec<String>) -> Self {
-        let header = options.header.then_some(names);
-        Self { output, delimiter: options.delimiter, null: options.null.clone(), header }
-    }
-
-    fn write_header(&mut self) -> Result<()> {
-        let Some(names) = self.header.take() else { return Ok(()) };
-        let mut line = Vec::new();
-        for (i, name) in names.iter().enumerate() {
-            if i > 0 {
-                line.push(self.delimiter);
-            }
-            escape(&mut line, name.as_bytes(), self.delimiter);
-        }
-        line.push(b'\n');
-        self.output.write_all(&line).map_err(|error| failed(&error))
-    }
-
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.write_header()?;
-        let types: Vec<_> = batch.columns().iter().map(|array| wire_type(array.data_type())).collect();
-        let columns = batch.columns().iter().map(to_wire).collect::<Result<Vec<_>, _>>()?;
-        let (mut line, mut value) = (Vec::new(), Vec::new());
-        for row in 0..batch.num_rows() {
-            line.clear();
-            for (i, (column, column_type)) in columns.iter().zip(&types).enumerate() {
-                if i > 0 {
-                    line.push(self.delimiter);
-                }
-                if column.is_null(row) {
-                    line.extend_from_slice(self.null.as_bytes());
-                } else {
-                    value.clear();
-                    write_text(&mut value, value_at(column, row, *column_type), *column_type);
-                    escape(&mut line, &value, self.delimiter);
-                }
-            }
-            line.push(b'\n');
-            self.output.write_all(&line).map_err(|error| failed(&error))?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn finish(mut self) -> Result<W> {
-        self.write_header()?;
-        Ok(self.output)
-    }
-}
-
-fn escape(line: &mut Vec<u8>, text: &[u8], delimiter: u8) {
-    for &byte in text {
-        let letter = match byte {
-            8 => b'b',
-            12 => b'f',
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            11 => b'v',
-            b'\\' => b'\\',
-            byte if byte == delimiter => delimiter,
-            byte => {
-                line.push(byte);
-                continue;
-            }
-        };
-        line.extend_from_slice(&[b'\\', letter]);
     }
 }

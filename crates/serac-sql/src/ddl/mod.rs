@@ -5,6 +5,7 @@ mod builder;
 mod cluster;
 mod comment;
 mod dependencies;
+mod functions;
 mod indexes;
 mod like;
 mod materialized;
@@ -120,6 +121,8 @@ impl Session {
                 done(&format!("DROP {object_type}"))
             }
             Statement::Call(function) => self.call(&function),
+            Statement::CreateFunction(create) => self.create_function(&create),
+            Statement::DropFunction(drop) => self.drop_functions(&drop),
             Statement::Comment { object_type, object_name, comment, if_exists: false } => {
                 self.comment(object_type, &object_name, comment)
             }

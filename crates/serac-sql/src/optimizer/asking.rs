@@ -13,9 +13,12 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizerContext;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-type Analyzing = Arc<dyn AnalyzerRule + Send + Sync>;
-type Optimizing = Arc<dyn OptimizerRule + Send + Sync>;
-type Physical = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+/// Any rule of the analyzer.
+pub type Analyzing = Arc<dyn AnalyzerRule + Send + Sync>;
+/// Any rule of the optimizer.
+pub type Optimizing = Arc<dyn OptimizerRule + Send + Sync>;
+/// Any rule for physical plans.
+pub type Physical = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A rule of the analyzer.
 #[derive(Debug)]

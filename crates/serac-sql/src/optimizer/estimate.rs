@@ -1,7 +1,9 @@
 //! Estimates over logical plans: how many rows a plan gives, and how many different values a column of it has.
 //!
-//! Tables are sampled (rows that their filters leave) or have statistics (distinct values); what stands above them follows the textbook: values
-//! are independent, and of two joined columns the smaller set of values is contained in the larger.
+//! Tables are sampled (rows that their filters leave) or have statistics (distinct values); what
+//! stands above them follows the textbook: values are independent, and of two joined columns the
+//! smaller set of values is contained in the larger. Who knows the rows of a plan passes them on
+//! ([`distinct_of`]): asked for twice at each join, they would cost time exponential in the depth.
 
 use crate::scan::SeracTable;
 use datafusion::catalog::default_table_source::source_as_provider;
@@ -45,45 +47,44 @@ pub(super) fn rows(plan: &LogicalPlan) -> f64 {
 }
 
 fn groups(aggregate: &Aggregate) -> f64 {
-    let input = rows(&aggregate.input);
-    let groups: f64 = aggregate.group_expr.iter().map(|expr| distinct(&aggregate.input, expr)).product();
-    groups.min(input).max(1.0)
+    let rows = rows(&aggregate.input);
+    let groups: f64 = aggregate.group_expr.iter().map(|expr| distinct_of(&aggregate.input, rows, expr)).product();
+    groups.min(rows).max(1.0)
 }
 
 fn joined(join: &Join) -> f64 {
     let (left, right) = (rows(&join.left), rows(&join.right));
-    // Of the values of the one side, the share that the other side has as well.
-    let met = |of: &LogicalPlan, by: &LogicalPlan, swap: bool| -> f64 {
-        join.on
-            .iter()
-            .map(|(l, r)| if swap { (r, l) } else { (l, r) })
-            .map(|(key, other)| (distinct(by, other) / distinct(of, key)).min(1.0))
-            .product()
-    };
-    let pairs: f64 = join.on.iter().map(|(l, r)| distinct(&join.left, l).max(distinct(&join.right, r))).product();
+    // The different values of each key, on both sides.
+    let keys: Vec<(f64, f64)> =
+        join.on.iter().map(|(l, r)| (distinct_of(&join.left, left, l), distinct_of(&join.right, right, r))).collect();
+    // Of a side's values, the share that the other side has as well.
+    let left_met = || keys.iter().map(|(l, r)| (r / l).min(1.0)).product::<f64>();
+    let right_met = || keys.iter().map(|(l, r)| (l / r).min(1.0)).product::<f64>();
+    let pairs: f64 = keys.iter().map(|(l, r)| l.max(*r)).product();
     let inner = left * right / pairs.max(1.0);
     match join.join_type {
         JoinType::Inner => inner,
         JoinType::Left => inner.max(left),
         JoinType::Right => inner.max(right),
         JoinType::Full => inner.max(left + right),
-        JoinType::LeftSemi => left * met(&join.left, &join.right, false),
-        JoinType::RightSemi => right * met(&join.right, &join.left, true),
-        JoinType::LeftAnti => (left * (1.0 - met(&join.left, &join.right, false))).max(left * 0.1),
-        JoinType::RightAnti => (right * (1.0 - met(&join.right, &join.left, true))).max(right * 0.1),
+        JoinType::LeftSemi => left * left_met(),
+        JoinType::RightSemi => right * right_met(),
+        JoinType::LeftAnti => (left * (1.0 - left_met())).max(left * 0.1),
+        JoinType::RightAnti => (right * (1.0 - right_met())).max(right * 0.1),
         JoinType::LeftMark => left,
         JoinType::RightMark => right,
     }
 }
 
-/// Different values of `expr` over the rows of `plan`: at least 1, at most the rows.
-pub(super) fn distinct(plan: &LogicalPlan, expr: &Expr) -> f64 {
-    let rows = rows(plan).max(1.0);
+/// Different values of `expr` over the rows of `plan`, which are so many: at least 1, at most the
+/// rows.
+pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
+    let rows = rows.max(1.0);
     let column = match expr {
         Expr::Column(column) => column,
         // What a cast or an alias does keeps values apart.
-        Expr::Cast(cast) => return distinct(plan, &cast.expr),
-        Expr::Alias(alias) => return distinct(plan, &alias.expr),
+        Expr::Cast(cast) => return distinct_of(plan, rows, &cast.expr),
+        Expr::Alias(alias) => return distinct_of(plan, rows, &alias.expr),
         Expr::Literal(..) => return 1.0,
         _ => return rows,
     };

@@ -1,10 +1,11 @@
 //! DataFusion's rule that brings filters down to tables, but for filters that it must not bring below an aggregation of all rows: that has a row even where
 //! it aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)` names none.
+//! And its comparisons are brought into one form first, in which it recognises them.
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, lit};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
@@ -22,6 +23,30 @@ fn stands_on_aggregation(plan: &LogicalPlan) -> bool {
     without_columns && matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty())
 }
 
+/// Comparisons of a column with a value, the column on the left, and 0 in place of -0. The rule drops
+/// those that others imply, and takes `1 = a` for another condition than `a = 1`, and `1 < a` for no
+/// less than `a >= 1`.
+fn in_one_form(predicate: Expr) -> Expr {
+    let mut conditions = split_conjunction_owned(predicate);
+    if conditions.len() > 1 {
+        for condition in &mut conditions {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { continue };
+            if let (Expr::Literal(..), Expr::Column(_), Some(swapped)) = (left.as_ref(), right.as_ref(), op.swap()) {
+                std::mem::swap(left, right);
+                *op = swapped;
+            }
+            if let (Expr::Column(_), Expr::Literal(value, _)) = (left.as_ref(), right.as_mut()) {
+                match value {
+                    ScalarValue::Float32(Some(number)) if *number == 0.0 => *number = 0.0,
+                    ScalarValue::Float64(Some(number)) if *number == 0.0 => *number = 0.0,
+                    _ => {}
+                }
+            }
+        }
+    }
+    conjunction(conditions).unwrap_or_else(|| lit(true))
+}
+
 impl OptimizerRule for Filters {
     fn name(&self) -> &str {
         self.0.name()
@@ -36,6 +61,13 @@ impl OptimizerRule for Filters {
         if stands_on_aggregation(&plan) {
             return Ok(Transformed::no(plan));
         }
+        let plan = match plan {
+            LogicalPlan::Filter(mut filter) => {
+                filter.predicate = in_one_form(filter.predicate);
+                LogicalPlan::Filter(filter)
+            }
+            other => other,
+        };
         self.0.rewrite(plan, config)
     }
 }

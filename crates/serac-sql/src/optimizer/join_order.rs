@@ -185,7 +185,9 @@ impl Region {
         let rows: Vec<f64> = self.relations.iter().map(|plan| estimate::rows(plan).max(1.0)).collect();
         let distinct = classes
             .iter()
-            .map(|class| class.iter().map(|(i, expr)| estimate::distinct(&self.relations[*i], expr)).collect())
+            .map(|class| {
+                class.iter().map(|(i, expr)| estimate::distinct_of(&self.relations[*i], rows[*i], expr)).collect()
+            })
             .collect();
         let sets = conditions.iter().map(|(_, set)| *set).collect();
         let costing = Costing { classes: &classes, distinct, rows, conditions: sets };

@@ -10,11 +10,12 @@ use super::rewrite::{call, rewrite, text};
 use crate::catalog::{Shared, plan_on, planned_views};
 use crate::deep::{Planning, STACK};
 use crate::error::SqlError;
+use crate::optimizer::compared_type;
 use crate::planner;
 use crate::session::parse;
 use crate::visits::visit_expressions_mut;
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
-use datafusion::arrow::compute::concat;
+use datafusion::arrow::compute::{cast, concat};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
@@ -105,8 +106,24 @@ fn literal(value: &ScalarValue) -> Expr {
             let elements = (0..list.len()).map(|i| literal(&element(i))).collect();
             call("arrow_cast", vec![call("make_array", elements), text(value.data_type().to_string())])
         }
-        ScalarValue::Boolean(_) => typed(value.to_string(), &DataType::Boolean),
-        other => typed(other.to_string(), &other.data_type()),
+        // What is counted from a beginning is given as that number, other things as texts.
+        ScalarValue::Date32(Some(number)) => typed(number.to_string(), &value.data_type()),
+        ScalarValue::Time64Microsecond(Some(number)) | ScalarValue::TimestampMicrosecond(Some(number), _) => {
+            typed(number.to_string(), &value.data_type())
+        }
+        ScalarValue::Binary(Some(bytes))
+        | ScalarValue::BinaryView(Some(bytes))
+        | ScalarValue::FixedSizeBinary(_, Some(bytes)) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            call(
+                "arrow_cast",
+                vec![call("decode", vec![text(digits), text("hex")]), text(value.data_type().to_string())],
+            )
+        }
+        other => {
+            let written = other.cast_to(&DataType::Utf8).map_or_else(|_| other.to_string(), |text| text.to_string());
+            call("arrow_cast", vec![text(written), text(other.data_type().to_string())])
+        }
     }
 }
 
@@ -187,7 +204,9 @@ impl Apply {
             "exists" => Ok(ScalarValue::Boolean(Some(!values.is_empty()))),
             "in" => {
                 let sought = sought.ok_or_else(|| DataFusionError::Internal("a value is sought".into()))?;
-                let sought = sought.cast_to(values.data_type())?;
+                let compared = compared_type(&sought.data_type(), values.data_type());
+                let compared = compared.unwrap_or_else(|| values.data_type().clone());
+                let (sought, values) = (sought.cast_to(&compared)?, cast(&values, &compared)?);
                 let mut found = Some(false);
                 for i in 0..values.len() {
                     let value = ScalarValue::try_from_array(&values, i)?;

@@ -1,15 +1,18 @@
 //! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are no such objects.
 
-use super::functions::SETTINGS;
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
-use super::layout::Rows;
+use super::layout::{Cell, Rows};
 use super::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope, relations, types};
 use crate::advisory_locks::Mode;
 use crate::backends;
 use crate::planner;
+use crate::setting_list::{Kind, all_settings};
 use crate::types::micros;
 use crate::wire::oid;
+use serac_engine::function::FunctionDefinition;
 use serac_engine::procedure::Parameter;
+use serac_engine::roles;
+use std::sync::Arc;
 
 /// The default tablespace, which all tables are in.
 const DEFAULT_TABLESPACE: u32 = 1663;
@@ -40,7 +43,7 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_database" => database(scope, rows),
         "pg_tablespace" => tablespaces(rows),
         "pg_language" => languages(rows),
-        "pg_authid" | "pg_roles" => roles(scope, rows),
+        "pg_authid" | "pg_roles" => role_rows(scope, rows),
         "pg_user" | "pg_shadow" => users(scope, rows),
         "pg_auth_members" => members(scope, rows),
         "pg_stat_database" => activity(scope, rows),
@@ -56,14 +59,14 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
             advisory_locks(scope, rows);
         }
         "pg_cursors" => cursors(scope, rows),
-        "pg_settings" => settings(rows),
+        "pg_settings" => settings(scope, rows),
         "pg_description" | "pg_shdescription" => descriptions(scope, table == "pg_shdescription", rows),
         "pg_timezone_names" => rows.add([("name", "UTC".into()), ("abbrev", "UTC".into()), ("is_dst", false.into())]),
         _ => {}
     }
 }
 
-fn roles(scope: &Scope<'_>, rows: &mut Rows) {
+fn role_rows(scope: &Scope<'_>, rows: &mut Rows) {
     for role in scope.access.security().roles() {
         rows.add([
             ("oid", role.id.0.into()),
@@ -259,6 +262,16 @@ pub(super) fn function_oid(name: &str) -> u32 {
     hashed("function", name)
 }
 
+/// The functions that users have made.
+pub(super) fn made_functions(scope: &Scope<'_>) -> Vec<Arc<FunctionDefinition>> {
+    scope.shared.view().map_or_else(Vec::new, |view| view.catalog.functions.values().cloned().collect())
+}
+
+/// The number of a function that a user has made.
+pub(super) fn made_function_oid(name: &str) -> u32 {
+    hashed("function of a user", name)
+}
+
 fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
     for (name, kind) in all_functions(scope) {
         // Which types a function takes and gives depends on its arguments.
@@ -274,6 +287,26 @@ fn procedures(scope: &Scope<'_>, rows: &mut Rows) {
             ("prorettype", types::named("any").into()),
             ("proargtypes", Vec::<u32>::new().into()),
             ("prosrc", (&name).into()),
+        ]);
+    }
+    for function in made_functions(scope) {
+        let taken = function.parameters.iter().map(|column| oid(column.sql_type.column_type));
+        let names = function.parameters.iter().chain(&function.returns).map(|column| column.name.clone());
+        rows.add([
+            ("oid", made_function_oid(&function.name).into()),
+            ("proname", (&function.name).into()),
+            ("pronamespace", PUBLIC_NAMESPACE.into()),
+            ("proowner", scope.access.security().owner(&roles::Object::Function(function.name.clone())).0.into()),
+            ("prolang", 12.into()),
+            ("prokind", "f".into()),
+            ("proretset", true.into()),
+            ("provolatile", "v".into()),
+            ("proparallel", "u".into()),
+            ("pronargs", function.parameters.len().into()),
+            ("prorettype", types::named("record").into()),
+            ("proargtypes", taken.collect::<Vec<u32>>().into()),
+            ("proargnames", names.collect::<Vec<_>>().into()),
+            ("prosrc", (&function.body).into()),
         ]);
     }
     let database = &scope.shared.database;
@@ -314,18 +347,27 @@ fn descriptions(scope: &Scope<'_>, shared: bool, rows: &mut Rows) {
     }
 }
 
-fn settings(rows: &mut Rows) {
-    for (name, value, description) in SETTINGS {
+fn settings(scope: &Scope<'_>, rows: &mut Rows) {
+    let Some(view) = scope.shared.view() else { return };
+    for setting in all_settings(scope.shared, &view.settings) {
+        let is_changed = setting.usual.as_ref().is_some_and(|usual| *usual != setting.value);
+        let enumvals = match setting.kind {
+            Kind::OneOf(values) => Cell::Texts(values.iter().map(ToString::to_string).collect()),
+            _ => Cell::Null,
+        };
+        let usual = setting.usual.unwrap_or_else(|| setting.value.clone());
         rows.add([
-            ("name", name.into()),
-            ("setting", value.into()),
-            ("category", "Preset Options".into()),
-            ("short_desc", description.into()),
-            ("context", "internal".into()),
-            ("vartype", if value.parse::<i64>().is_ok() { "integer" } else { "string" }.into()),
-            ("source", "default".into()),
-            ("boot_val", value.into()),
-            ("reset_val", value.into()),
+            ("name", setting.name.into()),
+            ("setting", setting.value.into()),
+            ("unit", setting.kind.unit().map(str::to_owned).into()),
+            ("category", setting.category.into()),
+            ("short_desc", setting.description.into()),
+            ("context", setting.context.into()),
+            ("vartype", setting.kind.name().into()),
+            ("source", if is_changed { "session" } else { "default" }.into()),
+            ("enumvals", enumvals),
+            ("boot_val", usual.clone().into()),
+            ("reset_val", usual.into()),
         ]);
     }
 }

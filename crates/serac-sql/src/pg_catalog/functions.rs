@@ -17,31 +17,11 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
+use serac_engine::function::{FunctionColumn, FunctionDefinition};
 use serac_engine::json;
 use serac_engine::roles::{self, Privilege, RoleId};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-
-/// Settings that never change, for `pg_settings` and `current_setting`: name, value, and what it is.
-pub(super) const SETTINGS: [(&str, &str, &str); 17] = [
-    ("block_size", "8192", "Size of the disk blocks in which sizes are told."),
-    ("client_encoding", "UTF8", "The client's character set encoding."),
-    ("DateStyle", "ISO, MDY", "The display format for date and time values."),
-    ("default_table_access_method", "heap", "The access method of tables."),
-    ("default_tablespace", "", "The default tablespace to create tables and indexes in."),
-    ("integer_datetimes", "on", "Times are integers."),
-    ("IntervalStyle", "postgres", "The display format for interval values."),
-    ("lc_collate", "C", "The collation order."),
-    ("lc_ctype", "C", "The character classification."),
-    ("max_identifier_length", "63", "The length of names that PostgreSQL keeps."),
-    ("max_index_keys", "32", "The number of columns of an index."),
-    ("search_path", "public", "The schemas in which unqualified names are looked up."),
-    ("server_encoding", "UTF8", "The database's character set encoding."),
-    ("server_version", "15.0", "The version of PostgreSQL whose catalog this is."),
-    ("server_version_num", "150000", "The same as a number."),
-    ("standard_conforming_strings", "on", "Backslashes in strings are letters."),
-    ("TimeZone", "UTC", "The time zone."),
-];
 
 /// The arguments of one row.
 struct Row<'r>(&'r [ScalarValue]);
@@ -353,13 +333,12 @@ fn expanded(row: &Row<'_>) -> Outcome {
 
 fn setting(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let Some(name) = row.text(0) else { return maybe(None) };
-    if let Some(value) = scope.shared.client_settings.read().get(name.to_lowercase().as_str()) {
-        return text(value);
-    }
-    if let Some((_, value, _)) = SETTINGS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(&name)) {
-        return text(*value);
-    }
-    match crate::settings::usual_setting(&name.to_lowercase()) {
+    let lower = name.to_lowercase();
+    let known = match scope.shared.view() {
+        Some(view) => scope.shared.setting(&view.settings, &lower),
+        None => crate::settings::usual_setting(&lower).map(str::to_owned),
+    };
+    match known {
         Some(value) => text(value),
         None if row.is_true(1) => maybe(None),
         None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
@@ -408,8 +387,15 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_get_partkeydef", Gives::Text, nothing),
     ("pg_get_statisticsobjdef", Gives::Text, nothing),
     ("pg_get_statisticsobjdef_columns", Gives::Text, nothing),
-    ("pg_get_function_result", Gives::Text, |_, row| maybe(row.get(0).map(|_| "\"any\"".into()))),
-    ("pg_get_function_arguments", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
+    ("pg_get_function_result", Gives::Text, |scope, row| {
+        let made = row.oid(0).and_then(|oid| made_function(scope, oid));
+        let text = made.map(|function| format!("TABLE({})", columns_text(&function.returns)));
+        maybe(row.get(0).map(|_| text.unwrap_or_else(|| "\"any\"".into())))
+    }),
+    ("pg_get_function_arguments", Gives::Text, |scope, row| {
+        let made = row.oid(0).and_then(|oid| made_function(scope, oid));
+        maybe(row.get(0).map(|_| made.map_or_else(String::new, |function| columns_text(&function.parameters))))
+    }),
     ("pg_get_function_identity_arguments", Gives::Text, |_, row| maybe(row.get(0).map(|_| String::new()))),
     ("pg_get_function_arg_default", Gives::Text, nothing),
     ("pg_get_userbyid", Gives::Text, |scope, row| {
@@ -706,6 +692,16 @@ impl TableFunctionImpl for Keywords {
         let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, array)| array).collect())?;
         Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
     }
+}
+
+/// The function of a user that has this number.
+fn made_function(scope: &Scope<'_>, oid: u32) -> Option<Arc<FunctionDefinition>> {
+    fixed::made_functions(scope).into_iter().find(|function| fixed::made_function_oid(&function.name) == oid)
+}
+
+/// Parameters, or columns, with their types.
+fn columns_text(columns: &[FunctionColumn]) -> String {
+    columns.iter().map(|column| format!("{} {}", column.name, column.sql_type)).collect::<Vec<_>>().join(", ")
 }
 
 /// The functions of a session that give tables.

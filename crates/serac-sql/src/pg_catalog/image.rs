@@ -184,7 +184,7 @@ impl Image {
                     };
                     Some((PG_CLASS, relation.oid, number))
                 }),
-                roles::Object::Procedure(_) => None,
+                roles::Object::Procedure(_) | roles::Object::Function(_) => None,
             };
             if let Some(place) = place {
                 self.comments.insert(place, text.to_owned());

@@ -258,7 +258,7 @@ pub(super) fn grouping_sets(select: &mut Select) {
     /// The most columns of a CUBE that is written out.
     const MOST: usize = 12;
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
-    for group in groups {
+    for group in groups.iter_mut() {
         let (Expr::Rollup(parts) | Expr::Cube(parts)) = &*group else { continue };
         let repeats = (1..parts.len()).any(|i| parts[..i].contains(&parts[i]));
         if parts.len() > MOST || !(repeats || parts.iter().any(|part| part.len() != 1)) {
@@ -275,5 +275,27 @@ pub(super) fn grouping_sets(select: &mut Select) {
             }
         };
         *group = Expr::GroupingSets(sets);
+    }
+    let is_sets = |group: &Expr| matches!(group, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_));
+    if !groups.iter().any(is_sets) {
+        return;
+    }
+    // Beside sets, a column is a set of its own: what depends on it would else stand in every set, also
+    // where that is a column of others.
+    for group in groups {
+        let place = match &*group {
+            Expr::Value(value) => value.to_string().parse::<usize>().ok(),
+            _ => None,
+        };
+        let column = match place {
+            Some(place) => select.projection.get(place.wrapping_sub(1)).and_then(|item| match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr.clone()),
+                _ => None,
+            }),
+            None => Some(group.clone()),
+        };
+        if let Some(column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) = column {
+            *group = Expr::GroupingSets(vec![vec![column]]);
+        }
     }
 }

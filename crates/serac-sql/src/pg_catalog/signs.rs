@@ -1,5 +1,6 @@
 //! `-2 ^ 2` is 4: a sign binds more than `^` (PostgreSQL 15, section 4.1.6). The parser takes the
-//! power first, so what it has made of such an expression is put right, in parentheses.
+//! power first, so what it has made of such an expression is put right, in parentheses. A sign of a
+//! sign gets them, too: written without, `- -2` would be the beginning of a comment.
 
 use crate::visits::visit_mut;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitorMut};
@@ -7,6 +8,9 @@ use std::ops::ControlFlow;
 
 struct Signs;
 
+fn is_signed(expr: &Expr) -> bool {
+    matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. })
+}
 fn is_power(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { op: BinaryOperator::PGExp, .. })
 }
@@ -18,10 +22,14 @@ impl VisitorMut for Signs {
         let Expr::UnaryOp { op: op @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: operand } = expr else {
             return ControlFlow::Continue(());
         };
+        let nothing = || Expr::value(Value::Null);
+        if is_signed(operand) {
+            let signed = std::mem::replace(operand, Box::new(nothing()));
+            **operand = Expr::Nested(signed);
+        }
         if !is_power(operand) {
             return ControlFlow::Continue(());
         }
-        let nothing = || Expr::value(Value::Null);
         let op = *op;
         let mut power = std::mem::replace(operand.as_mut(), nothing());
         let mut first = &mut power;
@@ -52,6 +60,9 @@ mod tests {
             ("1 - 2 ^ 2", "1 - 2 ^ 2"),
             ("- -2 ^ 2", "(-(-2)) ^ 2"),
             ("-2 * 3 ^ 2", "-2 * 3 ^ 2"),
+            ("- -2", "-(-2)"),
+            ("- + - a", "-(+(-a))"),
+            ("1 - -2", "1 - -2"),
         ] {
             let statement = crate::session::parse(&format!("SELECT {written}")).unwrap().pop().unwrap();
             assert_eq!(statement.to_string(), format!("SELECT {meant}"), "{written}");

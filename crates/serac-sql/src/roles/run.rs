@@ -322,6 +322,7 @@ impl Session {
                 result => result?,
             },
             (ObjectKind::Schema, Object::Schema(name)) => txn.drop_schema(name, cascade)?,
+            (_, Object::Function(name)) => txn.drop_function(name)?,
             // The database and procedures stay: they are the bootstrap role's again.
             _ => txn.set_owner(object, RoleId::BOOTSTRAP)?,
         }
@@ -368,10 +369,12 @@ impl Session {
             }
             On::Schemas(names) => names.iter().cloned().map(Object::Schema).collect(),
             On::Procedures(names) => {
-                for name in names {
-                    self.database().procedure(name)?;
-                }
-                names.iter().cloned().map(Object::Procedure).collect()
+                let functions = self.txn()?.catalog().functions.clone();
+                let object = |name: &String| match functions.contains_key(name) {
+                    true => Ok(Object::Function(name.clone())),
+                    false => self.database().procedure(name).map(|_| Object::Procedure(name.clone())),
+                };
+                names.iter().map(object).collect::<std::result::Result<_, _>>()?
             }
             On::Relations(kind, names) => {
                 let mut objects = Vec::new();

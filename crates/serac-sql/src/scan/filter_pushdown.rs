@@ -4,7 +4,7 @@
 //! two have one name (of tables that are joined), where the inputs of a union call it otherwise, and where an aggregation groups by an expression that is
 //! called like a column below. [`ByNames`] has a [`Barrier`] stand above such nodes while a rule works, which no filter passes that names such a column.
 
-use crate::optimizer::{GroupingSets, LostOrders};
+use crate::optimizer::Physical;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -12,7 +12,6 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter_pushdown::{
     ChildFilterDescription, ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
@@ -23,22 +22,16 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
-/// DataFusion's rules for physical plans, those that hand filters down among barriers.
-pub fn physical_rules() -> Vec<Rule> {
-    let careful =
-        |rule: Rule| if rule.name().starts_with("FilterPushdown") { Arc::new(ByNames(rule)) as Rule } else { rule };
-    let of_datafusion = PhysicalOptimizer::new().rules.into_iter().map(careful);
-    let mut rules: Vec<Rule> = std::iter::once(Arc::new(GroupingSets) as Rule).chain(of_datafusion).collect();
-    let checked = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
-    rules.insert(checked, Arc::new(LostOrders));
-    rules
-}
-
 /// A rule that finds columns by name; see the module.
 #[derive(Debug)]
-struct ByNames(Rule);
+pub(crate) struct ByNames(Physical);
+
+impl ByNames {
+    /// The rule, with barriers in the plan while it works.
+    pub(crate) fn around(rule: Physical) -> Physical {
+        Arc::new(Self(rule))
+    }
+}
 
 impl PhysicalOptimizerRule for ByNames {
     fn name(&self) -> &str {

@@ -13,7 +13,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use serac_engine::definition::{KeyDefinition, TableDefinition};
 
 /// An expression whose values a hidden column has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct IndexedExpression {
     expression: Expr,
     /// What must hold for it.

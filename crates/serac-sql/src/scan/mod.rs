@@ -33,7 +33,7 @@ pub use block_aggregate::{BlockAggregateExec, BlockAggregation};
 pub use circular::last_level_cache_bytes;
 pub(crate) use circular::{Convoys, ScanSharing, SharedScans};
 pub use exec::SeracScanExec;
-pub use filter_pushdown::physical_rules;
+pub(crate) use filter_pushdown::ByNames;
 pub(crate) use indexed_expression::indexed_expressions;
 pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;

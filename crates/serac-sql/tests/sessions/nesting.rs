@@ -314,6 +314,17 @@ async fn what_is_long_means_what_it_means_in_short() {
         );
         assert_eq!(ask(&distinct).await, "5.5", "{count}");
     }
+    // Joins on keys, more of them than are put in order, and orders above joins that are not.
+    let keys = |join: &str, count: usize| {
+        let joins: String = (1..count).map(|i| format!(" {join} t t{i} ON t{i}.a = t{}.a", i - 1)).collect();
+        format!("t t0{joins}")
+    };
+    for count in [10, 70, 150] {
+        assert_eq!(ask(&format!("SELECT count(*) FROM {}", keys("JOIN", count))).await, "1", "{count}");
+        let above =
+            format!("SELECT count(*) FROM {} JOIN t x ON x.a = t0.a JOIN t y ON y.a = x.a", keys("LEFT JOIN", count));
+        assert_eq!(ask(&above).await, "1", "{count}");
+    }
     // Texts of what Arrow writes in another way than PostgreSQL are refused.
     for operand in ["2::float8", "'2020-01-01'::timestamp", "interval '1 day'", "'\\x41'::bytea"] {
         assert_eq!(ask(&format!("SELECT 'x'{}", format!(" || {operand}").repeat(120))).await, "54001", "{operand}");

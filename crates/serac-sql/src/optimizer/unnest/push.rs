@@ -229,6 +229,9 @@ impl Domain<'_> {
                 let order = self.sorts(&sort.expr, &input, sort.input.schema())?;
                 (input, order)
             }
+            LogicalPlan::Distinct(Distinct::On(on)) if on.sort_expr.is_some() => {
+                return not_impl_err!("LIMIT and OFFSET of DISTINCT ON in a correlated subquery");
+            }
             other => (self.push(other)?, Vec::new()),
         };
         let name = self.names.next("row");

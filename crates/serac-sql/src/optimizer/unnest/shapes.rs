@@ -25,7 +25,13 @@ fn pulls_up(plan: &LogicalPlan, equalities: bool, conditions: &mut Vec<Expr>) ->
                 && free(&filter.input).is_empty()
         }
         LogicalPlan::Projection(projection) => !refers(plan) && pulls_up(&projection.input, equalities, conditions),
-        LogicalPlan::SubqueryAlias(alias) => pulls_up(&alias.input, equalities, conditions),
+        LogicalPlan::SubqueryAlias(alias) => {
+            let before = conditions.len();
+            // Above the alias are no columns but those that it has.
+            let is_there = |column: &&Column| alias.input.schema().has_column(column);
+            pulls_up(&alias.input, equalities, conditions)
+                && conditions[before..].iter().all(|condition| condition.column_refs().iter().all(is_there))
+        }
         LogicalPlan::Distinct(Distinct::All(input)) => !equalities && pulls_up(input, equalities, conditions),
         LogicalPlan::Join(join) => {
             join.join_type == JoinType::Inner

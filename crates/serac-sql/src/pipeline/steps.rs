@@ -1,0 +1,84 @@
+//! `EXPLAIN (STEPS)`: a query's plan as it left the planner, and after each pass that changed it.
+//!
+//! A pass has changed a plan if it reads otherwise than before. The last row is the plan that runs.
+
+use super::Stage;
+use crate::error::Result;
+use crate::explain::{logical_text, physical_text};
+use crate::query::{in_planner, plan_shown};
+use crate::session::Session;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::DefaultPhysicalPlanner;
+use datafusion::sql::sqlparser::ast::Statement;
+use std::sync::Arc;
+
+/// The columns of the result.
+pub(crate) fn steps_schema() -> SchemaRef {
+    let column = |name: &str| Field::new(name, DataType::Utf8, false);
+    Arc::new(Schema::new(["stage", "pass", "plan"].map(column).to_vec()))
+}
+
+/// The passes that have changed a plan so far, with the plan after each.
+#[derive(Default)]
+struct Steps {
+    stages: Vec<&'static str>,
+    passes: Vec<String>,
+    plans: Vec<String>,
+}
+
+impl Steps {
+    /// Notes the plan that a pass gave, if it is another one.
+    fn note(&mut self, stage: Stage, pass: &str, plan: String) {
+        if self.plans.last() != Some(&plan) {
+            self.stages.push(stage.name());
+            self.passes.push(pass.to_owned());
+            self.plans.push(plan);
+        }
+    }
+    fn into_batch(self) -> Result<RecordBatch> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(self.stages)),
+            Arc::new(StringArray::from(self.passes)),
+            Arc::new(StringArray::from(self.plans)),
+        ];
+        Ok(RecordBatch::try_new(steps_schema(), columns)?)
+    }
+}
+
+/// Works through all passes from the planner's plan on, as
+/// [`SessionState::create_physical_plan`] does.
+async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error::Result<Steps> {
+    let mut steps = Steps::default();
+    steps.note(Stage::Planner, "planner", logical_text(&plan));
+    let analyzed = state.analyzer().execute_and_check(plan, state.config_options(), |plan, rule| {
+        steps.note(Stage::Analyzer, rule.name(), logical_text(plan));
+    })?;
+    let optimized = state.optimizer().optimize(analyzed, state, |plan, rule| {
+        steps.note(Stage::Logical, rule.name(), logical_text(plan));
+    })?;
+    // Without rules, the plan is as it left the physical planner.
+    let bare = SessionStateBuilder::new_from_existing(state.clone()).with_physical_optimizer_rules(Vec::new());
+    let bare = bare.build();
+    let planned = bare.query_planner().create_physical_plan(&optimized, &bare).await?;
+    steps.note(Stage::Physical, "physical_planner", physical_text(planned.as_ref()));
+    DefaultPhysicalPlanner::default().optimize_physical_plan(planned, state, |plan: &dyn ExecutionPlan, rule| {
+        steps.note(Stage::Physical, rule.name(), physical_text(plan));
+    })?;
+    Ok(steps)
+}
+
+impl Session {
+    /// The steps of a query's planning.
+    pub(crate) async fn planning_steps(&self, query: Statement) -> Result<RecordBatch> {
+        let (state, postgresql_names) = (self.state(), self.postgresql_names);
+        let steps = async move {
+            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
+            steps_of(&state, plan).await.map_err(in_planner)?.into_batch()
+        };
+        self.planning(steps).await
+    }
+}

@@ -1,0 +1,92 @@
+//! `SET serac.disabled_passes = 'name, name'`: the session plans without these optional passes.
+//!
+//! The rules of the session's state are made anew when the setting changes, so it costs nothing
+//! otherwise. Plans that are kept are made again, because the change counts as one of a setting
+//! ([`Shared::note_setting`](crate::catalog::Shared::note_setting)).
+
+use super::table::PASSES;
+use super::{Pass, Resources, Rules};
+use crate::error::{Result, SqlError};
+use crate::session::Session;
+use datafusion::common::utils::datafusion_strsim::levenshtein;
+use datafusion::execution::SessionStateBuilder;
+
+/// The name of the setting.
+pub(crate) const DISABLED_PASSES: &str = "serac.disabled_passes";
+
+/// The names in a list of optional passes, each once, as the table has them.
+///
+/// # Errors
+/// 22023 for a name that no pass has, or that of a pass that is not optional.
+fn names_in(written: &str) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    if written.trim().is_empty() {
+        return Ok(names);
+    }
+    for name in written.split(',').map(|name| name.trim().trim_matches('"')) {
+        let Some(pass) = PASSES.iter().find(|pass| pass.name.eq_ignore_ascii_case(name)) else {
+            return Err(unknown(name));
+        };
+        if !pass.is_optional {
+            let message = format!("pass \"{}\" cannot be disabled", pass.name);
+            return Err(SqlError::new("22023", message).explained(pass.description));
+        }
+        if !names.contains(&pass.name) {
+            names.push(pass.name);
+        }
+    }
+    Ok(names)
+}
+
+/// The error of a name that no pass has.
+fn unknown(name: &str) -> SqlError {
+    let distance = |pass: &&Pass| levenshtein(&pass.name.to_lowercase(), &name.to_lowercase());
+    let nearest = PASSES.iter().filter(|pass| pass.is_optional).min_by_key(distance);
+    let nearest = nearest.map_or("", |pass| pass.name);
+    SqlError::new("22023", format!("there is no pass \"{name}\""))
+        .explained(format!("The nearest that can be disabled is \"{nearest}\". The view serac_passes has all."))
+}
+
+impl Session {
+    /// Plans without the optional passes in a list of names from now on.
+    ///
+    /// # Errors
+    /// As [`names_in`]; then nothing has changed.
+    pub(crate) fn disable_passes(&mut self, written: &str) -> Result<()> {
+        let disabled = names_in(written)?;
+        if *self.shared.disabled_passes.read() == disabled {
+            return Ok(());
+        }
+        let memory_limit = self.shared.sql.memory_limit;
+        let resources = Resources { work_memory: self.work_memory.clone(), memory_limit };
+        let rules = Rules::new(&resources, &disabled);
+        let state = self.ctx.state_ref();
+        let mut state = state.write();
+        let session_id = state.session_id().to_owned();
+        let builder = SessionStateBuilder::new_from_existing(state.clone()).with_session_id(session_id);
+        *state = rules.put_into(builder).build();
+        *self.shared.disabled_passes.write() = disabled;
+        self.shared.note_setting();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_in;
+
+    #[test]
+    fn names_are_those_of_the_table() {
+        assert_eq!(names_in(" ").unwrap(), Vec::<&str>::new());
+        assert_eq!(names_in("limitpushdown, \"join_order\",LimitPushdown").unwrap(), ["LimitPushdown", "join_order"]);
+        for (written, message) in [
+            ("join_oder", "there is no pass \"join_oder\""),
+            ("join_order,", "there is no pass \"\""),
+            ("join_order, type_coercion", "pass \"type_coercion\" cannot be disabled"),
+        ] {
+            let error = names_in(written).unwrap_err();
+            assert_eq!((error.sqlstate, error.message.as_str()), ("22023", message));
+        }
+        assert!(names_in("join_oder").unwrap_err().detail.unwrap().contains("\"join_order\""));
+    }
+}

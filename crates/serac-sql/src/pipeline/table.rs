@@ -1,0 +1,158 @@
+//! The table of all passes; see the module above.
+
+use super::Origin::{Around, DataFusion, Ours};
+use super::{Origin, Pass, Stage, Work};
+use crate::conflict_targets::conflict_targets;
+use crate::ddl::likes_as_columns;
+use crate::functions::{Accounts, Casts, LongTexts, SmallConstants};
+use crate::optimizer::{
+    Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, Filters, FloatCases, FloatZeros,
+    GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations,
+    TextPredicates, Unnest,
+};
+use crate::pg_catalog::{statement_words, table_queries};
+use crate::row_locks::row_locks;
+use crate::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
+use crate::session::copy_switches;
+use crate::uuids::UuidTypes;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use std::sync::Arc;
+
+const fn tokens(
+    name: &'static str,
+    work: fn(Vec<TokenWithSpan>) -> Vec<TokenWithSpan>,
+    description: &'static str,
+) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Tokens(work) }
+}
+const fn elsewhere(stage: Stage, name: &'static str, description: &'static str) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Elsewhere(stage) }
+}
+const fn tree(name: &'static str, description: &'static str) -> Pass {
+    elsewhere(Stage::Tree, name, description)
+}
+const fn analyzer(name: &'static str, origin: Origin<Analyzing>, description: &'static str) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Analyzer(origin) }
+}
+const fn logical(name: &'static str, origin: Origin<Optimizing>, description: &'static str) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Logical(origin) }
+}
+const fn physical(name: &'static str, origin: Origin<Physical>, description: &'static str) -> Pass {
+    Pass { name, is_optional: false, description, work: Work::Physical(origin) }
+}
+/// A pass without which results are the same.
+const fn optional(pass: Pass) -> Pass {
+    Pass { is_optional: true, ..pass }
+}
+
+/// All passes, in the order in which they work. Those of the logical stage work again while they
+/// change the plan, `datafusion.optimizer.max_passes` times at the most.
+#[rustfmt::skip]
+pub(super) static PASSES: &[Pass] = &[
+    // A script's tokens, before they are parsed.
+    tokens("statement_words", statement_words, "Writes statements that the parser does not know as others that it knows: ABORT is ROLLBACK."),
+    tokens("copy_switches", copy_switches, "Makes TRUE and FALSE of ON and OFF in COPY, of which the parser does not know."),
+    tokens("row_locks", row_locks, "Makes FOR UPDATE and FOR SHARE of the two strengths that the parser does not know."),
+    tokens("table_queries", table_queries, "Makes SELECT * FROM t of TABLE t."),
+    tokens("likes_as_columns", likes_as_columns, "Puts a column in the place of LIKE in CREATE TABLE."),
+    tokens("conflict_targets", conflict_targets, "Puts names in the place of the targets of ON CONFLICT that the parser does not take."),
+
+    // A statement's tree, once it is parsed (`session::parse`).
+    tree("balance", "Makes balanced trees of long chains of AND, OR and UNION, so that no later pass nests deeply."),
+    tree("with_inside", "Brings the WITH in front of a change into the change."),
+    tree("write_out_assignments", "Gives each column of SET (a, b) = (SELECT ...) a subquery of its own."),
+    tree("unqualify_functions", "Takes pg_catalog away from the names of functions, all of which are of that schema."),
+    tree("read_casts", "Makes calls of casts to UUID, a type that DataFusion does not have."),
+    tree("put_operands_right", "Gives IS DISTINCT FROM the operands that it has in PostgreSQL's grammar."),
+    tree("put_signs_first", "Binds signs more tightly than powers, as PostgreSQL's grammar does."),
+    tree("drop_orders", "Drops ORDER BY from aggregates to which the order of rows is nothing."),
+    // The same, before it is planned (`query::plan`).
+    tree("write_out_merged", "Writes joins with USING, and NATURAL joins, with ON."),
+    tree("rewrite", "Puts what PostgreSQL takes and the planner does not take, or takes for something else, in other words."),
+    tree("tell_apart", "Gives columns of the result that are called alike names of their own, if the planner refuses them otherwise."),
+    tree("tell_casts_apart", "Gives groups that the planner calls alike names of their own."),
+    tree("qualify_outer_names", "Qualifies names of the query around a subquery, if the planner misreads them otherwise."),
+    tree("gather", "Makes one call of a long chain of sums or of ||."),
+    tree("write_out_aliases", "Calls functions by their first names."),
+
+    // From a tree to a logical plan.
+    elsewhere(Stage::Planner, "planner", "Makes a logical plan of the tree, with the relations and functions that it names."),
+    elsewhere(Stage::Planner, "of_durations", "Makes intervals of the differences of times that a query gives."),
+
+    // Logical plans: what they mean.
+    analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),
+    analyzer("long_texts", Ours(|_| Arc::new(LongTexts)), "Makes views of long constant texts, which the rows of a batch share."),
+    analyzer("common_types", Ours(|_| Arc::new(CommonTypes)), "Casts operands of several types to the one that PostgreSQL gives them."),
+    analyzer("resolve_grouping_function", DataFusion, "Computes GROUPING() from the number of the grouping set."),
+    analyzer("type_coercion", DataFusion, "Casts the operands and arguments whose types do not fit."),
+    analyzer("set_operations", Ours(|_| Arc::new(SetOperations)), "Numbers the copies of rows for EXCEPT ALL and INTERSECT ALL."),
+    analyzer("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that stand twice, which accumulators would take for more."),
+    analyzer("casts", Ours(|_| Arc::new(Casts)), "Makes functions of the casts that mean something else in DataFusion."),
+    analyzer("in_lists", Ours(|_| Arc::new(InLists)), "Leaves nothing but constants in lists of IN, which the simplifier takes for sets."),
+    analyzer("null_safe", Ours(|_| Arc::new(NullSafe)), "Compares with IS NOT DISTINCT FROM by values that are never NULL."),
+    analyzer("float_cases", Ours(|_| Arc::new(FloatCases)), "Lets 0 and -0 be equal in CASE x WHEN and IN."),
+    analyzer("unnest", Ours(|_| Arc::new(Unnest::default())), "Makes joins of correlated subqueries for which DataFusion has no rule."),
+    analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
+    analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
+
+    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out.
+    logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
+    optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
+    logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
+    optional(logical("date_comparisons", Ours(|_| Arc::new(DateComparisons)), "Compares dates with dates in the place of times, so that indexes and zone maps serve.")),
+    logical("replace_distinct_aggregate", DataFusion, "Makes aggregations of DISTINCT, which has no operator."),
+    optional(logical("eliminate_join", DataFusion, "Drops joins that give nothing, or nothing more than one of their sides.")),
+    logical("decorrelate_predicate_subquery", DataFusion, "Makes joins of IN and EXISTS over subqueries."),
+    logical("scalar_subquery_to_join", DataFusion, "Makes joins of correlated subqueries that give one value."),
+    logical("decorrelate_lateral_join", DataFusion, "Makes ordinary joins of lateral ones."),
+    logical("extract_equijoin_predicate", DataFusion, "Makes keys of the equalities in a join's condition, without which NOT IN takes NULL for a value like others."),
+    optional(logical("eliminate_duplicated_expr", DataFusion, "Drops sort keys and groups that stand twice.")),
+    logical("eliminate_filter", DataFusion, "Drops filters that are true, and what stands below false ones: subqueries of one value do not expect that nothing comes."),
+    optional(logical("eliminate_cross_join", Ours(|_| Arc::new(CrossJoins::default())), "Makes joins of cross joins and the conditions above them.")),
+    optional(logical("eliminate_limit", DataFusion, "Drops limits that take nothing away, and what stands below those that leave nothing.")),
+    logical("propagate_empty_relation", DataFusion, "Drops operators over relations that are known to be empty, so that a subquery of one value is NULL there."),
+    optional(logical("filter_null_join_keys", DataFusion, "Filters NULLs from the keys of joins.")),
+    optional(logical("eliminate_outer_join", DataFusion, "Makes inner joins of outer joins whose added rows a filter drops.")),
+    optional(logical("push_down_limit", DataFusion, "Brings limits down to what they limit.")),
+    logical("push_down_filter", Ours(|_| Arc::new(Filters::default())), "Brings filters down to the tables whose columns they name, in a form that does not tell 0 from -0."),
+    logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
+    optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
+    optional(logical("common_sub_expression_eliminate", DataFusion, "Computes what stands twice in an operator once.")),
+    optional(logical("extract_leaf_expressions", DataFusion, "Makes projections of cheap parts of expressions, such as fields of structures.")),
+    optional(logical("push_down_leaf_projections", DataFusion, "Brings these projections down to the tables.")),
+    optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
+    optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts inner joins in the order that estimates find cheapest, once filters have reached the tables.")),
+    logical("optimize_projections", DataFusion, "Reads only the columns that are needed, which alone need privileges."),
+    logical("float_zeros", Ours(|_| Arc::new(FloatZeros)), "Makes 0 of -0 where DataFusion orders or joins floats by their bits."),
+
+    // Physical plans.
+    elsewhere(Stage::Physical, "physical_planner", "Makes operators of the logical plan."),
+    physical("grouping_sets", Ours(|_| Arc::new(GroupingSets)), "Keeps DataFusion from false conclusions about rows of several grouping sets."),
+    physical("OutputRequirements", DataFusion, "Marks the order that the result must have, so that no rule loses it."),
+    optional(physical("aggregate_statistics", DataFusion, "Takes counts, minima and maxima from exact statistics.")),
+    physical("join_selection", DataFusion, "Chooses how a join runs, and which side is built."),
+    optional(physical("LimitedDistinctAggregation", DataFusion, "Ends a DISTINCT once it has as many rows as its limit.")),
+    optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
+    optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),
+    physical("EnsureRequirements", DataFusion, "Sorts and distributes rows as operators need them."),
+    optional(physical("CombinePartialFinalAggregate", DataFusion, "Makes one aggregation of two steps between which nothing is distributed.")),
+    optional(physical("OptimizeAggregateOrder", DataFusion, "Uses the order that rows have for aggregates that want one.")),
+    optional(physical("ProjectionPushdown", DataFusion, "Brings projections down into the operators below.")),
+    physical("OutputRequirements", DataFusion, "Takes the mark away."),
+    optional(physical("LimitAggregation", DataFusion, "Limits the groups of an aggregation to those that a sort with a limit keeps.")),
+    optional(physical("LimitPushPastWindows", DataFusion, "Brings limits down below windows.")),
+    optional(physical("HashJoinBuffering", DataFusion, "Reads the probe side of a join ahead while its other side is built.")),
+    optional(physical("LimitPushdown", DataFusion, "Brings limits down into the operators below.")),
+    optional(physical("TopKRepartition", DataFusion, "Keeps the first rows of a sort with a limit before rows are distributed.")),
+    optional(physical("ProjectionPushdown", DataFusion, "Brings projections down once more, past what has been put in.")),
+    optional(physical("PushdownSort", DataFusion, "Hands sorts down to sources that give rows in order.")),
+    physical("EnsureCooperative", DataFusion, "Lets operators give their thread back, so that a query can be cancelled."),
+    optional(physical("FilterPushdown(Post)", Around(ByNames::around), "Hands the filters down that joins and sorts find while they run.")),
+    physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),
+    physical("SanityCheckPlan", DataFusion, "Refuses plans whose operators do not get the order that they need."),
+    optional(physical("bitmap_join", Ours(|_| Arc::new(BitmapJoin)), "Answers semi- and anti-joins with few keys from bitmap indexes.")),
+    optional(physical("key_filter_pushdown", Ours(|_| Arc::new(KeyFilterPushdown)), "Tells the scans of a join's probe side which keys the other side has.")),
+    optional(physical("bitmap_counts", Ours(|_| Arc::new(BitmapCounts)), "Counts from bitmap indexes alone.")),
+    optional(physical("block_aggregation", Ours(|resources| Arc::new(BlockAggregation { memory_limit: resources.memory_limit })), "Aggregates numbers on the blocks, without batches.")),
+    optional(physical("bitmap_aggregation", Ours(|_| Arc::new(BitmapAggregation)), "Groups by columns with bitmap indexes without reading them.")),
+];

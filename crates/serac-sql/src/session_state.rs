@@ -1,0 +1,51 @@
+//! Whether a session has state of its own, which no new session of the same client would have.
+//!
+//! A client whose connection ends may go on in a new session. Its statements mean the same there
+//! only if the old session had no state: settings, roles, temporary tables, prepared statements,
+//! cursors, channels, advisory locks. What sequences have given (`currval`) does not count: a new
+//! session refuses to tell it, rather than tell something else.
+
+use crate::roles::SessionRoles;
+use crate::session::Session;
+use crate::settings::compared;
+use std::sync::atomic::Ordering;
+
+/// What a session is like before its client's first statement.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// See [`Session::settings_version`].
+    version: u64,
+    values: Vec<Option<String>>,
+    roles: SessionRoles,
+}
+
+impl Session {
+    /// Notes that the session is, as it is now, what a new one of its client would be.
+    pub fn begins(&mut self) {
+        let (version, values) = (self.settings_version(), self.compared_settings());
+        let roles = self.shared.roles.read().clone();
+        self.beginning = Some(Box::new(Beginning { version, values, roles }));
+    }
+    /// Whether the session has state of its own: a statement may mean something else in a new one.
+    /// False before [`begins`](Self::begins).
+    pub fn has_state(&self) -> bool {
+        let Some(beginning) = &self.beginning else { return false };
+        let temporary = || self.temporary_catalog().is_some_and(|catalog| catalog.tables().next().is_some());
+        !self.prepared.is_empty()
+            || self.has_engine_setting
+            || self.notifications().listens()
+            || self.shared.advisory_locks.has_of_session()
+            || self.shared.cursors.lock().iter().next().is_some()
+            || temporary()
+            || (beginning.version != self.settings_version()
+                && (beginning.values != self.compared_settings() || beginning.roles != *self.shared.roles.read()))
+    }
+    fn compared_settings(&self) -> Vec<Option<String>> {
+        compared().map(|name| self.setting(name)).collect()
+    }
+    /// Another number whenever a setting or a role may have changed.
+    fn settings_version(&self) -> u64 {
+        // Relaxed: as in `set_for_client`. Roles are noted as settings are.
+        self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed) + self.parameters_set
+    }
+}

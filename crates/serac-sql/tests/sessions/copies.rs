@@ -1,0 +1,240 @@
+//! COPY through a session's streams: what goes out comes in again, and rows of plain numbers, which
+//! are parsed apart, are those that texts give.
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
+use std::io::{Cursor, Write};
+use std::sync::Arc;
+
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn session() -> Session {
+    let database = Database::in_memory().unwrap();
+    Session::new(&SqlDatabase::new(database, &SqlOptions::default()).unwrap())
+}
+
+async fn out(session: &mut Session, copy: &str) -> String {
+    let output = Output::default();
+    session.set_copy_output(Box::new(output.clone()));
+    session.execute(copy).await.unwrap_or_else(|error| panic!("{copy}: {error}"));
+    let bytes = std::mem::take(&mut *output.0.lock());
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn into(session: &mut Session, copy: &str, text: impl Into<String>) -> Result<u64, SqlError> {
+    session.set_copy_input(Box::new(Cursor::new(text.into().into_bytes())));
+    match session.execute(copy).await?.pop() {
+        Some(StatementResult::Command { rows, .. }) => Ok(rows),
+        _ => panic!("{copy} is a command"),
+    }
+}
+
+#[tokio::test]
+async fn what_goes_out_comes_in_again() {
+    let mut session = session();
+    let columns =
+        "id INT, t TEXT, b BOOLEAN, n NUMERIC(20,3), f DOUBLE PRECISION, d DATE, ts TIMESTAMP, raw BYTEA, i BIGINT";
+    session.execute(&format!("CREATE TABLE t ({columns}); CREATE TABLE u ({columns})")).await.unwrap();
+    let texts = [
+        "''",
+        "NULL",
+        "'NULL'",
+        "','",
+        "'\"'",
+        "E'\\n'",
+        "E'a\\r\\nb'",
+        "' x '",
+        "E'\\\\.'",
+        "'\\N'",
+        "E'\\t'",
+        "'ü'",
+        "'\"\"'",
+    ];
+    for (id, text) in texts.iter().enumerate() {
+        let rest = match id % 3 {
+            0 => "true, 1.5, 0.1, '2020-02-29', '2020-02-29 12:34:56.789', '\\x00ff', -9223372036854775807",
+            1 => "false, -0.001, -1e300, '0001-01-01', '9999-12-31 00:00:00', '\\x', 0",
+            _ => "NULL, NULL, NULL, NULL, NULL, NULL, NULL",
+        };
+        session.execute(&format!("INSERT INTO t VALUES ({id}, {text}, {rest})")).await.unwrap();
+    }
+    let dump = "COPY (SELECT *, t IS NULL, length(t) FROM {} ORDER BY id) TO STDOUT (FORMAT text)";
+    let wanted = out(&mut session, &dump.replace("{}", "t")).await;
+    assert!(wanted.lines().count() >= texts.len());
+    for options in [
+        "(FORMAT csv)",
+        "(FORMAT csv, HEADER, DELIMITER ';')",
+        "(FORMAT csv, NULL 'NULL', QUOTE '''')",
+        "(FORMAT csv, DELIMITER E'\\t')",
+        "(FORMAT text)",
+        "(FORMAT text, NULL '', HEADER)",
+        "(FORMAT binary)",
+    ] {
+        let output = Output::default();
+        session.set_copy_output(Box::new(output.clone()));
+        session.execute(&format!("COPY t TO STDOUT {options}")).await.unwrap();
+        let bytes = std::mem::take(&mut *output.0.lock());
+        session.execute("TRUNCATE u").await.unwrap();
+        session.set_copy_input(Box::new(Cursor::new(bytes)));
+        session
+            .execute(&format!("COPY u FROM STDIN {options}"))
+            .await
+            .unwrap_or_else(|error| panic!("{options}: {error}"));
+        // In the text format without another NULL, an empty text is one.
+        if !options.contains("NULL ''") {
+            assert_eq!(out(&mut session, &dump.replace("{}", "u")).await, wanted, "{options}");
+        }
+    }
+    // A column alone: NULL is an empty line.
+    session.execute("CREATE TABLE a (t TEXT); CREATE TABLE b (t TEXT); INSERT INTO a SELECT t FROM t").await.unwrap();
+    let lines = out(&mut session, "COPY a TO STDOUT (FORMAT csv)").await;
+    assert!(lines.starts_with("\"\"\n\nNULL\n\",\"\n\"\"\"\"\n") && lines.contains("\n\"\\.\"\n"), "{lines}");
+    assert_eq!(into(&mut session, "COPY b FROM STDIN (FORMAT csv)", lines).await.unwrap(), texts.len() as u64);
+    let missing =
+        out(&mut session, "COPY (SELECT count(*) FROM (SELECT t FROM a EXCEPT ALL SELECT t FROM b)) TO STDOUT").await;
+    assert_eq!(missing, "0\n");
+}
+
+#[tokio::test]
+async fn options_are_obeyed_or_refused() {
+    let mut session = session();
+    session.execute("CREATE TABLE t (a TEXT, b INT, c TEXT)").await.unwrap();
+    let copy = "COPY t FROM STDIN (FORMAT csv, NULL 'x', FORCE_NULL (a), FORCE_NOT_NULL (c))";
+    assert_eq!(into(&mut session, copy, "\"x\",x,x\nx,1,\"x\"\n\"y\",2,\n").await.unwrap(), 3);
+    assert_eq!(out(&mut session, "COPY t TO STDOUT (FORMAT csv, NULL '-')").await, "-,-,x\n-,1,x\ny,2,\n");
+    for (copy, sqlstate) in [
+        ("COPY t (a, a) FROM STDIN", "42701"),
+        ("COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (c))", "42P10"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_NOT_NULL (nope))", "42703"),
+        ("COPY t (a, a) TO STDOUT", "42701"),
+        ("COPY t FROM STDIN (FORMAT text, FORCE_NULL (a))", "0A000"),
+        ("COPY t TO STDOUT (FORMAT csv, FORCE_NULL (a))", "0A000"),
+        ("COPY t TO STDOUT (FORMAT csv, FORCE_QUOTE (a))", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, ESCAPE '\\')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER '\"')", "22023"),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER 'ab')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER '')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER 'ä')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, QUOTE '''''')", "0A000"),
+        ("COPY t FROM STDIN DELIMITER AS '||'", "0A000"),
+        ("COPY t FROM STDIN (FORMAT text, QUOTE '''')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT text, DELIMITER 'a')", "22023"),
+        ("COPY t FROM STDIN (FORMAT text, DELIMITER '.')", "22023"),
+        ("COPY t FROM STDIN (FORMAT text, DELIMITER E'\\\\')", "22023"),
+        ("COPY t FROM STDIN (FORMAT binary, DELIMITER ',')", "42601"),
+        ("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601"),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER E'\\n')", "22023"),
+        ("COPY t FROM STDIN (FORMAT csv, NULL 'a,b')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, NULL 'a\"b')", "0A000"),
+        ("COPY t FROM STDIN (FORMAT text, NULL E'a\\nb')", "22023"),
+    ] {
+        session.set_copy_output(Box::new(Output::default()));
+        let error = into(&mut session, copy, "").await.unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate, "{copy}: {error}");
+    }
+    let error = into(&mut session, "COPY t FROM STDIN (FORMAT csv)", "a,1,b\nc,2,\"d\ne,3,f\n").await.unwrap_err();
+    assert_eq!((error.sqlstate, error.message.as_str()), ("22P04", "unterminated CSV quoted field"));
+    assert!(error.detail.unwrap().ends_with("line 2"));
+    assert_eq!(out(&mut session, "COPY (SELECT count(*) FROM t) TO STDOUT").await, "3\n");
+}
+
+/// The same files into a table of INTEGER, whose plain rows are parsed apart, and into one of
+/// BIGINT, whose rows are all texts.
+#[tokio::test]
+async fn plain_rows_are_what_texts_give() {
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut session = session();
+    let columns = "(a {} NOT NULL, b {} DEFAULT 7, c {} CHECK (c <> 666), s {} GENERATED ALWAYS AS (a + 1) STORED)";
+    for (table, column_type) in [("i", "INTEGER"), ("l", "BIGINT")] {
+        session.execute(&format!("CREATE TABLE {table} {}", columns.replace("{}", column_type))).await.unwrap();
+    }
+    for round in 0..60 {
+        let rows = if round % 4 == 0 { rng.random_range(0..40_000) } else { rng.random_range(0..40) };
+        let (delimiter, quote) = ([',', ';', '|', '\t'][rng.random_range(0..4)], ['"', '\''][rng.random_range(0..2)]);
+        let null = ["", "", "x", "-", "0", "-1", "\\N"][rng.random_range(0..7)];
+        let list: &[usize] = [&[0, 1, 2][..], &[2, 0, 1], &[0, 2], &[1, 0], &[0]][rng.random_range(0..5)];
+        let header = rng.random_bool(0.3);
+        let force = ["", ", FORCE_NULL (a)", ", FORCE_NOT_NULL (a)"][rng.random_range(0..3)];
+        // How many rows there are to one that is odd, or has an error.
+        let odd = [5_u64, 50, 5_000, 1 << 30][rng.random_range(0..4)];
+        let wrong = [50_u64, 20_000, 1 << 30][rng.random_range(0..3)];
+        let mut text = String::new();
+        if header {
+            text.push_str("a line of names\n");
+        }
+        for _ in 0..rows {
+            let field = |rng: &mut StdRng, column: usize| {
+                let number = rng.random::<i32>() >> rng.random_range(0..31);
+                if column > 0 && rng.random_range(0..odd) < 2 {
+                    return null.to_owned();
+                }
+                match rng.random_range(0..odd.saturating_mul(4)) {
+                    0 => format!("{quote}{number}{quote}"),
+                    1 => format!(" {number}"),
+                    2 => format!("{number} "),
+                    3 => format!("00000000000{}", number.unsigned_abs() / 2),
+                    4 => "+5".into(),
+                    5 => "-0".into(),
+                    _ => number.to_string(),
+                }
+            };
+            let mut fields: Vec<String> = list.iter().map(|column| field(&mut rng, *column)).collect();
+            match rng.random_range(0..wrong * 5) {
+                0 => fields.push("1".into()),
+                1 => _ = fields.pop(),
+                2 => fields[0] = "one".into(),
+                3 => fields[0] = null.into(),
+                4 => *fields.last_mut().unwrap() = "666".into(),
+                _ => {}
+            }
+            text.push_str(&fields.join(&delimiter.to_string()));
+            text.push_str(["\n", "\n", "\r\n"][rng.random_range(0..3)]);
+            if rng.random_range(0..odd) == 0 {
+                text.push('\n');
+            }
+        }
+        if rng.random_bool(0.3) {
+            text.pop();
+        }
+        let names: Vec<&str> = list.iter().map(|column| ["a", "b", "c"][*column]).collect();
+        let (constant, delimiter) = (quote.to_string().replace('\'', "''"), delimiter);
+        let mut given = Vec::new();
+        for table in ["i", "l"] {
+            session.execute(&format!("TRUNCATE {table}")).await.unwrap();
+            let copy = format!(
+                "COPY {table} ({}) FROM STDIN (FORMAT csv, HEADER {header}, DELIMITER '{delimiter}', QUOTE '{constant}', NULL '{null}'{force})",
+                names.join(", ")
+            );
+            let loaded = into(&mut session, &copy, text.clone()).await.map_err(|error| {
+                // A type's name is the table's.
+                let told = |text: String| text.replace("bigint", "integer").replace("\"l", "\"i");
+                (error.sqlstate, told(error.message), error.detail.map(told))
+            });
+            let dump =
+                out(&mut session, &format!("COPY (SELECT a, b, c, s FROM {table} ORDER BY 1, 2, 3) TO STDOUT")).await;
+            given.push((loaded, dump));
+        }
+        if given[0] != given[1] {
+            let differing = given[0].1.lines().zip(given[1].1.lines()).find(|(one, other)| one != other);
+            panic!(
+                "round {round} of seed {seed}: {:?} and {:?}, {differing:?}; quote {quote}, NULL {null:?}, columns {names:?}{force}",
+                given[0].0, given[1].0
+            );
+        }
+    }
+}
