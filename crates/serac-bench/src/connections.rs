@@ -72,7 +72,7 @@ impl Drop for Server {
     }
 }
 
-fn put(out: &mut Vec<u8>, tag: u8, body: &[&[u8]]) {
+pub fn put(out: &mut Vec<u8>, tag: u8, body: &[&[u8]]) {
     let length: usize = body.iter().map(|part| part.len()).sum();
     out.push(tag);
     out.extend_from_slice(&(length as i32 + 4).to_be_bytes());

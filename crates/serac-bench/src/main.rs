@@ -27,9 +27,11 @@ mod point;
 mod postgres;
 mod recorder;
 mod refresh;
+mod regress;
 mod report;
 mod serac;
 mod setup;
+mod shared_memory;
 mod shared_scans;
 mod tpcc;
 mod tpcc_sql;
@@ -39,7 +41,7 @@ mod transform;
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: serac_sql::CountingAllocator<mimalloc::MiMalloc> = serac_sql::CountingAllocator(mimalloc::MiMalloc);
 
 #[derive(Parser, Debug)]
 #[command(name = "serac-bench", version)]
@@ -109,6 +111,8 @@ enum Benchmark {
     Pgbench(pgbench::PgbenchArguments),
     /// Random queries, the same to the server and to PostgreSQL 15: fails if an answer differs.
     Answers(answers::AnswersArguments),
+    /// The statements of PostgreSQL's regression suite, to the server and to PostgreSQL 15: where they differ.
+    Regress(regress::RegressArguments),
     /// TPC-C through prepared SQL statements in process, beside SQLite and DuckDB.
     TpccSql(tpcc_sql::TpccSqlArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
@@ -152,8 +156,11 @@ enum Benchmark {
         sf: f64,
     },
     /// Lineitem on its way out as Arrow, frozen and hot: in process, over Flight to pyarrow beside a server that does nothing but send, and over two
-    /// wires that are not Arrow (figure 15 of the paper).
+    /// wires that are not Arrow; with --linear-unit, by each mechanism of figure 15 of the paper to a client that computes.
     Export(export::ExportArguments),
+    /// Lineitem in shared memory: from a request to record batches in another process, and a writer
+    /// beside readers.
+    SharedMemory(shared_memory::SharedMemoryArguments),
     /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and from PostgreSQL 15 (figure 1 of the paper).
     ExportClients(export_clients::ExportClientsArguments),
     /// Time to open a database, from its log and from a checkpoint.
@@ -177,6 +184,7 @@ fn main() -> Result<(), String> {
         Benchmark::TpccSql(tpcc) => tpcc_sql::run(&tpcc, &mut report),
         Benchmark::Pgbench(arguments) => pgbench::run(&arguments, &mut report),
         Benchmark::Answers(arguments) => answers::run(&arguments, &mut report),
+        Benchmark::Regress(arguments) => regress::run(&arguments, &mut report),
         Benchmark::Connections(connections) => connections::run(&connections, &mut report),
         Benchmark::Point(point) => point::run(&point, &mut report),
         Benchmark::Commits { seconds } => commits::run(seconds, &mut report),
@@ -192,6 +200,7 @@ fn main() -> Result<(), String> {
         Benchmark::Checkpoint { sf } => checkpoint::run(sf, &mut report),
         Benchmark::Export(export) => export::run(&export, &mut report),
         Benchmark::ExportClients(clients) => export_clients::run(&clients, &mut report),
+        Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
     }?;

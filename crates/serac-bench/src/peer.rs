@@ -1,4 +1,4 @@
-//! A Python script beside the benchmark that answers each line with a line of JSON: a peer, or a client.
+//! A program beside the benchmark that answers each line with a line of JSON: a Python script, or this program as a client.
 
 use crate::setup::text;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A running script. It is ended when this goes.
+/// A running program. It is ended when this goes.
 pub struct Peer {
     child: Child,
     input: ChildStdin,
@@ -20,15 +20,15 @@ impl Peer {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<(Self, String), String> {
-        let mut child = Command::new("target/peers/bin/python")
-            .arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(script))
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| {
-                format!("cannot start {script} ({e}); run scripts/peers first, and this from the project's folder")
-            })?;
+        let mut command = Command::new("target/peers/bin/python");
+        command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(script)).args(arguments);
+        Self::run(&mut command).map_err(|error| {
+            format!("cannot start {script} ({error}); run scripts/peers first, and this from the project's folder")
+        })
+    }
+    /// Starts a program and gives what it says it is.
+    pub fn run(command: &mut Command) -> Result<(Self, String), String> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(text)?;
         let input = child.stdin.take().ok_or("no standard input")?;
         let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
         let mut peer = Self { child, input, output };

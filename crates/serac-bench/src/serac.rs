@@ -31,6 +31,9 @@ impl Serac {
         }
         Ok(serac)
     }
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
 }
 
 impl Drop for Serac {

@@ -158,9 +158,45 @@ pub fn thread_cpu_seconds() -> f64 {
     program + system
 }
 
+/// Seconds of processor time of those threads of this process whose names begin so. A thread that has ended does not count.
+pub fn named_threads_cpu_seconds(name: &str) -> f64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
+    let seconds = |thread: PathBuf| {
+        std::fs::read_to_string(thread.join("comm")).ok().filter(|own| own.starts_with(name))?;
+        let figures = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+        let nanoseconds: f64 = figures.split_whitespace().next()?.parse().ok()?;
+        Some(nanoseconds / 1e9)
+    };
+    threads.flatten().filter_map(|thread| seconds(thread.path())).sum()
+}
+
 /// Bytes of this process in memory that are its own: without pages of files, such as the program's code.
 pub fn resident_bytes() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Vec<f64> = statm.split_whitespace().filter_map(|pages| pages.parse().ok()).collect();
     pages.get(1..3).map_or(0.0, |pages| (pages[0] - pages[1]) * 4096.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_named_thread_is_told_from_the_others() {
+        const NAME: &str = "named-thread";
+        let ((busy, is_busy), (done, is_done)) = (channel(), channel::<()>());
+        let thread = std::thread::Builder::new().name(format!("{NAME}-1")).spawn(move || {
+            let begun = thread_cpu_seconds();
+            while thread_cpu_seconds() - begun < 0.05 {}
+            busy.send(()).unwrap();
+            let _ = is_done.recv();
+        });
+        is_busy.recv().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(named_threads_cpu_seconds(NAME) >= 0.04);
+        assert_eq!(named_threads_cpu_seconds("no such thread"), 0.0);
+        drop(done);
+        thread.unwrap().join().unwrap();
+    }
 }

@@ -9,14 +9,20 @@
 //! | rows | [`rows`] over `scan_arrow` | makes Arrow arrays of it |
 //! | PostgreSQL's protocol | `serac_server`'s | connectorx in the process of pyarrow: the query, one Arrow table |
 //!
-//! Every way is checked in its first run, which is not counted: the number of rows, and the sum of the first column.
+//! Every way is checked in every run: the number of rows, and the sum of the first column.
+//!
+//! With `--linear-unit`, the ways of figure 15 with a client that computes ([`mechanisms`]).
 
 mod bare;
+mod client;
+mod linear_unit;
+mod mechanisms;
 mod rows;
 mod vectorised;
 
 use crate::freeze::arrow_size;
 use crate::peer::Peer;
+use crate::recorder::{Output, Recorder};
 use crate::report::{Report, median};
 use crate::setup::{cpu_times, lineitem, order_line, text};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader};
@@ -31,6 +37,7 @@ use serac_sql::SqlDatabase;
 use serac_storage::block::Block;
 use serac_storage::{BlockNo, RowId, Slot, StorageOptions};
 use serde_json::{Value as Json, json};
+use std::io::BufReader;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +59,15 @@ pub struct ExportArguments {
     /// Only the ways whose name contains this.
     #[arg(long, default_value = "")]
     way: String,
+    /// Measures figure 15: a client puts all values through a linear unit, over Flight, two wire protocols, RDMA (by the loopback transport) and shared
+    /// memory.
+    #[arg(long)]
+    linear_unit: bool,
+    #[command(flatten)]
+    output: Output,
+    /// Answers on standard output what standard input asks: for the client that this program starts.
+    #[arg(long, hide = true)]
+    client: bool,
 }
 
 /// What a run gave.
@@ -113,9 +129,78 @@ type Send =
 /// Its client: makes columns of what comes.
 type Receive = fn(&SchemaRef, &mut TcpStream) -> Result<(Vec<Vec<ArrayRef>>, usize), String>;
 
-struct Export {
+/// The table that is exported.
+#[derive(Clone)]
+struct Source {
     db: SqlDatabase,
     table: Arc<Table>,
+}
+
+impl Source {
+    /// Loads the table that the arguments name, and freezes it.
+    fn load(arguments: &ExportArguments, options: StorageOptions) -> Result<Self, String> {
+        let options = StorageOptions { freeze_after: None, ..options };
+        let (db, table) = match arguments.order_line {
+            Some(warehouses) => order_line(warehouses, options)?,
+            None => lineitem(arguments.sf, options)?,
+        };
+        let (frozen, blocks) = db.database().storage().freeze_table(&table.data, Duration::from_secs(60));
+        if frozen < blocks {
+            return Err(format!("{frozen} of {blocks} blocks froze"));
+        }
+        Ok(Self { db, table })
+    }
+
+    fn scan(&self, decimals: DecimalForm) -> Result<ArrowScan, String> {
+        let all: Vec<usize> = (0..self.table.definition.columns.len()).collect();
+        Ok(self.db.database().begin().scan_arrow(&self.table, &all, &[]).map_err(text)?.with_decimals(decimals))
+    }
+
+    fn is_hot(&self, no: u32) -> bool {
+        self.table.data.block(BlockNo(no)).is_some_and(|block| matches!(&*block, Block::Hot(_)))
+    }
+
+    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it has. Gives the share that is hot then.
+    fn thaw(&self, percent: u32) -> Result<f64, String> {
+        let blocks = self.table.data.block_count();
+        // Spread over the table, and those of a smaller share are among those of a greater one.
+        let is_among = |no: u32| u64::from(no) * 37 % 100 < u64::from(percent);
+        let mut txn = self.db.database().begin();
+        for no in (0..blocks).filter(|&no| is_among(no) && !self.is_hot(no)) {
+            let rows = self.scan(DecimalForm::Decimal128)?.within(no..no + 1).next().ok_or("an empty block")?;
+            let row = rows.map_err(text)?.slice(0, 1).project(&[3]).map_err(text)?;
+            txn.update_batch(&self.table, &[RowId::new(BlockNo(no), Slot(0))], &[3], &row).map_err(text)?;
+        }
+        txn.commit().map_err(text)?;
+        // Until no row has a version any more.
+        for _ in 0..4 {
+            self.db.database().storage().run_gc();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok((0..blocks).filter(|&no| self.is_hot(no)).count() as f64 / f64::from(blocks) * 100.0)
+    }
+}
+
+/// Runs each way by turns, so many times after one time that is not counted; the outcomes of each.
+fn by_turns<W: Copy, T>(
+    ways: &[W],
+    runs: usize,
+    mut measure: impl FnMut(W) -> Result<T, String>,
+) -> Result<Vec<Vec<T>>, String> {
+    let mut outcomes: Vec<Vec<T>> = ways.iter().map(|_| Vec::new()).collect();
+    for run in 0..runs + 1 {
+        for (&way, outcomes) in ways.iter().zip(&mut outcomes) {
+            let outcome = measure(way)?;
+            if run > 0 {
+                outcomes.push(outcome);
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+struct Export {
+    source: Source,
     pyarrow: Peer,
     flight: SocketAddr,
     bare: SocketAddr,
@@ -123,14 +208,9 @@ struct Export {
 }
 
 impl Export {
-    fn scan(&self, decimals: DecimalForm) -> Result<ArrowScan, String> {
-        let all: Vec<usize> = (0..self.table.definition.columns.len()).collect();
-        Ok(self.db.database().begin().scan_arrow(&self.table, &all, &[]).map_err(text)?.with_decimals(decimals))
-    }
-
     fn in_process(&self, decimals: DecimalForm) -> Result<Outcome, String> {
         let started = Instant::now();
-        let batches: Vec<RecordBatch> = self.scan(decimals)?.collect::<Result<_, _>>().map_err(text)?;
+        let batches: Vec<RecordBatch> = self.source.scan(decimals)?.collect::<Result<_, _>>().map_err(text)?;
         let ms = started.elapsed().as_secs_f64() * 1e3;
         let bytes = batches.iter().flat_map(|batch| batch.columns()).map(arrow_size).sum::<Result<_, _>>()?;
         let (rows, sum) = totals(batches.iter().map(|batch| batch.column(0)));
@@ -144,10 +224,11 @@ impl Export {
     /// Its bytes are those on the wire.
     fn by_postgres(&mut self) -> Result<Outcome, String> {
         let sent = |db: &SqlDatabase| db.connections().figures().bytes_out as usize;
-        let before = sent(&self.db);
+        let before = sent(&self.source.db);
         let uri = format!("postgresql://serac@{}/serac", self.pg);
-        let outcome = self.ask(&json!({ "uri": uri, "query": format!("SELECT * FROM {}", self.table.name()) }))?;
-        Ok(Outcome { bytes: sent(&self.db) - before, ..outcome })
+        let outcome =
+            self.ask(&json!({ "uri": uri, "query": format!("SELECT * FROM {}", self.source.table.name()) }))?;
+        Ok(Outcome { bytes: sent(&self.source.db) - before, ..outcome })
     }
 
     fn ask(&mut self, request: &Json) -> Result<Outcome, String> {
@@ -161,12 +242,12 @@ impl Export {
     fn by_wire(&self, send: Send, receive: Receive) -> Result<Outcome, String> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
         let address = listener.local_addr().map_err(text)?;
-        let schema = self.scan(DecimalForm::Decimal64)?.schema();
+        let schema = self.source.scan(DecimalForm::Decimal64)?.schema();
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
                 let (mut socket, _) = listener.accept().map_err(text)?;
                 socket.set_nodelay(true).map_err(text)?;
-                send(&mut self.scan(DecimalForm::Decimal64)?, &mut socket)
+                send(&mut self.source.scan(DecimalForm::Decimal64)?, &mut socket)
             });
             let started = Instant::now();
             let mut socket = TcpStream::connect(address).map_err(text)?;
@@ -185,38 +266,18 @@ impl Export {
             Way::InProcess(decimals) => self.in_process(decimals),
             Way::Flight(decimals) => {
                 let command = json!({
-                    "table": self.table.name(), "decimals": name_of(decimals), "snapshot": "latest", "endpoints": 1,
+                    "table": self.source.table.name(), "decimals": name_of(decimals), "snapshot": "latest", "endpoints": 1,
                 });
                 self.by_flight(self.flight, &command.to_string())
             }
             Way::Bare(decimals) => self.by_flight(self.bare, name_of(decimals)),
             Way::Vectorised => self.by_wire(|batches, socket| vectorised::send(batches, socket), vectorised::receive),
-            Way::Rows => self.by_wire(|batches, socket| rows::send(batches, socket), rows::receive),
+            Way::Rows => self.by_wire(
+                |batches, socket| rows::send(batches, socket),
+                |schema, socket| rows::receive(schema, &mut BufReader::with_capacity(rows::BUFFER_BYTES, socket)),
+            ),
             Way::Postgres => self.by_postgres(),
         }
-    }
-
-    fn is_hot(&self, no: u32) -> bool {
-        self.table.data.block(BlockNo(no)).is_some_and(|block| matches!(&*block, Block::Hot(_)))
-    }
-
-    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it has. Gives the share that is hot then.
-    fn thaw(&self, percent: u32) -> Result<f64, String> {
-        let blocks = self.table.data.block_count();
-        let thawed = |no: u64| no * u64::from(percent) / 100;
-        let mut txn = self.db.database().begin();
-        for no in (0..blocks).filter(|&no| thawed(no.into()) < thawed(u64::from(no) + 1) && !self.is_hot(no)) {
-            let rows = self.scan(DecimalForm::Decimal128)?.within(no..no + 1).next().ok_or("an empty block")?;
-            let row = rows.map_err(text)?.slice(0, 1).project(&[3]).map_err(text)?;
-            txn.update_batch(&self.table, &[RowId::new(BlockNo(no), Slot(0))], &[3], &row).map_err(text)?;
-        }
-        txn.commit().map_err(text)?;
-        // Until no row has a version any more.
-        for _ in 0..4 {
-            self.db.database().storage().run_gc();
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok((0..blocks).filter(|&no| self.is_hot(no)).count() as f64 / f64::from(blocks) * 100.0)
     }
 }
 
@@ -229,26 +290,24 @@ fn totals<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> (usize, i64) {
 }
 
 pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), String> {
+    if arguments.client {
+        return client::serve();
+    }
     if !arguments.hot.is_sorted() || arguments.hot.iter().any(|&percent| percent > 100) {
         return Err("--hot takes percentages, ascending".into());
+    }
+    if arguments.linear_unit {
+        return mechanisms::run(arguments, report);
     }
     let ways: Vec<Way> = WAYS.into_iter().filter(|way| way.name().contains(&arguments.way)).collect();
     let (pyarrow, version) = Peer::start("flight_client.py", [""; 0])?;
     eprintln!("client: pyarrow {version}");
-    let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
-    let (db, table) = match arguments.order_line {
-        Some(warehouses) => order_line(warehouses, options)?,
-        None => lineitem(arguments.sf, options)?,
-    };
-    let (frozen, blocks) = db.database().storage().freeze_table(&table.data, Duration::from_secs(60));
-    if frozen < blocks {
-        return Err(format!("{frozen} of {blocks} blocks froze"));
-    }
+    let source = Source::load(arguments, StorageOptions::default())?;
     let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut export = Export { db, table, pyarrow, flight: unknown, bare: unknown, pg: unknown };
+    let mut export = Export { source, pyarrow, flight: unknown, bare: unknown, pg: unknown };
     let mut flights: Vec<(String, SchemaRef, Vec<RecordBatch>)> = Vec::new();
     for decimals in [DecimalForm::Decimal64, DecimalForm::Decimal128] {
-        let scan = export.scan(decimals)?;
+        let scan = export.source.scan(decimals)?;
         flights.push((name_of(decimals).into(), scan.schema(), scan.collect::<Result<_, _>>().map_err(text)?));
     }
     let (rows, sum) = totals(flights[0].2.iter().map(|batch: &RecordBatch| batch.column(0)));
@@ -256,41 +315,39 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
     runtime.block_on(async {
         export.bare = BareServer::start(flights).map_err(text)?;
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server =
-            FlightServer::bind(export.db.database().clone(), any_port, FlightOptions::default()).await.map_err(text)?;
+        let server = FlightServer::bind(export.source.db.database().clone(), any_port, FlightOptions::default())
+            .await
+            .map_err(text)?;
         export.flight = server.local_address().map_err(text)?;
         tokio::spawn(server.run(std::future::pending()));
-        let server = PgServer::bind(export.db.clone(), any_port, PgOptions::default()).await.map_err(text)?;
+        let server = PgServer::bind(export.source.db.clone(), any_port, PgOptions::default()).await.map_err(text)?;
         export.pg = server.local_address().map_err(text)?;
         tokio::spawn(server.run(std::future::pending()));
         Ok::<_, String>(())
     })?;
 
-    report.note("ms: medians; MB: received by the client, in Arrow or from the wire; of bare: the rate, against the bare server's in the same runs".into());
-    report.note(
+    let mut recorder = Recorder::new("export", arguments, &arguments.output, report);
+    recorder.note("ms: medians; MB: received by the client, in Arrow or from the wire; of bare: the rate, against the bare server's in the same runs".into());
+    recorder.note(
         "server CPU: processor time of the Flight servers in the program itself, and in the system for it".into(),
     );
     let bar = ProgressBar::new((arguments.hot.len() * ways.len() * (arguments.runs + 1)) as u64);
     bar.set_style(ProgressStyle::with_template("{msg:44} {wide_bar} {percent}%, {eta} left").map_err(text)?);
+    recorder.chart("Export", "% of blocks hot", "MB/s", false);
     for &percent in &arguments.hot {
-        let hot = export.thaw(percent)?;
-        let mut outcomes: Vec<Vec<(Outcome, f64, f64)>> = ways.iter().map(|_| Vec::new()).collect();
-        for run in 0..arguments.runs + 1 {
-            for (&way, outcomes) in ways.iter().zip(&mut outcomes) {
-                bar.set_message(format!("{percent} % hot, {}", way.name()));
-                let before = cpu_times();
-                let outcome = export.measure(way).map_err(|error| format!("{}: {error}", way.name()))?;
-                let after = cpu_times();
-                if (outcome.rows, outcome.sum) != (rows, sum) {
-                    let (name, got) = (way.name(), outcome.rows);
-                    return Err(format!("{name}: {got} of {rows} rows, or other values"));
-                }
-                if run > 0 {
-                    outcomes.push((outcome, after.0 - before.0, after.1 - before.1));
-                }
-                bar.inc(1);
+        let hot = export.source.thaw(percent)?;
+        let outcomes: Vec<Vec<(Outcome, f64, f64)>> = by_turns(&ways, arguments.runs, |way| {
+            bar.set_message(format!("{percent} % hot, {}", way.name()));
+            let before = cpu_times();
+            let outcome = export.measure(way).map_err(|error| format!("{}: {error}", way.name()))?;
+            let after = cpu_times();
+            if (outcome.rows, outcome.sum) != (rows, sum) {
+                let (name, got) = (way.name(), outcome.rows);
+                return Err(format!("{name}: {got} of {rows} rows, or other values"));
             }
-        }
+            bar.inc(1);
+            Ok((outcome, after.0 - before.0, after.1 - before.1))
+        })?;
         let ms = |at: usize| median(outcomes[at].iter().map(|(outcome, ..)| outcome.ms).collect());
         for (at, &way) in ways.iter().enumerate() {
             let bare = |decimals| ways.iter().position(|&way| way == Way::Bare(decimals));
@@ -304,7 +361,8 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
                 _ => Json::Null,
             };
             let bytes = outcomes[at][0].0.bytes as f64;
-            report.row(&[
+            recorder.point(&way.name(), hot, bytes / 1e3 / ms(at));
+            recorder.row(&[
                 ("way", json!(way.name())),
                 ("hot %", json!(hot)),
                 ("ms", json!(ms(at))),
@@ -319,7 +377,7 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
         }
     }
     bar.finish_and_clear();
-    Ok(())
+    recorder.write()
 }
 
 #[cfg(test)]

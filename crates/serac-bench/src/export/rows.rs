@@ -12,13 +12,15 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// Bytes that the server collects before it sends them, and that the client reads at once.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that the server collects before it sends them, and that a client reads at once.
+pub const BUFFER_BYTES: usize = 1 << 20;
 /// Rows of which the client makes columns.
 const ROWS_PER_CHUNK: usize = 65_536;
+/// A message's type and length.
+const HEAD_BYTES: usize = 5;
 const END: &[u8] = b"C\x00\x00\x00\x0bSELECT\0";
 
 /// Sends all rows.
@@ -91,19 +93,25 @@ fn finish(schema: &SchemaRef, columns: &mut [StringBuilder]) -> Result<Vec<Array
     columns.iter_mut().zip(schema.fields()).map(column).collect()
 }
 
-/// The columns of all rows, texts as Utf8, and the bytes received. The schema is the server's.
+/// Reads a message: its type; its body goes to `body`.
+pub fn read_message(socket: &mut impl Read, body: &mut Vec<u8>) -> Result<u8, String> {
+    let mut head = [0; HEAD_BYTES];
+    socket.read_exact(&mut head).map_err(text)?;
+    let len = usize::try_from(i32_at(&head, 1)? - 4).map_err(text)?;
+    body.resize(len, 0);
+    socket.read_exact(body).map_err(text)?;
+    Ok(head[0])
+}
+
+/// The columns of all rows, texts as Utf8, and the bytes received, up to the message that ends the
+/// rows. The schema is the server's. The socket should be buffered.
 pub fn receive(schema: &SchemaRef, socket: &mut impl Read) -> Result<(Vec<Vec<ArrayRef>>, usize), String> {
-    let mut socket = BufReader::with_capacity(BUFFER_BYTES, socket);
     let mut columns: Vec<_> = schema.fields().iter().map(|_| StringBuilder::new()).collect();
     let (mut chunks, mut rows, mut total, mut message) = (Vec::new(), 0, 0, Vec::new());
     loop {
-        let mut head = [0; 5];
-        socket.read_exact(&mut head).map_err(text)?;
-        let len = usize::try_from(i32_at(&head, 1)? - 4).map_err(text)?;
-        total += head.len() + len;
-        message.resize(len, 0);
-        socket.read_exact(&mut message).map_err(text)?;
-        match head[0] {
+        let kind = read_message(socket, &mut message)?;
+        total += HEAD_BYTES + message.len();
+        match kind {
             b'D' => append(&message, &mut columns)?,
             b'C' => {
                 if rows > 0 {
@@ -111,6 +119,7 @@ pub fn receive(schema: &SchemaRef, socket: &mut impl Read) -> Result<(Vec<Vec<Ar
                 }
                 return Ok((chunks, total));
             }
+            b'E' => return Err(String::from_utf8_lossy(&message).into_owned()),
             other => return Err(format!("a message of type {other}")),
         }
         rows += 1;
