@@ -3,6 +3,7 @@
 //! The colour is the state, the shade how full the block's slots are. Without colours letters stand for the states, capital while most slots hold
 //! rows.
 
+use crate::ending::Interrupts;
 use crate::quoting::{constant, identifier};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -326,12 +327,12 @@ fn add_blocks(maps: &mut Vec<TableMap>, batch: &RecordBatch) {
 pub async fn watch(session: &mut FolderSession, name: &str) -> Result<(), String> {
     let mut out = std::io::stdout();
     let mut drawn = 0;
-    let mut ticks = tokio::time::interval(TICK);
+    let (mut ticks, mut interrupts) = (tokio::time::interval(TICK), Interrupts::listen());
     let term = Term::stdout();
     let _ = term.hide_cursor();
     let result = loop {
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => break Ok(()),
+            () = interrupts.next() => break Ok(()),
             _ = ticks.tick() => {}
         }
         let tables = match tables_in(session, name).await {

@@ -2,18 +2,22 @@
 
 mod blocks;
 mod demo;
+mod ending;
 mod load;
 mod operators;
 mod output;
 mod quoting;
+mod run;
 mod script;
 mod serve;
 mod settings;
 mod shell;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use ending::with_session;
 use output::Mode;
 use serac_engine::Database;
+use serac_server::LocalPrograms;
 use serac_server::folder::{FolderDatabase, FolderSession, Opening, SessionOptions};
 use serac_sql::{SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
@@ -22,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: serac_sql::CountingAllocator<mimalloc::MiMalloc> = serac_sql::CountingAllocator(mimalloc::MiMalloc);
 
 /// SeracDB: an embedded database for transactions and analysis whose storage is Apache Arrow.
 #[derive(Parser, Debug)]
@@ -66,6 +70,8 @@ enum Command {
     Load(load::LoadArguments),
     /// Runs statements of the operator language from the standard input, on a server or on a database of its own.
     Operators(operators::OperatorsArguments),
+    /// Runs a program on a snapshot of tables, apart from the system, and shows its rows.
+    Run(Box<run::RunArguments>),
     /// Serves a database to clients on the network until it is interrupted.
     Serve(serve::ServeArguments),
 }
@@ -79,7 +85,7 @@ struct OpenArguments {
 }
 
 /// The role of a process in a database, and whether other processes work there, too.
-#[derive(clap::Args, Debug, Clone, Default)]
+#[derive(clap::Args, Debug, Clone)]
 pub struct AccessOptions {
     /// The role whose rights hold; without it, the superuser's.
     #[arg(long, value_name = "ROLE")]
@@ -88,6 +94,10 @@ pub struct AccessOptions {
     /// other work through this one.
     #[arg(long)]
     standalone: bool,
+    /// How long the end of this process waits for statements and transactions of other processes
+    /// that work through it, before it ends them.
+    #[arg(long, value_name = "SECONDS", default_value_t = ending::WAIT_SECONDS)]
+    wait: u64,
 }
 
 /// How a database is opened. All but the path holds for the process that opens it.
@@ -201,7 +211,12 @@ impl OpenOptions {
         StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() }
     }
     fn sql(&self) -> SqlOptions {
-        SqlOptions { memory_limit: self.memory_limit, threads: self.threads, ..SqlOptions::default() }
+        SqlOptions {
+            memory_limit: self.memory_limit,
+            threads: self.threads,
+            programs: LocalPrograms::shared(),
+            ..SqlOptions::default()
+        }
     }
     /// The options that were said and hold for the process that opens the database.
     fn said(&self) -> Vec<&'static str> {
@@ -225,7 +240,7 @@ impl OpenOptions {
     fn attach(&self, path: &Option<PathBuf>, is_standalone: bool) -> Result<FolderDatabase, String> {
         let path = folder(path);
         path.as_deref().map_or(Ok(()), check_folder)?;
-        let opening = Opening { is_standalone, ..Opening::with(self.storage(path), self.sql()) };
+        let opening = Opening { is_standalone, hands_over: true, ..Opening::with(self.storage(path), self.sql()) };
         let database = FolderDatabase::open(opening).map_err(|error| error.to_string())?;
         match database.held() {
             Some(db) => tell_recovery(db.database()),
@@ -263,21 +278,6 @@ fn tell_recovery(database: &Database) {
     }
 }
 
-/// Runs something in a session of a database, and closes the database if this process has it open.
-fn with_session<F: Future<Output = Result<(), String>>>(
-    runtime: &tokio::runtime::Runtime,
-    database: &FolderDatabase,
-    options: SessionOptions,
-    work: impl FnOnce(FolderSession) -> F,
-) -> Result<(), String> {
-    let worked = runtime.block_on(async {
-        let session = database.session(options).await.map_err(|error| error.to_string())?;
-        work(session).await
-    });
-    let closed = database.close().map_err(|error| error.to_string());
-    worked.and(closed)
-}
-
 async fn show_blocks(mut session: FolderSession, table: &str, watch: bool) -> Result<(), String> {
     if watch {
         return blocks::watch(&mut session, table).await;
@@ -300,16 +300,18 @@ fn main() -> ExitCode {
         Some(Command::Blocks { open, table, watch }) => open.options.attach(&open.path, false).and_then(|db| {
             let options = SessionOptions { application: "serac blocks".into(), ..SessionOptions::default() };
             let table = table.as_deref().unwrap_or_default();
-            with_session(&runtime, &db, options, |session| show_blocks(session, table, *watch))
+            let wait = ending::WAIT_SECONDS;
+            with_session(&runtime, &db, options, wait, |session| show_blocks(session, table, *watch))
         }),
         Some(Command::Load(load)) => {
             load.options.attach(&Some(load.path.clone()), load.access.standalone).and_then(|db| {
                 let (role, application) = (load.access.user.clone(), "serac load".into());
                 let options = SessionOptions { role, application, ..SessionOptions::default() };
-                with_session(&runtime, &db, options, |session| load::load(session, load))
+                with_session(&runtime, &db, options, load.access.wait, |session| load::load(session, load))
             })
         }
         Some(Command::Operators(arguments)) => operators::run(&runtime, arguments),
+        Some(Command::Run(arguments)) => run::run(&runtime, arguments),
         Some(Command::Serve(serve)) => serve::run(&runtime, serve),
         None => match arguments.open.path.as_deref().and_then(meant_command) {
             Some(meant) => Err(meant),
@@ -326,7 +328,7 @@ fn main() -> ExitCode {
                 path: folder(&arguments.open.path),
                 role,
             };
-            with_session(&runtime, &db, options, |session| shell::run(session, shell))
+            with_session(&runtime, &db, options, arguments.access.wait, |session| shell::run(session, shell))
         }),
     };
     match result {

@@ -4,13 +4,17 @@ use crate::settings::{Flags, Settings};
 use serac_engine::Database;
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_export::listen::Listener;
-use serac_server::folder::{FolderOptions, FolderServer};
+use serac_export::rdma::RdmaOptions;
+use serac_export::rdma::transport::Transport;
+use serac_server::folder::{
+    FolderOptions, FolderServer, SharedMemory, SharedMemoryOptions, open_to_serve, shared_memory,
+};
 use serac_server::operators::{Farewell, OperatorsOptions, OperatorsServer};
 use serac_server::{
-    FlightSql, FlightSqlOptions, HttpAccess, HttpServer, PgOptions, PgServer, Readiness, TlsConfig, Verifier,
-    tls_config,
+    FlightSql, FlightSqlOptions, HttpAccess, HttpServer, LocalPrograms, PgOptions, PgServer, Readiness, TlsConfig,
+    Verifier, tls_config,
 };
-use serac_sql::{SessionDefaults, SqlDatabase, SqlOptions};
+use serac_sql::{Programs, SessionDefaults, SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -31,6 +35,8 @@ pub struct ServeArguments {
     flags: Flags,
 }
 
+/// How long a process that has the folder open may take to hand it over.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The port that a Unix socket is named after where there is no other.
 const PG_PORT: u16 = 5432;
 
@@ -70,13 +76,23 @@ fn operators_options(settings: &Settings) -> Result<OperatorsOptions, String> {
 
 fn folder_options(settings: &Settings) -> Result<FolderOptions, String> {
     let usual = FolderOptions::default();
+    let images = SharedMemoryOptions::default();
+    let most_copied_bytes = settings.bytes("images_memory")?.map_or(images.most_copied_bytes, |bytes| bytes as u64);
+    let images = SharedMemory::new(SharedMemoryOptions { most_copied_bytes, ..images });
     Ok(FolderOptions {
+        images: Some(shared_memory(images)),
         max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
         login_timeout: login_timeout(settings)?,
         shutdown_timeout: settings.duration("shutdown_timeout")?.unwrap_or_default(),
         slow_statement: settings.parsed("slow_query_ms")?.map(Duration::from_millis),
         ..usual
     })
+}
+
+/// What runs the programs of jobs.
+fn programs(settings: &Settings) -> Result<Arc<dyn Programs>, String> {
+    let most_bytes = settings.bytes("programs_memory")?.map_or(LocalPrograms::MOST_BYTES, |bytes| bytes as u64);
+    Ok(Arc::new(LocalPrograms::new(most_bytes)))
 }
 
 /// Everything that the settings say, read before anything is done.
@@ -89,6 +105,7 @@ struct Plan {
     metrics: Option<SocketAddr>,
     pg_options: PgOptions,
     flight_options: FlightOptions,
+    rdma: Option<Arc<dyn Transport>>,
     flight_sql_options: FlightSqlOptions,
     operators_options: OperatorsOptions,
     folder_options: FolderOptions,
@@ -108,6 +125,7 @@ impl Plan {
             metrics: settings.parsed("metrics")?,
             pg_options: pg_options(settings)?,
             flight_options: flight_options(settings)?,
+            rdma: settings.text("flight_rdma").map(|device| open_rdma(&device)).transpose()?,
             flight_sql_options: flight_sql_options(settings)?,
             operators_options: operators_options(settings)?,
             folder_options: folder_options(settings)?,
@@ -116,6 +134,7 @@ impl Plan {
                 memory_limit: settings.bytes("memory_limit")?,
                 threads: settings.number("threads")?,
                 session: session_defaults(settings)?,
+                programs: Some(programs(settings)?),
             },
             checkpoint_at_shutdown: settings.switch("checkpoint_at_shutdown")?,
         };
@@ -254,6 +273,18 @@ fn flight_options(settings: &Settings) -> Result<FlightOptions, String> {
     })
 }
 
+/// An RDMA device by its name.
+#[cfg(feature = "rdma")]
+fn open_rdma(device: &str) -> Result<Arc<dyn Transport>, String> {
+    let name = Some(device).filter(|device| *device != "any");
+    let verbs = serac_export::rdma::Verbs::open_device(name);
+    verbs.map(|verbs| Arc::new(verbs) as Arc<dyn Transport>).map_err(|error| format!("flight_rdma: {error}"))
+}
+#[cfg(not(feature = "rdma"))]
+fn open_rdma(_: &str) -> Result<Arc<dyn Transport>, String> {
+    Err("flight_rdma: this program was built without RDMA (cargo build --features serac-cli/rdma)".into())
+}
+
 fn flight_sql_options(settings: &Settings) -> Result<FlightSqlOptions, String> {
     let usual = FlightSqlOptions::default();
     let token = settings
@@ -291,7 +322,12 @@ fn start_log(settings: &Settings) -> Result<(), String> {
 /// Opens the database, and says what was found.
 fn open(plan: &Plan) -> Result<SqlDatabase, String> {
     let began = Instant::now();
-    let database = Database::open_with(plan.storage.clone()).map_err(|error| error.to_string())?;
+    let tell =
+        |holder: Option<u32>| info!(holder, "another process has the database open; waiting until it hands it over");
+    let database = match plan.storage.path {
+        Some(_) => open_to_serve(&plan.storage, PATIENCE, tell).map_err(|error| error.to_string())?,
+        None => Database::open_with(plan.storage.clone()).map_err(|error| error.to_string())?,
+    };
     let report = database.recovery_report();
     report.lost.iter().for_each(|lost| warn!(what = %lost, "damaged, and left out"));
     if let Some(cut) = &report.cut {
@@ -445,7 +481,12 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
         info!(at = places, tls = plan.flight_options.tls.is_some(), "listening for Arrow Flight and Flight SQL");
         lines.push(format!("serving {name} over Arrow Flight at {places} (Ctrl-C ends it)"));
         let extension = Arc::new(FlightSql::new(db.clone(), plan.flight_sql_options.clone()));
-        FlightServer::new(db.database().clone(), listeners, plan.flight_options.clone()).with_extension(extension)
+        let server = FlightServer::new(db.database().clone(), listeners, plan.flight_options.clone());
+        let server = server.with_extension(extension);
+        match &plan.rdma {
+            Some(transport) => server.with_rdma(transport.clone(), RdmaOptions::default()),
+            None => server,
+        }
     });
     let tls = plan.operators_options.tls.is_some();
     let (listeners, places) = listen_for_operators(&plan.operators, tls).await?;

@@ -23,7 +23,7 @@ const fn known(name: &'static str, value: &'static str, usual: Option<&'static s
     Known { name, value, usual, help }
 }
 
-const KNOWN: [Known; 37] = [
+const KNOWN: [Known; 40] = [
     known(
         "pg",
         "ADDRESS",
@@ -86,6 +86,12 @@ const KNOWN: [Known; 37] = [
         None,
         "The role as which clients of Flight read; without it, the bootstrap role, which may read everything",
     ),
+    known(
+        "flight_rdma",
+        "DEVICE",
+        None,
+        "An RDMA device (\"any\" for the first) by which clients of Flight may read frozen blocks and have blocks written into their memory; what it moves is not encrypted",
+    ),
     known("lease", "DURATION", Some("60s"), "How long a flight's snapshot is held for its tickets"),
     known(
         "flight_transaction_timeout",
@@ -133,6 +139,18 @@ const KNOWN: [Known; 37] = [
         "BYTES",
         Some("8GB"),
         "Memory for the variables of all clients of the operator language together",
+    ),
+    known(
+        "images_memory",
+        "BYTES",
+        Some("4GB"),
+        "Memory into which tables are copied, for all processes together that read them in shared memory",
+    ),
+    known(
+        "programs_memory",
+        "BYTES",
+        Some("8GB"),
+        "Memory for all jobs together: their inputs and outputs, and the programs that run beside the data",
     ),
     known("threads", "NUMBER", Some("0"), "Threads of a query; 0 for as many as there are processors"),
     known(

@@ -1,10 +1,15 @@
 //! `serac operators` and its server, as scripts use them: over a Unix socket, with files of the client's side.
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 fn serac() -> Command {
@@ -21,8 +26,13 @@ struct Served {
 
 impl Served {
     fn new(folder: &Path) -> Self {
+        Self::with(folder, &["--operators", "socket"])
+    }
+    /// With these arguments, of which one is `--operators socket`.
+    fn with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = serac()
-            .args(["serve", "db", "--operators", "socket"])
+            .args(["serve", "db"])
+            .args(arguments)
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -207,6 +217,156 @@ fn acknowledged_statements_survive_a_kill_and_unfinished_loads_leave_nothing() {
     assert_eq!(served.shown("print(d.t.a)\n"), "7\n");
 }
 
+/// Each client sends inserts as fast as they are answered, and prints behind each: a printed line
+/// is the acknowledgement. The server is killed in the middle, three times.
+#[test]
+fn what_clients_were_told_is_there_after_each_kill() {
+    const CLIENTS: usize = 3;
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    Served::new(folder.path()).shown(&format!("{TABLE}create(idx,d.t.a,sorted,clustered)\nshutdown\n"));
+    // By client, how many of its inserts were sent and acknowledged.
+    let mut counts = [(0, 0); CLIENTS];
+    for round in 0..3 {
+        let mut served = Served::new(folder.path());
+        let patience = Duration::from_millis(rng.random_range(0..600));
+        let waiting = AtomicUsize::new(CLIENTS);
+        let told: Vec<(i64, i64)> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| served.start()).collect();
+            let running: Vec<_> = clients
+                .into_iter()
+                .zip(counts)
+                .enumerate()
+                .map(|(number, (mut client, (sent_before, _)))| {
+                    let waiting = &waiting;
+                    scope.spawn(move || {
+                        let mut input = client.stdin.take().unwrap();
+                        let mut shown = BufReader::new(client.stdout.take().unwrap()).lines();
+                        let _ = input.write_all(b"t=time()\nd=time(t)\n");
+                        let (mut last, mut told) = (sent_before, sent_before);
+                        loop {
+                            let row = number as i64 * 10_000_000 + last;
+                            last += 1;
+                            let sent = input.write_all(format!("relational_insert(d.t,{row})\nprint(d)\n").as_bytes());
+                            match sent.ok().and_then(|()| shown.next()) {
+                                Some(Ok(_)) => {
+                                    if told == sent_before {
+                                        waiting.fetch_sub(1, Ordering::Relaxed);
+                                    }
+                                    told = last;
+                                }
+                                _ => break,
+                            }
+                        }
+                        drop(input);
+                        client.wait().unwrap();
+                        (last, told)
+                    })
+                })
+                .collect();
+            let until = Instant::now() + Duration::from_secs(60);
+            while waiting.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(patience);
+            served.kill();
+            running.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        let served = Served::new(folder.path());
+        let printed = served.shown("print(d.t.a)\n");
+        let rows: HashSet<i64> = printed.lines().map(|row| row.parse().unwrap()).collect();
+        assert_eq!(rows.len(), printed.lines().count(), "no row is there twice");
+        for (number, ((sent, told), count)) in told.into_iter().zip(&mut counts).enumerate() {
+            assert!(told > count.0, "client {number} was told of nothing");
+            let first = number as i64 * 10_000_000;
+            let is_there = |row: i64| rows.contains(&(first + row));
+            // What an earlier kill left open is as it was then.
+            let missing = (count.0..told).find(|row| !is_there(*row));
+            assert_eq!(
+                missing, None,
+                "client {number}, round {round}, seed {seed}: {count:?}, {sent} sent, {told} told"
+            );
+            assert!(!(sent..sent + 10).any(is_there));
+            *count = (sent, told);
+        }
+        assert_eq!(served.shown("s=select(d.t.a,0,10000000)\nf=fetch(d.t.a,s)\nm=min(f)\nprint(m)\n"), "0\n");
+    }
+}
+
+#[test]
+fn clients_that_load_one_table_at_once_lose_nothing() {
+    const ROWS: i64 = 150_000;
+    for index in ["", "create(idx,d.t.a,btree,clustered)\n", "create(idx,d.t.a,sorted,unclustered)\n"] {
+        let folder = tempfile::tempdir().unwrap();
+        let served = Served::new(folder.path());
+        served.shown(&format!("{TABLE}{index}"));
+        for client in 0..2 {
+            let rows: String = (0..ROWS).map(|row| format!("{}\n", row * 2 + client)).collect();
+            fs::write(folder.path().join(format!("{client}.csv")), format!("d.t.a\n{rows}")).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let load = |client: i64| served.shown(&format!("load(\"{client}.csv\")\n"));
+            let loads = [scope.spawn(move || load(0)), scope.spawn(move || load(1))];
+            loads.into_iter().for_each(|load| drop(load.join().unwrap()));
+        });
+        let sum = ROWS * (2 * ROWS - 1);
+        for access in ["scan", "index"] {
+            let script = format!(
+                "set(access,{access})\np=select(d.t.a,1000,1100)\nf=fetch(d.t.a,p)\nt=sum(f)\ns=sum(d.t.a)\n\
+                 n=min(d.t.a)\nx=max(d.t.a)\nprint(s,n,x,t)\n"
+            );
+            assert_eq!(served.shown(&script), format!("{sum},0,{},104950\n", 2 * ROWS - 1), "{index}{access}");
+        }
+    }
+}
+
+#[test]
+fn clients_encrypt_and_log_in_with_roles() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the command openssl makes the certificate");
+    assert!(made.status.success(), "{made:?}");
+    let sql = "CREATE SCHEMA d; CREATE TABLE d.t (a INTEGER NOT NULL, b INTEGER NOT NULL); \
+        INSERT INTO d.t VALUES (4, 40); ALTER ROLE serac PASSWORD 'secret'; \
+        CREATE ROLE writer LOGIN PASSWORD 'w'; GRANT USAGE ON SCHEMA d TO writer; \
+        GRANT INSERT ON d.t TO writer; GRANT SELECT (a) ON d.t TO writer";
+    assert!(serac().current_dir(folder.path()).args(["db", "-c", sql]).status().unwrap().success());
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let place = format!("socket,{address}");
+    let served =
+        Served::with(folder.path(), &["--operators", &place, "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let as_user = |tls: &[&str], user: &str, password: &str, script: &str| {
+        let mut command = serac();
+        command.args(["operators", "--connect", &address, "--user", user]).args(tls).current_dir(folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run(command.env("SERAC_PASSWORD", password), script)
+    };
+    let tls = ["--tls-ca", "cert.pem", "--tls-name", "localhost"];
+    let output = as_user(&tls, "writer", "w", "relational_insert(d.t,5,50)\nprint(d.t.a)\nprint(d.t.b)\n");
+    assert_eq!((text(&output.stdout), output.status.code()), ("4\n5\n".into(), Some(1)), "{output:?}");
+    let errors = text(&output.stderr);
+    assert!(errors.starts_with("line 3: ") && errors.contains("permission denied"), "{errors}");
+    for (tls, user, password) in [
+        (&[][..], "writer", "w"),
+        (&["--tls-ca", "cert.pem", "--tls-name", "elsewhere"], "writer", "w"),
+        (&tls, "writer", "secret"),
+        (&tls, "nobody", "w"),
+    ] {
+        let output = as_user(tls, user, password, "print(d.t.a)\n");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{tls:?} {user}: {output:?}");
+    }
+    let output = as_user(&tls, "serac", "secret", "print(d.t.b)\nshutdown\n");
+    assert!(output.status.success() && text(&output.stdout) == "40\n50\n", "{output:?}");
+    drop(served);
+}
+
 #[test]
 fn shutdown_ends_the_server_and_disconnects_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,6 +402,32 @@ fn a_database_of_its_own_needs_no_server() {
     assert!(output.status.success(), "{output:?}");
     let output = run(&mut command(), "print(d.t.a)\nprint(x)\n");
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), "3\n".into()), "{output:?}");
+}
+
+/// The command `script` gives the client a terminal.
+#[test]
+fn at_a_terminal_the_graph_of_a_batch_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let batch = "batch_queries()\np=select(d.t.a,0,5)\nf=fetch(d.t.a,p)\ns=sum(f)\nbatch_execute()\ninfo()\nprint(s)\n";
+    let statements = format!("{TABLE}relational_insert(d.t,3)\n{batch}");
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("{} operators db", env!("CARGO_BIN_EXE_serac")), "/dev/null"]);
+    command.current_dir(folder.path()).env("TERM", "dumb").env("HOME", folder.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Behind the statements, what ends the input of a terminal.
+    let shown = text(&run(&mut command, &format!("{statements}\u{4}")).stdout);
+    for drawn in ["── level 1 ─", " ┌─── p = select(d.t.a)", " └─┬─ f = fetch(d.t.a, p)", "└─ s = sum(f)"]
+    {
+        assert!(shown.contains(drawn), "{drawn} in {shown}");
+    }
+    assert!(shown.contains("database d") && shown.contains("operators> 3"), "{shown}");
+    // Through a pipe, the text is as the server sends it.
+    let mut command = serac();
+    command.args(["operators", "db"]).current_dir(folder.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let plain = text(&run(&mut command, batch).stdout);
+    assert!(plain.contains("level 1") && plain.contains(": p = select(d.t.a), 1 row\n"), "{plain}");
+    assert!(!plain.contains('└'), "{plain}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod sniff;
 
-use crate::output::{CopyBar, progress_bar};
+use crate::output::{CopyBar, progress_bar, texts};
 use crate::quoting::{constant, identifier};
 use crate::{AccessOptions, OpenOptions};
 use arrow::datatypes::Schema;
@@ -155,19 +155,33 @@ async fn columns_of(session: &mut FolderSession, table: &str) -> Option<Vec<Stri
     Some(columns.fields().iter().map(|field| field.name().clone()).collect())
 }
 
-/// The columns that a file with these names is for, as COPY writes them; nothing where the names
-/// are not the table's, which are then told by place.
-fn column_list(sniffed: &Sniffed, known: &[String]) -> String {
+/// Those of a table's columns that are computed from others, so that no file has them.
+async fn generated_columns(session: &mut FolderSession, schema: &str, table: &str) -> Result<Vec<String>, Failure> {
+    let sql = format!(
+        "SELECT column_name::text FROM information_schema.columns WHERE table_schema = {} AND table_name = {} \
+         AND is_generated = 'ALWAYS'",
+        constant(schema),
+        constant(table)
+    );
+    let batches = session.query(&sql).await?;
+    Ok(batches.iter().flat_map(|batch| texts(batch, "")).flatten().collect())
+}
+
+/// Columns as COPY writes them.
+fn list<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
+    format!("({})", names.into_iter().map(|name| identifier(name)).collect::<Vec<_>>().join(", "))
+}
+
+/// The table's columns that a file with these names is for; none where the names are not the
+/// table's, which are then told by place.
+fn columns_named<'k>(sniffed: &Sniffed, known: &'k [String]) -> Option<Vec<&'k String>> {
     if !sniffed.header {
-        return String::new();
+        return None;
     }
     let of_name = |name: &String| {
         known.iter().find(|k| *k == name).or_else(|| known.iter().find(|k| k.eq_ignore_ascii_case(name)))
     };
-    match sniffed.names.iter().map(of_name).collect::<Option<Vec<_>>>() {
-        Some(names) => format!(" ({})", names.into_iter().map(|name| identifier(name)).collect::<Vec<_>>().join(", ")),
-        None => String::new(),
-    }
+    sniffed.names.iter().map(of_name).collect()
 }
 
 /// Loads the files, all or nothing, and says what was found out.
@@ -179,6 +193,8 @@ pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Resu
     let table = &qualified;
     let said = Said { header: arguments.header, delimiter: arguments.delimiter, quote: arguments.quote };
     let mut known = columns_of(&mut session, table).await;
+    let generated =
+        generated_columns(&mut session, namespace.as_deref().unwrap_or("public"), &name).await.map_err(text)?;
     let total = arguments.files.iter().filter_map(|f| f.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum();
     let bar = progress_bar(total, "loading");
     session.execute("BEGIN").await.map_err(text)?;
@@ -208,10 +224,19 @@ pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Resu
                 let is_whole = (sample.len() as u64) < SAMPLE_BYTES;
                 let seen = if is_whole { &sample[..] } else { whole_lines(&sample) };
                 let sniffed = Sniffed::new(seen, said, known.as_deref());
-                let columns = known.as_deref().map_or(String::new(), |known| column_list(&sniffed, known));
+                let schema: Schema = sniffed.schema();
+                let named = known.as_deref().and_then(|known| columns_named(&sniffed, known));
+                let columns = named.as_ref().map_or(String::new(), |names| format!(" {}", list(names.iter().copied())));
+                let by_place = || match &known {
+                    Some(known) => known.iter().filter(|name| !generated.contains(name)).cloned().collect(),
+                    None => schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>(),
+                };
+                let filled = named.map_or_else(by_place, |names| names.into_iter().cloned().collect());
+                // Empty fields are NULL also in quotes, as they were when types were found out.
+                let force = if filled.is_empty() { String::new() } else { format!(", FORCE_NULL {}", list(&filled)) };
                 let (delimiter, quote) = (char::from(sniffed.delimiter), char::from(sniffed.quote));
                 let copy = format!(
-                    "COPY {table}{columns} FROM STDIN WITH (FORMAT csv, HEADER {}, DELIMITER {}, QUOTE {})",
+                    "COPY {table}{columns} FROM STDIN WITH (FORMAT csv, HEADER {}, DELIMITER {}, QUOTE {}{force})",
                     sniffed.header,
                     constant(&delimiter.to_string()),
                     constant(&quote.to_string())
@@ -223,7 +248,6 @@ pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Resu
                 if known.is_none() && sniffed.names.is_empty() {
                     return Err(format!("{}: it is empty, so that it says no columns", input.name));
                 }
-                let schema: Schema = sniffed.schema();
                 session.set_copy_input(Box::new(Cursor::new(sample).chain(rest)));
                 (Some(Arc::new(schema)), copy)
             }

@@ -1,6 +1,7 @@
 //! The client: what it has sent and what was answered, and the answers on their way to the user.
 
 use super::connect::Stream;
+use super::graph::drawn;
 use super::input::Input;
 use crate::output::printable;
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame};
@@ -32,6 +33,8 @@ struct State {
     last_ok: bool,
     /// The line of a `shutdown`, behind whose answer the server ends the connection.
     shutdown: Option<u64>,
+    /// The line of an `info()`, whose answer is drawn for a person.
+    info: Option<u64>,
     /// A statement has failed.
     failed: bool,
     /// No more statements come.
@@ -70,6 +73,11 @@ impl Progress {
     pub fn shuts_down(&self, line: u64) {
         self.state().shutdown = Some(line);
     }
+    /// Notes that a line that is being sent, behind which none is sent before its answer, asks for
+    /// the graph of the last batch.
+    pub fn asks_for_graph(&self, line: u64) {
+        self.state().info = Some(line);
+    }
     /// Notes and shows what is wrong with a line that was not sent.
     pub fn fail(&self, line: u64, text: &str) {
         self.state().failed = true;
@@ -107,7 +115,7 @@ pub async fn run(stream: impl Stream) -> Ending {
         let progress = progress.clone();
         // Not the runtime's: its end would wait for a line.
         std::thread::Builder::new().name("serac-input".into()).spawn(move || {
-            let mut input = Input::new(&progress, frames, is_terminal);
+            let mut input = Input::new(&progress, frames, is_terminal, is_terminal && std::io::stdout().is_terminal());
             if is_terminal {
                 if let Err(error) = input.terminal() {
                     progress.fail(1, &error);
@@ -210,6 +218,7 @@ impl Shown {
 async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, progress: &Progress) -> End {
     let mut shown = Shown { out: std::io::BufWriter::new(std::io::stdout()), failed: false };
     let gone = |why: &str| End::Gone(why.to_owned());
+    let mut info = Vec::new();
     loop {
         let frame = match read_frame(&mut reader, Sender::Server).await {
             Ok(Some(frame)) => frame,
@@ -217,12 +226,17 @@ async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, progress: &Progress
             Err(error) => return gone(&format!("the server went away: {error}")),
         };
         match ServerFrame::read(frame.kind, &frame.body) {
+            Ok(ServerFrame::Rows(text)) if progress.state().info.is_some() => info.extend_from_slice(text),
             Ok(ServerFrame::Rows(text)) => shown.write(text, progress),
             Ok(ServerFrame::Report { line, text }) => {
                 shown.flush(progress);
                 eprintln!("line {line}: {}", printable(text, false));
             }
             Ok(ServerFrame::Done { line, ok }) => {
+                if progress.state().info.take_if(|info| *info == line).is_some() {
+                    let info = std::mem::take(&mut info);
+                    shown.write(drawn(&String::from_utf8_lossy(&info)).as_bytes(), progress);
+                }
                 if reader.buffer().is_empty() {
                     shown.flush(progress);
                 }

@@ -64,6 +64,8 @@ pub struct Input<'a> {
     out: Vec<u8>,
     /// Shows how far loads are.
     has_bars: bool,
+    /// Has graphs drawn.
+    draws: bool,
 }
 
 /// What follows a statement.
@@ -75,8 +77,8 @@ enum Next {
 }
 
 impl<'a> Input<'a> {
-    pub fn new(progress: &'a Progress, frames: Sender<Vec<u8>>, has_bars: bool) -> Self {
-        Self { progress, frames, out: Vec::new(), has_bars }
+    pub fn new(progress: &'a Progress, frames: Sender<Vec<u8>>, has_bars: bool, draws: bool) -> Self {
+        Self { progress, frames, out: Vec::new(), has_bars, draws }
     }
     /// Sends what has been put; false if nobody takes it any more.
     fn send(&mut self) -> bool {
@@ -102,6 +104,9 @@ impl<'a> Input<'a> {
         self.progress.sent(line);
         if let Ok(Some(Statement::Shutdown)) = statement {
             self.progress.shuts_down(line);
+        }
+        if self.draws && matches!(statement, Ok(Some(Statement::Info))) {
+            self.progress.asks_for_graph(line);
         }
         let mut is_taken = self.put(&ClientFrame::Statement { line, text });
         match statement {

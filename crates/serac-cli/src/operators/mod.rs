@@ -8,6 +8,7 @@
 
 mod client;
 mod connect;
+mod graph;
 mod input;
 
 use crate::{OpenOptions, folder};

@@ -5,6 +5,7 @@ mod describe;
 mod editor;
 mod source;
 
+use crate::ending::Interrupts;
 use crate::output::{CopyBar, Mode, RowsWriter, printable};
 use crate::script::Part;
 use arrow::array::RecordBatch;
@@ -79,14 +80,35 @@ struct Display {
     names_changed: bool,
 }
 
-/// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then.
-async fn cancellable<T>(work: impl Future<Output = T>, cancel: &CancelRunning, mut tick: impl FnMut()) -> T {
+/// The status of a program that Ctrl-C has ended.
+const INTERRUPTED: i32 = 130;
+
+/// Waits for `work`; Ctrl-C cancels it, and `tick` is called now and then. If it runs in another
+/// process, the third Ctrl-C ends this one: that process may be stopped, and never answer.
+async fn cancellable<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancelRunning,
+    holder: Option<u32>,
+    mut tick: impl FnMut(),
+) -> T {
     tokio::pin!(work);
     let mut ticks = tokio::time::interval(CopyBar::TICK);
+    let (mut signals, mut interrupts) = (Interrupts::listen(), 0);
     loop {
         tokio::select! {
             result = &mut work => return result,
-            _ = tokio::signal::ctrl_c() => cancel.cancel(),
+            () = signals.next() => {
+                cancel.cancel();
+                interrupts += 1;
+                match holder {
+                    Some(holder) if interrupts == 2 => eprintln!(
+                        "process {holder}, which has the database open, has not answered yet; Ctrl-C again ends this \
+                         shell, and it is not known then whether the statement has been committed"
+                    ),
+                    Some(_) if interrupts > 2 => std::process::exit(INTERRUPTED),
+                    _ => {}
+                }
+            }
             _ = ticks.tick() => tick(),
         }
     }
@@ -200,10 +222,11 @@ impl Sink for Display {
         let (channel, text) = (printable(channel, false), printable(&text, false));
         eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
     }
-    fn moved(&mut self, holder: Option<u32>) {
+    fn moved(&mut self, why: &str, holder: Option<u32>) {
         self.names_changed = true;
         let place = holder.map_or("in this process".into(), |holder| format!("in process {holder}"));
-        eprintln!("NOTICE: the process that had the database open has ended; it is open {place} now, in a new session");
+        let why = printable(why, true);
+        eprintln!("NOTICE: {why}; the session goes on as a new one, with the database open {place}");
     }
 }
 
@@ -235,8 +258,8 @@ impl Shell {
             }
         };
         display.started = Instant::now();
-        let cancel = session.cancel_handle();
-        let result = cancellable(session.run(sql, display), &cancel, tick).await;
+        let (cancel, holder) = (session.cancel_handle(), session.holder());
+        let result = cancellable(session.run(sql, display), &cancel, holder, tick).await;
         display.writer = None;
         drop(bar.lock().take());
         result
@@ -340,8 +363,8 @@ impl Shell {
         if !may_ask || self.session.holder().is_none() {
             return None;
         }
+        let batches = self.session.query_aside(NAMES).await?;
         self.display.names_changed = false;
-        let batches = self.session.query(NAMES).await.ok()?;
         Some(batches.iter().flat_map(|batch| crate::output::texts(batch, "")).flatten().collect())
     }
 

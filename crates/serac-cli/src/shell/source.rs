@@ -12,6 +12,7 @@
 //! The thread of the standard input may wait for as long as the process lives, which ends without
 //! it.
 
+use crate::ending::Interrupts;
 use crate::script::{Part, Script, Within};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read};
@@ -28,6 +29,8 @@ struct Lines {
     script: Script,
     /// Lines that come through a pipe; none if all are there.
     pieces: Option<Receiver<io::Result<String>>>,
+    /// How many COPYs have begun to read data. The thread of one that has failed may live on.
+    copies: u64,
 }
 
 struct Shared {
@@ -104,7 +107,7 @@ impl Lines {
 
 impl Source {
     fn new(script: Script, pieces: Option<Receiver<io::Result<String>>>) -> Self {
-        let lines = Mutex::new(Lines { script, pieces });
+        let lines = Mutex::new(Lines { script, pieces, copies: 0 });
         Self(Arc::new(Shared { lines, arrived: Notify::new(), changed: Condvar::new() }))
     }
     /// A script that is all there.
@@ -153,6 +156,7 @@ impl Source {
     }
     /// Waits until `look` finds something in what has come; none at the end of the input.
     async fn until<T>(&self, mut look: impl FnMut(&mut Script) -> Option<T>) -> io::Result<Option<T>> {
+        let mut interrupts = Interrupts::listen();
         loop {
             {
                 // Once more after each wake-up: the thread of a COPY may have taken the piece.
@@ -170,7 +174,7 @@ impl Source {
             }
             tokio::select! {
                 () = self.0.arrived.notified() => {}
-                _ = tokio::signal::ctrl_c() => return Err(io::Error::other("interrupted")),
+                () = interrupts.next() => return Err(io::Error::other("interrupted")),
             }
         }
     }
@@ -184,8 +188,10 @@ impl Source {
 
     /// The data behind the last statement, up to a line `\.`.
     pub fn data(&self) -> impl Read + Send + 'static {
-        self.0.lines.lock().script.begin_data();
-        Data { source: self.clone(), piece: io::Cursor::default() }
+        let mut lines = self.0.lines.lock();
+        lines.script.begin_data();
+        lines.copies += 1;
+        Data { source: self.clone(), copy: lines.copies, piece: io::Cursor::default() }
     }
     /// Drops the data that nobody has read.
     pub async fn skip_data(&self) -> io::Result<()> {
@@ -202,6 +208,8 @@ impl Source {
 /// The data of a COPY.
 struct Data {
     source: Source,
+    /// Which of the source's COPYs it is.
+    copy: u64,
     piece: io::Cursor<Vec<u8>>,
 }
 
@@ -215,6 +223,10 @@ impl Read for Data {
             let shared = &self.source.0;
             let mut lines = shared.lines.lock();
             let piece = loop {
+                // What comes behind the end of its data is not for it.
+                if lines.copies != self.copy {
+                    return Ok(0);
+                }
                 let piece = lines.script.data().as_bytes().to_vec();
                 if !piece.is_empty() {
                     break piece;
@@ -286,6 +298,26 @@ mod tests {
             let text = reader.join().unwrap().unwrap();
             assert!(text.is_empty() || text == "1\n", "{text}");
         }
+    }
+
+    /// The thread of a COPY that has failed may ask for data when the next one has begun.
+    #[tokio::test]
+    async fn data_is_for_its_own_copy_only() {
+        let script = "COPY t FROM STDIN;\n1\n\\.\nCOPY t FROM STDIN;\n2\n\\.\nSELECT 3;\n";
+        let source = Source::text(script);
+        let read = |mut data: Box<dyn Read>| {
+            let mut text = String::new();
+            data.read_to_string(&mut text).unwrap();
+            text
+        };
+        source.next().await.unwrap();
+        let failed = source.data();
+        source.skip_data().await.unwrap();
+        source.next().await.unwrap();
+        let next = source.data();
+        assert_eq!(read(Box::new(failed)), "");
+        assert_eq!(read(Box::new(next)), "2\n");
+        assert_eq!(source.next().await.unwrap(), Some(Part::Statement("SELECT 3".into())));
     }
 
     #[tokio::test]
