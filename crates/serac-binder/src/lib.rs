@@ -77,6 +77,8 @@ pub struct OutputColumn {
     pub id: TypeId,
     /// Where it stands in the statement.
     pub span: tree::Span,
+    /// Its expression, if it has neither an alias nor the name of a column.
+    pub text: Option<tree::Span>,
 }
 
 /// A query whose names and types are decided.

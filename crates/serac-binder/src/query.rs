@@ -66,6 +66,7 @@ impl Binder<'_> {
                     name: column.name.clone(),
                     id: column.id,
                     span: relation.name.span,
+                    text: None,
                 });
                 Ok(BoundQuery { columns: columns.collect(), plan: rows.plan })
             }
@@ -135,7 +136,7 @@ impl Binder<'_> {
             for (row, expr) in values.iter_mut().zip(exprs) {
                 row.push(expr);
             }
-            columns.push(OutputColumn { name: format!("column{}", i + 1), id, span });
+            columns.push(OutputColumn { name: format!("column{}", i + 1), id, span, text: None });
         }
         Ok(BoundQuery { plan: LogicalPlanBuilder::values(values)?.build()?, columns })
     }

@@ -23,6 +23,8 @@ use std::collections::HashSet;
 struct Item {
     bound: Bound,
     name: String,
+    /// The expression, if it has neither an alias nor the name of a column.
+    text: Option<Span>,
 }
 
 impl Binder<'_> {
@@ -96,7 +98,10 @@ impl Binder<'_> {
                 builder = builder.project((0..shown).map(column).collect::<Vec<_>>())?;
             }
         }
-        let column = |item: Item| OutputColumn { name: item.name, id: item.bound.id, span: item.bound.span };
+        let column = |item: Item| {
+            let Item { bound, name, text } = item;
+            OutputColumn { name, id: bound.id, span: bound.span, text }
+        };
         let columns = items.into_iter().map(column).collect();
         Ok(BoundQuery { plan: builder.build()?, columns })
     }
@@ -121,13 +126,15 @@ impl Binder<'_> {
                         _ => bound,
                     };
                     let name = item.alias.as_ref().map_or_else(|| column_name(&item.expr), |alias| alias.name.clone());
-                    items.push(Item { bound, name });
+                    let has_name = item.alias.is_some() || matches!(item.expr.kind, ExprKind::Name(_));
+                    items.push(Item { bound, name, text: (!has_name).then_some(item.expr.span) });
                     continue;
                 }
             };
             items.extend(columns.into_iter().map(|column| Item {
                 bound: Bound::new(column.expr.clone(), column.id, item.expr.span),
                 name: column.name.clone(),
+                text: None,
             }));
         }
         Ok(items)

@@ -1,6 +1,7 @@
 //! The catalog as DataFusion sees it: always the running transaction's.
 
 use crate::advisory_locks::SessionLocks;
+use crate::binding::Ways;
 use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::error::SqlError;
@@ -160,6 +161,8 @@ pub(crate) struct Shared {
     pub(crate) bitmap_indexes: AtomicBool,
     /// The optional passes of the pipeline that do not work.
     pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
+    /// How its queries have been planned.
+    pub(crate) ways: Ways,
     /// Whether its scans go with those of others, and with which.
     pub(crate) scan_sharing: Arc<ScanSharing>,
     /// Who the session is, if that was said.

@@ -262,7 +262,7 @@ impl Session {
         let text = query.to_string();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
-        let (schema, batches) = match Box::pin(self.run(Statement::Query(query))).await? {
+        let (schema, batches) = match Box::pin(self.run(Statement::Query(query).into())).await? {
             Output::Rows { schema, mut stream } => {
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.next().await.transpose()? {

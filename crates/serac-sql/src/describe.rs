@@ -7,6 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::explain::{describe_schema, explain_schema};
 use crate::generated;
 use crate::nesting;
+use crate::parsed::Parsed;
 use crate::parts::take_parts;
 use crate::pg_catalog::{array_type, element_type, type_number};
 use crate::session::{Session, StatementResult, fold, with_parameters};
@@ -160,7 +161,8 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with the statement.
-    pub async fn describe_statement(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
+    pub async fn describe_statement(&mut self, statement: impl Into<Parsed>, named: &[u32]) -> Result<Description> {
+        let statement = statement.into();
         let is_deep = !nesting::is_flat(&statement);
         let look = self.looking(async |session: &mut Self| session.description_of(statement, named).await);
         Roomy::new(is_deep, look).await
@@ -207,9 +209,9 @@ impl Session {
         session.failing(result)
     }
 
-    pub(crate) async fn description_of(&mut self, statement: Statement, named: &[u32]) -> Result<Description> {
+    pub(crate) async fn description_of(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
         let mut parameters = Parameters::of(&statement, named);
-        if let Statement::Execute { name: Some(name), parameters: given, .. } = &statement {
+        if let Statement::Execute { name: Some(name), parameters: given, .. } = &*statement {
             let bound = self.bind(&name.to_string().to_lowercase(), given)?;
             return Box::pin(self.description_of(bound, named)).await;
         }
@@ -218,21 +220,25 @@ impl Session {
     }
 
     /// The columns of a statement's rows; learns what it says of the parameters.
-    async fn columns_of(&mut self, mut statement: Statement, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
+    async fn columns_of(&mut self, statement: Parsed, parameters: &mut Parameters) -> Result<Option<SchemaRef>> {
+        if statement.source().is_some() {
+            return self.describe_query(statement, parameters).await.map(Some);
+        }
+        let mut statement = statement.into_statement();
         for (i, part) in take_parts(&mut statement)?.into_iter().enumerate() {
-            let columns = Box::pin(self.columns_of(part, parameters)).await?;
+            let columns = Box::pin(self.columns_of(part.into(), parameters)).await?;
             self.lend_part(i, columns.unwrap_or_else(|| Arc::new(Schema::empty())), Vec::new())?;
         }
         Ok(match &statement {
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                Some(self.describe_query(statement, parameters).await?)
+                Some(self.describe_query(statement.into(), parameters).await?)
             }
             Statement::Explain { options, .. } => Some(explain_schema(options.as_deref().unwrap_or_default())),
             Statement::ExplainTable { .. } => Some(describe_schema()),
             Statement::ShowVariable { variable } if is_all(variable) => Some(all_settings_schema()),
             Statement::ShowVariable { variable } => match self.shown_setting(variable) {
                 Some((name, _)) => Some(Arc::new(Schema::new(vec![Field::new(&name, DataType::Utf8, true)]))),
-                None => Some(self.describe_query(statement, parameters).await?),
+                None => Some(self.describe_query(statement.into(), parameters).await?),
             },
             Statement::Fetch { .. } => self.fetched_schema(&statement)?,
             Statement::Call(function) if crate::programs::is_run(function) => {
@@ -248,7 +254,7 @@ impl Session {
             }
             Statement::Declare { stmts } => {
                 for query in stmts.iter().filter_map(|declared| declared.for_query.clone()) {
-                    self.describe_query(Statement::Query(query), parameters).await?;
+                    self.describe_query(Statement::Query(query).into(), parameters).await?;
                 }
                 None
             }
@@ -268,7 +274,7 @@ impl Session {
                     }
                     Some(_) => {
                         let source = insert.source.clone().expect("there is one");
-                        self.describe_query(Statement::Query(source), parameters).await?;
+                        self.describe_query(Statement::Query(source).into(), parameters).await?;
                     }
                     None => {}
                 }
@@ -297,8 +303,12 @@ impl Session {
         })
     }
 
-    async fn describe_query(&mut self, query: Statement, parameters: &mut Parameters) -> Result<SchemaRef> {
-        if !parameters.types.is_empty() {
+    async fn describe_query(&mut self, query: Parsed, parameters: &mut Parameters) -> Result<SchemaRef> {
+        if parameters.types.is_empty() {
+            return self.shown_columns(query).await;
+        }
+        let query = query.into_statement();
+        {
             let mut asked = query.clone();
             let arrays = one_element_of_each(&mut asked);
             if let Ok(plan) = self.plan(asked).await
@@ -313,7 +323,7 @@ impl Session {
                 arrays.into_iter().for_each(|number| parameters.has_elements(number));
             }
         }
-        self.shown_columns(with_parameters(&query, &parameters.nulls()?)?).await
+        self.shown_columns(with_parameters(&query, &parameters.nulls()?)?.into()).await
     }
 
     /// What is compared with columns of the table is of their types. A condition that cannot be planned is an error when it runs.
@@ -326,7 +336,7 @@ impl Session {
         if let Some(condition) = condition.filter(|_| !parameters.types.is_empty())
             && let Ok(query) = crate::query::query_of(&format!("SELECT 1 FROM {target} WHERE {condition}"))
         {
-            let _ = self.describe_query(Statement::Query(Box::new(query)), parameters).await;
+            let _ = self.describe_query(Statement::Query(Box::new(query)).into(), parameters).await;
         }
     }
 

@@ -5,6 +5,7 @@
 //! its rows are counted and dropped, and below each operator stands what was measured there.
 
 use crate::error::{Result, SqlError};
+use crate::parsed::Parsed;
 use crate::parts::has_changes;
 use crate::pg_catalog::type_name;
 use crate::pipeline::steps_schema;
@@ -37,6 +38,8 @@ struct Options {
     summary: bool,
     /// Whether the plan is shown after each pass.
     steps: bool,
+    /// Whether what the binder makes of the query is shown.
+    bound: bool,
 }
 
 impl Options {
@@ -46,7 +49,7 @@ impl Options {
         {
             return Err(SqlError::unsupported(format!("EXPLAIN's format {format}")));
         }
-        let mut options = Self { analyze, verbose, timing: true, summary: false, steps: false };
+        let mut options = Self { analyze, verbose, timing: true, ..Self::default() };
         let mut summary = None;
         for option in given {
             let name = option.name.value.to_lowercase();
@@ -56,6 +59,7 @@ impl Options {
                 "verbose" => options.verbose = switch()?,
                 "timing" => options.timing = switch()?,
                 "steps" => options.steps = switch()?,
+                "bound" => options.bound = switch()?,
                 "summary" => summary = Some(switch()?),
                 "format" => match option.arg.as_ref().map(|arg| arg.to_string().to_lowercase()).as_deref() {
                     Some("text" | "'text'") => {}
@@ -75,8 +79,16 @@ impl Options {
         }
         options.summary = summary.unwrap_or(options.analyze);
         let beside = [(options.analyze, "ANALYZE"), (options.verbose, "VERBOSE"), (options.summary, "SUMMARY")];
-        if let Some((_, other)) = beside.into_iter().find(|(is_on, _)| options.steps && *is_on) {
-            return Err(SqlError::unsupported(format!("EXPLAIN's option STEPS beside {other}")));
+        let shown = match (options.steps, options.bound) {
+            (true, true) => return Err(SqlError::unsupported("EXPLAIN's option STEPS beside BOUND")),
+            (true, false) => Some("STEPS"),
+            (false, true) => Some("BOUND"),
+            (false, false) => None,
+        };
+        if let Some(shown) = shown
+            && let Some((_, other)) = beside.into_iter().find(|(is_on, _)| *is_on)
+        {
+            return Err(SqlError::unsupported(format!("EXPLAIN's option {shown} beside {other}")));
         }
         Ok(options)
     }
@@ -197,13 +209,18 @@ fn explained(batch: RecordBatch) -> Output {
     Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: batch.schema(), batches: vec![batch] })
 }
 
+fn explained_lines(lines: Vec<String>) -> Result<Output> {
+    let column = Arc::new(StringArray::from(lines)) as ArrayRef;
+    Ok(explained(RecordBatch::try_new(plan_schema(), vec![column])?))
+}
+
 impl Session {
     pub(crate) async fn explain(&mut self, statement: Statement) -> Result<Output> {
         let Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
             unreachable!("called for EXPLAIN");
         };
         let options = Options::read(analyze, verbose, format.as_ref(), options.as_deref().unwrap_or_default())?;
-        let point = if options.analyze || options.steps { None } else { self.shown_point(&statement) };
+        let point = if options.analyze || options.steps || options.bound { None } else { self.shown_point(&statement) };
         if has_changes(&statement) {
             return Err(SqlError::unsupported("EXPLAIN of a statement with changes in its WITH"));
         }
@@ -234,13 +251,19 @@ impl Session {
             }
             other => other.to_string(),
         };
-        let query = parse(&query)?.pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
+        let parsed = parse(&query)?;
+        let query =
+            Parsed::of_script(&query, parsed).pop().ok_or_else(|| SqlError::new("42601", "nothing to explain"))?;
         // The query's text is not the user's.
         if options.steps {
             let steps = self.planning_steps(query).await;
             return steps.map(explained).map_err(SqlError::unplaced);
         }
         let mut lines = Vec::new();
+        if options.bound {
+            lines.extend(self.bound_lines(query).await.map_err(SqlError::unplaced)?);
+            return explained_lines(lines);
+        }
         // The plan on the point path and the change come before the query's plan.
         lines.extend(point);
         lines.extend(change.map(str::to_owned));
@@ -249,15 +272,13 @@ impl Session {
             lines.push("otherwise".into());
         }
         self.explain_query(query, depth, &options, &mut lines).await.map_err(SqlError::unplaced)?;
-        let column = Arc::new(StringArray::from(lines)) as ArrayRef;
-        let batch = RecordBatch::try_new(plan_schema(), vec![column])?;
-        Ok(explained(batch))
+        explained_lines(lines)
     }
 
     /// The lines of a query's plan.
     async fn explain_query(
         &self,
-        query: Statement,
+        query: Parsed,
         depth: usize,
         options: &Options,
         lines: &mut Vec<String>,

@@ -350,7 +350,7 @@ impl Session {
                     StatementResult::Rows { schema, batches, .. } => (schema, batches),
                     StatementResult::Command { .. } => (Arc::new(Schema::empty()), Vec::new()),
                 },
-                (query, None) => match Box::pin(self.run(query)).await? {
+                (query, None) => match Box::pin(self.run(query.into())).await? {
                     Output::Rows { schema, stream } => (schema, stream.try_collect().await?),
                     Output::Done(_) => unreachable!("a query gives rows"),
                 },

@@ -82,6 +82,10 @@ impl Functions {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, own: OnceLock::new() }
     }
+    /// What the session's statements share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
     fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         self.own.get_or_init(|| {
             let shared = &self.shared;
@@ -331,7 +335,7 @@ fn sizes(expr: &Expr) -> (usize, usize) {
 }
 
 /// Refuses plans that are too large to be optimized, or too deep for a stack.
-fn check_size(plan: &LogicalPlan) -> Result<()> {
+pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     #[derive(Default)]
     struct Size {
         operators: usize,
@@ -386,7 +390,7 @@ pub(crate) fn expression(state: &SessionState, sql: &str, schema: &DFSchema) -> 
 }
 
 /// What the names in a statement mean.
-struct Names<'s> {
+pub(crate) struct Names<'s> {
     state: &'s SessionState,
     functions: Arc<Functions>,
     tables: HashMap<ResolvedTableReference, Arc<dyn TableSource>>,
@@ -394,11 +398,14 @@ struct Names<'s> {
 }
 
 impl<'s> Names<'s> {
-    fn new(state: &'s SessionState) -> Self {
+    pub(crate) fn new(state: &'s SessionState) -> Self {
         let relations: [Arc<dyn RelationPlanner>; 1] = [Arc::new(Relations::default())];
         Self { state, functions: functions(state), tables: HashMap::new(), relations }
     }
-    fn resolved(&self, name: TableReference) -> ResolvedTableReference {
+    pub(crate) fn state(&self) -> &SessionState {
+        self.state
+    }
+    pub(crate) fn resolved(&self, name: TableReference) -> ResolvedTableReference {
         let defaults = &self.options().catalog;
         name.resolve(&defaults.default_catalog, &defaults.default_schema)
     }

@@ -3,10 +3,12 @@
 //! A long query runs on the database's query threads, so that the session can answer a cancellation or a timeout while an operator computes, and
 //! short transactions do not queue behind it. A query over a handful of rows runs where it is: handing it over would take longer.
 
+use crate::binding;
 use crate::clause_limits;
 use crate::deep::{self, STACK};
 use crate::error::{Result, SqlError};
 use crate::explain::logical_text;
+use crate::parsed::Parsed;
 use crate::planner;
 use crate::result_names;
 use crate::same_names;
@@ -146,13 +148,22 @@ impl Ready {
     }
 }
 
+/// A query's plan, neither analysed nor optimized.
+pub(crate) struct Planned {
+    pub(crate) plan: LogicalPlan,
+    /// The names of the columns of its result.
+    pub(crate) names: SchemaRef,
+    /// The pass that has made it.
+    pub(crate) pass: &'static str,
+}
+
 /// The plan of a query whose columns may have the same name, and the names of the columns of its
 /// result, PostgreSQL's where that is wanted.
-pub(crate) async fn plan_shown(
-    state: &SessionState,
-    statement: Statement,
-    postgresql_names: bool,
-) -> Result<(LogicalPlan, SchemaRef)> {
+pub(crate) async fn plan_shown(state: &SessionState, statement: Parsed, postgresql_names: bool) -> Result<Planned> {
+    if let Some((plan, names)) = binding::plan(state, statement.source(), postgresql_names).await? {
+        return Ok(Planned { plan, names, pass: binding::BIND });
+    }
+    let statement = statement.into_statement();
     let plan = match (plan(state, statement.clone()).await, &statement) {
         // Also a name of its own beside one with a table, `SELECT a, l.a`, is ambiguous to the
         // planner.
@@ -170,7 +181,7 @@ pub(crate) async fn plan_shown(
     if postgresql_names {
         schema = result_names::of_statement(schema, &statement);
     }
-    Ok((plan, schema))
+    Ok(Planned { plan, names: schema, pass: "planner" })
 }
 
 /// Whether a plan for `threads` threads touches a handful of rows.
@@ -335,17 +346,17 @@ impl Session {
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
     /// The rows of a query, whose columns may have the same name.
-    pub(crate) async fn rows(&self, statement: Statement) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+    pub(crate) async fn rows(&self, statement: Parsed) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         self.rows_with(statement, DecimalForm::Decimal128).await
     }
     async fn rows_with(
         &self,
-        statement: Statement,
+        statement: Parsed,
         decimals: DecimalForm,
     ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
-            let (plan, names) = plan_shown(&state, statement, postgresql_names).await?;
+            let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
             let frame = DataFrame::new(state, plan);
             let context = Arc::new(frame.task_ctx());
             let mut plan = frame.create_physical_plan().await.map_err(in_planner)?;
@@ -378,10 +389,10 @@ impl Session {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
     /// The columns of a query's result.
-    pub(crate) async fn shown_columns(&self, statement: Statement) -> Result<SchemaRef> {
+    pub(crate) async fn shown_columns(&self, statement: Parsed) -> Result<SchemaRef> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let columns = async move {
-            let (plan, names) = plan_shown(&state, statement, postgresql_names).await?;
+            let Planned { plan, names, .. } = plan_shown(&state, statement, postgresql_names).await?;
             let coerced =
                 state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
             Ok(with_types(&names, coerced.schema().as_arrow()))
@@ -392,14 +403,14 @@ impl Session {
     pub(crate) async fn shown_frame(&self, query: Statement) -> Result<DataFrame> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let frame = async move {
-            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
+            let Planned { plan, .. } = plan_shown(&state, query.into(), postgresql_names).await?;
             Ok(DataFrame::new(state, plan))
         };
         self.planning(frame).await
     }
     /// The rows of a query that was put together as text.
     pub(crate) async fn rows_of(&self, sql: &str) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        self.rows(Statement::Query(Box::new(query_of(sql)?))).await.map_err(SqlError::unplaced)
+        self.rows(Statement::Query(Box::new(query_of(sql)?)).into()).await.map_err(SqlError::unplaced)
     }
     /// A query's data frame.
     pub(crate) async fn frame(&self, query: Query) -> Result<DataFrame> {
@@ -447,14 +458,10 @@ impl Session {
         })
     }
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
-    pub(crate) async fn planned_to_explain(
-        &self,
-        query: Statement,
-        is_verbose: bool,
-    ) -> Result<(Ready, Option<String>)> {
+    pub(crate) async fn planned_to_explain(&self, query: Parsed, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = async move {
-            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
+            let Planned { plan, .. } = plan_shown(&state, query, postgresql_names).await?;
             let frame = DataFrame::new(state, plan);
             let logical = match is_verbose {
                 true => Some(logical_text(&frame.clone().into_optimized_plan()?)),
@@ -464,6 +471,27 @@ impl Session {
             Ok((Ready::new(frame.create_physical_plan().await.map_err(in_planner)?, context)?, logical))
         };
         self.planning(planned).await
+    }
+    /// The columns of a query's result and its plan, as the binder gives them.
+    ///
+    /// # Errors
+    /// What is wrong with the query; 0A000 if the binder does not know all that it says.
+    pub(crate) async fn bound_lines(&self, query: Parsed) -> Result<Vec<String>> {
+        let state = self.state();
+        let lines = async move {
+            let source = query.source().ok_or_else(|| SqlError::unsupported("EXPLAIN (BOUND) of this statement"))?;
+            let shared = planner::functions(&state).shared().clone();
+            let bound = binding::bound(&state, &shared, source).await?;
+            let bound = bound.map_err(|what| SqlError::unsupported(format!("binding {what}")))?;
+            let column =
+                |column: &serac_binder::OutputColumn| format!("{} {}", crate::session::quote(&column.name), column.id);
+            let columns: Vec<String> = bound.columns.iter().map(column).collect();
+            let text = logical_text(&bound.plan);
+            Ok(std::iter::once(format!("Columns: {}", columns.join(", ")))
+                .chain(text.lines().map(str::to_owned))
+                .collect())
+        };
+        self.planning(lines).await
     }
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
@@ -476,7 +504,7 @@ impl Session {
         Ok((schema, rows.try_collect().await?))
     }
 
-    pub(crate) async fn query(&mut self, statement: Statement) -> Result<Output> {
+    pub(crate) async fn query(&mut self, statement: Parsed) -> Result<Output> {
         let decimals = std::mem::take(&mut self.next_decimals);
         let (schema, stream) = self.rows_with(statement, decimals).await?;
         Ok(Output::Rows { schema, stream })

@@ -144,7 +144,7 @@ impl Session {
                 alias: Ident::new(ROW_ID_COLUMN),
             });
             select.from[0].relation = lent_table(TARGET, &alias);
-            let (schema, rows) = self.rows(Statement::Query(Box::new(query))).await?;
+            let (schema, rows) = self.rows(Statement::Query(Box::new(query)).into()).await?;
             let rows: Vec<RecordBatch> = rows.try_collect().await?;
             let shown: Vec<usize> = (0..schema.fields().len() - 1).collect();
             let txn = self.txn_of(&table)?;
@@ -194,7 +194,7 @@ impl Session {
         self.lend(RETURNING, claimed);
         select.selection = None;
         select.from[0].relation = lent_table(RETURNING, &alias);
-        self.query(Statement::Query(Box::new(query))).await
+        self.query(Statement::Query(Box::new(query)).into()).await
     }
 }
 

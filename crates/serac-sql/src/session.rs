@@ -20,6 +20,7 @@ use crate::limits::{CancelHandle, Limits, SessionDefaults};
 use crate::maintenance::parse_statement;
 use crate::nesting;
 use crate::notices::Notices;
+use crate::parsed::Parsed;
 use crate::parts::{claims, is_only_a_query, with_inside};
 use crate::pg_catalog::write_out_assignments;
 use crate::pipeline::{Resources, Rules, over_tokens};
@@ -446,6 +447,7 @@ impl Session {
             state: OnceLock::new(),
             bitmap_indexes: true.into(),
             disabled_passes: Default::default(),
+            ways: Default::default(),
             scan_sharing: Arc::new(ScanSharing::new(db.convoys.clone())),
             identity: OnceLock::new(),
             roles: Default::default(),
@@ -543,6 +545,10 @@ impl Session {
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
     }
+    /// How many of its queries the binder has planned, and how many have gone the other way.
+    pub fn planned_queries(&self) -> (u64, u64) {
+        self.shared.ways.counts()
+    }
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.running {
@@ -560,9 +566,9 @@ impl Session {
     ///
     /// # Errors
     /// As for [`parse`].
-    pub fn parse(&mut self, sql: &str) -> Result<Vec<Statement>> {
+    pub fn parse(&mut self, sql: &str) -> Result<Vec<Parsed>> {
         let statements = parse(sql);
-        self.failing(statements)
+        Ok(Parsed::of_script(sql, self.failing(statements)?))
     }
 
     /// As [`parse`](Self::parse), on another thread if the text is long: it can be cancelled, and
@@ -570,14 +576,14 @@ impl Session {
     ///
     /// # Errors
     /// As there, and 57014.
-    pub async fn parse_elsewhere(&mut self, sql: &str) -> Result<Vec<Statement>> {
+    pub async fn parse_elsewhere(&mut self, sql: &str) -> Result<Vec<Parsed>> {
         if sql.len() <= SHORT_TEXT {
             return self.parse(sql);
         }
         let text = sql.to_owned();
         let memory = self.work_memory.of_all();
         let statements = self.limits().keep(deep::elsewhere(Some(memory), move || parse(&text))).await;
-        self.failing(statements)
+        Ok(Parsed::of_script(sql, self.failing(statements)?))
     }
 
     /// Runs a script, statement by statement, up to the first error. Nothing runs of a script with an error of syntax.
@@ -609,12 +615,13 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; it has then done nothing.
-    pub async fn execute_statement(&mut self, statement: Statement) -> Result<StatementResult> {
+    pub async fn execute_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementResult> {
+        let statement = statement.into();
         let is_deep = !nesting::is_flat(&statement);
         self.execute_of_depth(statement, is_deep).await
     }
     /// The same where it is known whether the statement `is_deep`.
-    pub(crate) async fn execute_of_depth(&mut self, statement: Statement, is_deep: bool) -> Result<StatementResult> {
+    pub(crate) async fn execute_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementResult> {
         if let Some(result) = self.control(&statement).await {
             return result;
         }
@@ -624,7 +631,7 @@ impl Session {
         // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
-    async fn execute_other(&mut self, mut statement: Statement) -> Result<StatementResult> {
+    async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
         self.start_statement()?;
@@ -663,12 +670,13 @@ impl Session {
     ///
     /// # Errors
     /// What is wrong with it; errors of a query may also come later, from the stream.
-    pub async fn stream_statement(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
+    pub async fn stream_statement(&mut self, statement: impl Into<Parsed>) -> Result<StatementStream<'_>> {
+        let statement = statement.into();
         let is_deep = !nesting::is_flat(&statement);
         self.stream_of_depth(statement, is_deep).await
     }
     /// The same where it is known whether the statement `is_deep`.
-    pub(crate) async fn stream_of_depth(&mut self, statement: Statement, is_deep: bool) -> Result<StatementStream<'_>> {
+    pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
         if let Some(result) = self.control(&statement).await {
             return result.map(|result| StatementStream::done(self, result));
         }
@@ -683,7 +691,7 @@ impl Session {
         }
         Roomy::new(is_deep, self.stream_other(statement)).await
     }
-    async fn stream_other(&mut self, statement: Statement) -> Result<StatementStream<'_>> {
+    async fn stream_other(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
         self.start_statement()?;
@@ -792,12 +800,16 @@ impl Session {
 
     // ---- statements
 
-    pub(crate) async fn run(&mut self, mut statement: Statement) -> Result<Output> {
+    pub(crate) async fn run(&mut self, statement: Parsed) -> Result<Output> {
+        if statement.source().is_some() {
+            return self.query(statement).await;
+        }
+        let mut statement = statement.into_statement();
         self.run_parts(&mut statement).await?;
         match statement {
             Statement::Query(query) if !query.locks.is_empty() => self.select_for_update(*query).await,
             Statement::Query(_) | Statement::ShowTables { .. } | Statement::ShowColumns { .. } => {
-                self.query(statement).await
+                self.query(statement.into()).await
             }
             Statement::ExplainTable { table_name, .. } => self.describe_relation(&table_name).await,
             Statement::Explain { .. } => self.explain(statement).await,
@@ -813,7 +825,7 @@ impl Session {
                     let batch = RecordBatch::try_new(schema.clone(), vec![column])?;
                     Ok(Output::Done(StatementResult::Rows { tag: "SHOW", schema, batches: vec![batch] }))
                 }
-                None => self.query(statement).await,
+                None => self.query(statement.into()).await,
             },
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let statement = self.bind(&name.to_string().to_lowercase(), &parameters)?;
@@ -844,7 +856,7 @@ impl Session {
                 if self.prepared.contains_key(&name) {
                     return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
                 }
-                let mut prepared = Prepared::new(*statement, data_types);
+                let mut prepared = Prepared::new((*statement).into(), data_types);
                 prepared.count_arguments();
                 self.prepared.insert(name, prepared);
                 Ok(StatementResult::command("PREPARE"))
@@ -922,11 +934,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Statement> {
+    pub(crate) fn bind(&self, name: &str, parameters: &[Expr]) -> Result<Parsed> {
         let missing = || SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"));
         let prepared = self.prepared.get(name).ok_or_else(missing)?;
         prepared.check_arguments(name, parameters.len())?;
-        with_parameters(prepared.statement(), &prepared.of_declared_types(parameters)?)
+        prepared.with_parameters(&prepared.of_declared_types(parameters)?)
     }
 }
 

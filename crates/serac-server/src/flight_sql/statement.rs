@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use serac_engine::DecimalForm;
 use serac_export::flight::{Batches, Caller};
-use serac_sql::{Description, Prepared, Session, SqlError, StatementResult, number_parameters};
+use serac_sql::{Description, Parsed, Prepared, Session, SqlError, StatementResult, number_parameters};
 use serac_storage::ColumnType;
 use std::sync::Arc;
 use tokio::task::coop::consume_budget;
@@ -152,7 +152,7 @@ fn check(seat: &Seat, statement: &Statement) -> Result<(), Status> {
 }
 
 /// The statement of a text, for a session. What is wrong with it is an error of the session's transaction.
-async fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
+async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
     let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),
@@ -164,7 +164,7 @@ async fn single(session: &mut Session, sql: &str) -> Result<Statement, Status> {
 }
 
 /// As [`single`], for a statement that is to run.
-async fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Statement, Status> {
+async fn runnable(session: &mut Session, seat: &Seat, sql: &str) -> Result<Parsed, Status> {
     let statement = single(session, sql).await?;
     check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
     Ok(statement)

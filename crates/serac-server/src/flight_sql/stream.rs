@@ -11,11 +11,10 @@ use super::seat::{Seat, Taken};
 use super::{error, status_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
 use serac_engine::DecimalForm;
 use serac_export::flight::Batches;
-use serac_sql::{Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
+use serac_sql::{Parsed, Prepared, RowStream, Session, SqlError, StatementResult, StatementStream};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ const AHEAD_BYTES: usize = 256 << 20;
 
 /// What is to run.
 pub(super) enum Work {
-    Statement(Box<Statement>),
+    Statement(Box<Parsed>),
     /// A prepared statement, once for each row of parameters.
     Prepared(Prepared, Arc<Parameters>),
 }

@@ -31,7 +31,7 @@ use serac_export::listen::Socket;
 use serac_export::shared_memory::Descriptors;
 use serac_sql::activity::{Client, StatementKind, Wait};
 use serac_sql::{
-    ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Session, SqlError,
+    ArrowMessage, ArrowMessages, CopyProgress, Identity, IngestTarget, Notifications, Parsed, Session, SqlError,
     StatementResult, StatementStream, StreamedCopy, TransactionStatus,
 };
 use std::any::Any;
@@ -618,9 +618,9 @@ impl Connection {
     }
 
     /// Runs one statement and sends what it gives; its tag, and its rows.
-    async fn run_one(&mut self, mut statement: Statement) -> Result<(String, u64), Stop> {
-        self.place(&mut statement)?;
-        let is_copy = matches!(statement, Statement::Copy { .. });
+    async fn run_one(&mut self, statement: Parsed) -> Result<(String, u64), Stop> {
+        let statement = self.placed(statement)?;
+        let is_copy = matches!(*statement, Statement::Copy { .. });
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }
@@ -649,27 +649,32 @@ impl Connection {
         Ok((crate::pg::complete_tag(rows.tag(), count), count))
     }
 
-    /// Makes the path of a COPY one from the client's folder.
-    fn place(&self, statement: &mut Statement) -> Result<(), SqlError> {
-        let Statement::Copy { target: CopyTarget::File { filename }, .. } = statement else { return Ok(()) };
-        if Path::new(filename.as_str()).is_relative() {
+    /// The statement, with the path of a COPY from the client's folder.
+    fn placed(&self, statement: Parsed) -> Result<Parsed, SqlError> {
+        if !matches!(*statement, Statement::Copy { target: CopyTarget::File { .. }, .. }) {
+            return Ok(statement);
+        }
+        let mut statement = statement.into_statement();
+        if let Statement::Copy { target: CopyTarget::File { filename }, .. } = &mut statement
+            && Path::new(filename.as_str()).is_relative()
+        {
             let Some(folder) = &self.folder else {
                 let message = format!("\"{filename}\" is a relative path, and the client's folder is not known");
                 return Err(SqlError::new("58P01", message));
             };
             *filename = Path::new(folder).join(&*filename).to_string_lossy().into_owned();
         }
-        Ok(())
+        Ok(statement.into())
     }
 
-    async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<(String, u64), Stop> {
+    async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<(String, u64), Stop> {
         let result = if copy.is_input { self.copy_in(statement).await } else { self.copy_out(statement).await };
         match result? {
             StatementResult::Command { tag, rows } => Ok((tag, rows)),
             StatementResult::Rows { .. } => unreachable!("a COPY gives no rows as its result"),
         }
     }
-    async fn copy_in(&mut self, statement: Statement) -> Result<StatementResult, Stop> {
+    async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         self.wire.put(&HolderFrame::CopyIn);
         self.wire.flush(&self.running).await?;
         self.owes_data = true;
@@ -734,7 +739,7 @@ impl Connection {
             (_, result) => Ok(result?),
         }
     }
-    async fn copy_out(&mut self, statement: Statement) -> Result<StatementResult, Stop> {
+    async fn copy_out(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         let output = Output::default();
         self.session.set_copy_output(Box::new(output.clone()));
         let Self { session, wire, running, .. } = self;

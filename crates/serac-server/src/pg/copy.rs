@@ -5,8 +5,7 @@ use super::connection::Connection;
 use super::message::{Body, bare, message, put_i16};
 use super::wire::SEND_BYTES;
 use crate::copy_streams::{Input, Output, Pieces};
-use datafusion::sql::sqlparser::ast::Statement;
-use serac_sql::{SqlError, StatementResult, StreamedCopy};
+use serac_sql::{Parsed, SqlError, StatementResult, StreamedCopy};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -29,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Runs a COPY whose data the client has, or wants; the tag of its end. One from the client is
     /// not committed by itself, but at the end of an implicit block: until the client has said that
     /// it is done, it may refuse what it has sent.
-    pub(super) async fn copy(&mut self, statement: Statement, copy: StreamedCopy) -> Result<String, WireError> {
+    pub(super) async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<String, WireError> {
         if copy.is_input {
             self.session.begin_implicit();
         }
@@ -47,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn copy_in(&mut self, statement: Statement) -> Result<StatementResult, WireError> {
+    async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, WireError> {
         let (sender, pieces) = mpsc::channel(AHEAD);
         self.session.set_copy_input(Box::new(Input::new(pieces)));
         let Self { wire, session, cancel, .. } = self;
@@ -115,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn copy_out(
         &mut self,
-        statement: Statement,
+        statement: Parsed,
         copy: StreamedCopy,
         columns: usize,
     ) -> Result<StatementResult, WireError> {

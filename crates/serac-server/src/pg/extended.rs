@@ -624,7 +624,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), WireError> {
         let mut statement = prepared.lock().statement.clone().expect("it is not empty");
         if let Some(copy) = self.session.streamed_copy(statement.statement())? {
-            let tag = self.copy(statement.statement().clone(), copy).await?;
+            let tag = self.copy(statement.statement().clone().into(), copy).await?;
             self.wire.complete(&tag);
             return Ok(());
         }

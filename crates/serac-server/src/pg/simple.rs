@@ -8,7 +8,7 @@ use super::wire::Wire;
 use datafusion::sql::sqlparser::ast::Statement;
 use serac_sql::activity::StatementKind;
 use serac_sql::{
-    CancelHandle, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, shows_changes,
+    CancelHandle, Parsed, RowStream, SqlError, StatementResult, StatementStream, TransactionStatus, shows_changes,
 };
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Ok(())
     }
-    async fn run_to_end(&mut self, statement: Statement, is_last: bool) -> Result<(), WireError> {
+    async fn run_to_end(&mut self, statement: Parsed, is_last: bool) -> Result<(), WireError> {
         let tag = self.run(statement).await?;
         if is_last {
             self.end_implicit().await?;
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Runs a statement and writes what it gives, as text; the tag of its end.
-    async fn run(&mut self, statement: Statement) -> Result<String, WireError> {
+    async fn run(&mut self, statement: Parsed) -> Result<String, WireError> {
         if let Some(copy) = self.session.streamed_copy(&statement)? {
             return self.copy(statement, copy).await;
         }

@@ -5,7 +5,8 @@
 use super::Stage;
 use crate::error::Result;
 use crate::explain::{logical_text, physical_text};
-use crate::query::{in_planner, plan_shown};
+use crate::parsed::Parsed;
+use crate::query::{Planned, in_planner, plan_shown};
 use crate::session::Session;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -13,7 +14,6 @@ use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::DefaultPhysicalPlanner;
-use datafusion::sql::sqlparser::ast::Statement;
 use std::sync::Arc;
 
 /// The columns of the result.
@@ -51,9 +51,9 @@ impl Steps {
 
 /// Works through all passes from the planner's plan on, as
 /// [`SessionState::create_physical_plan`] does.
-async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error::Result<Steps> {
+async fn steps_of(state: &SessionState, plan: LogicalPlan, pass: &str) -> datafusion::error::Result<Steps> {
     let mut steps = Steps::default();
-    steps.note(Stage::Planner, "planner", logical_text(&plan));
+    steps.note(Stage::Planner, pass, logical_text(&plan));
     let analyzed = state.analyzer().execute_and_check(plan, state.config_options(), |plan, rule| {
         steps.note(Stage::Analyzer, rule.name(), logical_text(plan));
     })?;
@@ -73,11 +73,11 @@ async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error:
 
 impl Session {
     /// The steps of a query's planning.
-    pub(crate) async fn planning_steps(&self, query: Statement) -> Result<RecordBatch> {
+    pub(crate) async fn planning_steps(&self, query: Parsed) -> Result<RecordBatch> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let steps = async move {
-            let (plan, _) = plan_shown(&state, query, postgresql_names).await?;
-            steps_of(&state, plan).await.map_err(in_planner)?.into_batch()
+            let Planned { plan, pass, .. } = plan_shown(&state, query, postgresql_names).await?;
+            steps_of(&state, plan, pass).await.map_err(in_planner)?.into_batch()
         };
         self.planning(steps).await
     }

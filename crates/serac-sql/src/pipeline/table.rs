@@ -2,6 +2,7 @@
 
 use super::Origin::{Around, DataFusion, Ours};
 use super::{Origin, Pass, Stage, Work};
+use crate::binding::BIND;
 use crate::conflict_targets::conflict_targets;
 use crate::ddl::likes_as_columns;
 use crate::functions::{Accounts, Casts, LongTexts, SmallConstants};
@@ -76,6 +77,7 @@ pub(super) static PASSES: &[Pass] = &[
     tree("write_out_aliases", "Calls functions by their first names."),
 
     // From a tree to a logical plan.
+    optional(elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query by PostgreSQL's rules, if it knows all that the query says. Then no pass over sqlparser's tree counts, nor the planner.")),
     elsewhere(Stage::Planner, "planner", "Makes a logical plan of the tree, with the relations and functions that it names."),
     elsewhere(Stage::Planner, "of_durations", "Makes intervals of the differences of times that a query gives."),
 

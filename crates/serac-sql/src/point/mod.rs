@@ -37,6 +37,7 @@ use crate::describe::Description;
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
 use crate::nesting::{self, Bounds};
+use crate::parsed::Parsed;
 use crate::parts::claims;
 use crate::session::{Session, StatementResult};
 use crate::transactions::OpenStatement;
@@ -123,7 +124,7 @@ struct Told {
 /// SQLSTATE 0A000, before it does anything. The client reads and writes values as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    statement: Arc<Statement>,
+    statement: Arc<Parsed>,
     /// Whether it is of a kind for the point path.
     is_candidate: bool,
     is_deep: bool,
@@ -158,9 +159,9 @@ fn has_same_columns(first: Option<&SchemaRef>, second: Option<&SchemaRef>) -> bo
 }
 
 impl Prepared {
-    pub(crate) fn new(statement: Statement, declared: Vec<AstType>) -> Self {
+    pub(crate) fn new(statement: Parsed, declared: Vec<AstType>) -> Self {
         let is_candidate = matches!(
-            statement,
+            *statement,
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         );
         let is_candidate = is_candidate && is_small(&statement);
@@ -171,7 +172,7 @@ impl Prepared {
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
         let mut most = self.declared.len();
-        let _ = visit_expressions(&*self.statement, |expr| {
+        let _ = visit_expressions(&**self.statement, |expr| {
             if let Some(number) = parameters::bare_parameter(expr) {
                 most = most.max(number);
             }
@@ -200,6 +201,11 @@ impl Prepared {
             }
         };
         arguments.iter().enumerate().map(of_type).collect()
+    }
+    /// The statement with these in the place of its parameters.
+    pub(crate) fn with_parameters(&self, parameters: &[AstExpr]) -> Result<Parsed> {
+        let source = self.statement.source().filter(|_| parameters.is_empty()).cloned();
+        Ok(Parsed::with_source(crate::session::with_parameters(self.statement(), parameters)?, source))
     }
     /// Notes what the client is told.
     fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: Under) {
@@ -355,7 +361,7 @@ impl Session {
         let statements = self.parse_elsewhere(sql).await?;
         self.prepare_parsed(statements)
     }
-    fn prepare_parsed(&mut self, mut statements: Vec<Statement>) -> Result<Option<Prepared>> {
+    fn prepare_parsed(&mut self, mut statements: Vec<Parsed>) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
             return Err(SqlError::new("42601", "cannot prepare anything but a single statement"));
@@ -504,7 +510,7 @@ impl Session {
     /// Whether what the client was told of a statement, if it was told anything, holds without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // What these give hangs on cursors and statements, which change without the catalog.
-        let of_others = matches!(*prepared.statement, Statement::Fetch { .. } | Statement::Execute { .. });
+        let of_others = matches!(**prepared.statement, Statement::Fetch { .. } | Statement::Execute { .. });
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
     /// Looks again at what the client was told of a statement, if something has changed since.
@@ -553,7 +559,7 @@ impl Session {
                 let description = Description { parameters, oids: Vec::new(), schema: plan.schema.clone() };
                 return Ok((description, under));
             }
-            let statement = deep::with_room_if(prepared.is_deep, || prepared.statement().clone());
+            let statement = deep::with_room_if(prepared.is_deep, || prepared.statement.as_ref().clone());
             let description = session.description_of(statement, named).await?;
             Ok((description, under))
         };
@@ -802,7 +808,7 @@ fn is_small(statement: &Statement) -> bool {
 }
 
 /// The statement with values in the place of its parameters.
-fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Statement> {
+fn bound(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Parsed> {
     let literals = parameters.iter().map(crate::types::literal).collect::<Result<Vec<AstExpr>>>()?;
-    deep::with_room_if(prepared.is_deep, || crate::session::with_parameters(prepared.statement(), &literals))
+    deep::with_room_if(prepared.is_deep, || prepared.with_parameters(&literals))
 }

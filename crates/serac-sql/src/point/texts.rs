@@ -212,7 +212,7 @@ impl Entry {
             }
         }
         let (roles, parameters) = (lift.roles, lift.parameters);
-        Some(Self { prepared: Prepared::new(statement, Vec::new()), constants: roles, parameters })
+        Some(Self { prepared: Prepared::new(statement.into(), Vec::new()), constants: roles, parameters })
     }
 
     fn fits(&self, sql: &str, constants: &[Range<usize>]) -> bool {

@@ -224,7 +224,7 @@ impl Session {
     /// Gives a job the rows of a query.
     async fn write_job_input(&mut self, job: &mut dyn Job, query: &str) -> Result<()> {
         let statement = input_statement(query)?;
-        let (schema, mut rows) = self.rows(statement).await?;
+        let (schema, mut rows) = self.rows(statement.into()).await?;
         job.begin_input(&schema)?;
         while let Some(batch) = rows.try_next().await? {
             job.write_input(&batch)?;

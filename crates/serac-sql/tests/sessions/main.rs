@@ -2,6 +2,7 @@
 
 mod advisory_locks;
 mod aggregates;
+mod binding;
 mod bitmap_queries;
 mod channels;
 mod copies;

@@ -1,0 +1,218 @@
+//! The binder's way from a query's tree to its plan ([`serac_binder`]).
+//!
+//! It is taken by queries that the binder understands whole; all others are planned from sqlparser's
+//! tree ([`crate::query::plan`]). What a query means is decided once: where it was described, it is
+//! planned the same way when it runs.
+
+use crate::catalog::Shared;
+use crate::error::{Result, SqlError};
+use crate::parsed::Source;
+use crate::pg_catalog::is_system_schema;
+use crate::planner::{Names, check_size, functions};
+use crate::scan::SeracTable;
+use crate::{deep, same_names};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use serac_binder::{BindError, BoundQuery, Environment, OutputColumn, Relation, StatementError, type_of_arrow};
+use serac_parser::tree::Name;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The pass's name, as sessions switch it off.
+pub(crate) const BIND: &str = "bind";
+
+/// How many queries of a session have been planned, by the way that they have gone.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    bound: AtomicU64,
+    other: AtomicU64,
+}
+
+impl Ways {
+    fn note(&self, is_bound: bool) {
+        let count = if is_bound { &self.bound } else { &self.other };
+        // Relaxed: the session's own statements count, and nothing hangs on it.
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    /// By the binder, and the other way.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        // Relaxed: as in `note`.
+        (self.bound.load(Ordering::Relaxed), self.other.load(Ordering::Relaxed))
+    }
+}
+
+/// The plan of a query and the columns of its result; none where the binder does not know it whole.
+///
+/// # Errors
+/// What is wrong with the query.
+pub(crate) async fn plan(
+    state: &SessionState,
+    source: Option<&Source>,
+    postgresql_names: bool,
+) -> Result<Option<(LogicalPlan, SchemaRef)>> {
+    let shared = functions(state).shared().clone();
+    let bound = match source.filter(|_| !shared.disabled_passes.read().contains(&BIND)) {
+        Some(source) => bound(state, &shared, source).await.map(Result::ok)?,
+        None => None,
+    };
+    shared.ways.note(bound.is_some());
+    let Some(bound) = bound else { return Ok(None) };
+    let schema = shown(&bound, source, postgresql_names);
+    Ok(Some((bound.plan, schema)))
+}
+
+/// A bound query, or what of it the binder does not know.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn bound(
+    state: &SessionState,
+    shared: &Arc<Shared>,
+    source: &Source,
+) -> Result<Result<BoundQuery, &'static str>> {
+    let Some(query) = source.query() else { return Ok(Err("this grammar")) };
+    let mut session = InSession { names: Names::new(state), relations: HashMap::new() };
+    for name in serac_binder::relations(query) {
+        deep::check()?;
+        session.find(shared, &name).await?;
+    }
+    match serac_binder::bind_query(&session, query) {
+        Ok(bound) => {
+            check_size(&bound.plan)?;
+            Ok(Ok(bound))
+        }
+        Err(BindError::Statement(error)) => Err(placed(error, source)),
+        Err(BindError::Unknown(what)) => Ok(Err(what)),
+        // The other way says what is wrong, if something is.
+        Err(BindError::Plan(_)) => Ok(Err("what the planner refuses")),
+    }
+}
+
+fn placed(error: StatementError, source: &Source) -> SqlError {
+    let StatementError { sqlstate, message, hint, span } = error;
+    let position = span.map(|span| source.line_and_column(span.start as usize));
+    SqlError { position, detail: hint.map(str::to_owned), ..SqlError::new(sqlstate, message) }
+}
+
+/// The columns of the result. Those without a name get PostgreSQL's, or their text.
+fn shown(bound: &BoundQuery, source: Option<&Source>, postgresql_names: bool) -> SchemaRef {
+    let schema = same_names::shown(bound.plan.schema().as_arrow());
+    let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
+        Some(span) => {
+            let text = source.and_then(|source| source.text().get(span.start as usize..span.end as usize));
+            text.unwrap_or(&column.name).to_owned()
+        }
+        None => column.name.clone(),
+    };
+    let fields = schema.fields().iter().zip(&bound.columns);
+    let fields: Vec<Field> = fields.map(|(field, column)| field.as_ref().clone().with_name(name(column))).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// What names mean to a session.
+struct InSession<'s> {
+    names: Names<'s>,
+    relations: HashMap<Vec<String>, Relation>,
+}
+
+fn key(name: &Name) -> Vec<String> {
+    name.parts.iter().map(|part| part.name.clone()).collect()
+}
+
+impl InSession<'_> {
+    /// Looks a relation up. One that is not found, or of another kind than the binder knows, is not known to it.
+    async fn find(&mut self, shared: &Arc<Shared>, name: &Name) -> Result<()> {
+        let key = key(name);
+        let reference = match &key[..] {
+            [table] => TableReference::bare(table.as_str()),
+            [schema, table] => TableReference::partial(schema.as_str(), table.as_str()),
+            [catalog, schema, table] => TableReference::full(catalog.as_str(), schema.as_str(), table.as_str()),
+            _ => return Ok(()),
+        };
+        if self.relations.contains_key(&key) || shared.lent.read().tables.contains_key(reference.table()) {
+            return Ok(());
+        }
+        let resolved = self.names.resolved(reference.clone());
+        if is_system_schema(&resolved.schema) {
+            return Ok(());
+        }
+        let Ok(schema) = self.names.state().schema_for_ref(resolved.clone()) else { return Ok(()) };
+        if let Some(provider) = schema.table(&resolved.table).await?
+            && let Some(relation) = relation(provider, reference)
+        {
+            self.relations.insert(key, relation);
+        }
+        Ok(())
+    }
+}
+
+/// A table or a view; none for what the binder does not know.
+fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Option<Relation> {
+    let mut has_key = false;
+    if let Some(table) = provider.downcast_ref::<SeracTable>() {
+        let definition = &table.table().definition;
+        if definition.visible_columns().iter().any(|column| column.sql_type.fixed_length) {
+            return None;
+        }
+        has_key = definition.primary_key().is_some();
+    } else if !provider.is::<ViewTable>() {
+        return None;
+    }
+    let schema = provider.schema();
+    let types = schema.fields().iter().map(|field| type_of_arrow(field.data_type()));
+    let types = types.collect::<Option<_>>()?;
+    Some(Relation { source: provider_as_source(provider), name, types, has_key })
+}
+
+impl Environment for InSession<'_> {
+    fn relation(&self, name: &Name) -> Result<Relation, BindError> {
+        self.relations.get(&key(name)).cloned().ok_or(BindError::Unknown("this relation"))
+    }
+    fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.names.get_function_meta(name)
+    }
+    fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.names.get_aggregate_meta(name)
+    }
+    fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
+        let Some(op) = symbol(operator) else { return Err(BindError::Unknown("this operator")) };
+        let mut raw = RawBinaryExpr { op, left, right };
+        for planner in self.names.get_expr_planners() {
+            match planner.plan_binary_op(raw, schema)? {
+                PlannerResult::Planned(expr) => return Ok(expr),
+                PlannerResult::Original(same) => raw = same,
+            }
+        }
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(raw.left), operator, Box::new(raw.right))))
+    }
+}
+
+/// An operator as session's planners know it; none for one that they do not see.
+fn symbol(operator: Operator) -> Option<BinaryOperator> {
+    Some(match operator {
+        Operator::Plus => BinaryOperator::Plus,
+        Operator::Minus => BinaryOperator::Minus,
+        Operator::Multiply => BinaryOperator::Multiply,
+        Operator::Divide => BinaryOperator::Divide,
+        Operator::Modulo => BinaryOperator::Modulo,
+        Operator::Eq => BinaryOperator::Eq,
+        Operator::NotEq => BinaryOperator::NotEq,
+        Operator::Lt => BinaryOperator::Lt,
+        Operator::LtEq => BinaryOperator::LtEq,
+        Operator::Gt => BinaryOperator::Gt,
+        Operator::GtEq => BinaryOperator::GtEq,
+        Operator::StringConcat => BinaryOperator::StringConcat,
+        Operator::RegexMatch => BinaryOperator::PGRegexMatch,
+        Operator::RegexIMatch => BinaryOperator::PGRegexIMatch,
+        Operator::RegexNotMatch => BinaryOperator::PGRegexNotMatch,
+        Operator::RegexNotIMatch => BinaryOperator::PGRegexNotIMatch,
+        _ => return None,
+    })
+}

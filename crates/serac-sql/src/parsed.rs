@@ -1,0 +1,142 @@
+//! Statements as they are run: the tree of sqlparser, and of queries the place in the script that
+//! the binder's own tree is taken from.
+
+use crate::parts::has_changes;
+use datafusion::sql::sqlparser::ast::Statement;
+use serac_parser::tree::{self, StatementKind};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// A statement. A query that was parsed from a script knows its text.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    statement: Statement,
+    source: Option<Source>,
+}
+
+impl Parsed {
+    /// The statements of a script.
+    pub(crate) fn of_script(script: &str, statements: Vec<Statement>) -> Vec<Self> {
+        let mut shared: Option<Arc<Script>> = None;
+        let count = statements.len();
+        let statements = statements.into_iter().enumerate().map(|(number, statement)| {
+            let is_query = matches!(&statement, Statement::Query(query) if query.locks.is_empty());
+            let source = (is_query && !has_changes(&statement)).then(|| {
+                let script = shared.get_or_insert_with(|| Arc::new(Script::new(script, count)));
+                Source { script: script.clone(), number }
+            });
+            Self { statement, source }
+        });
+        statements.collect()
+    }
+    /// A statement that says the same as the text at `source`.
+    pub(crate) fn with_source(statement: Statement, source: Option<Source>) -> Self {
+        Self { statement, source }
+    }
+    /// The statement alone.
+    pub fn into_statement(self) -> Statement {
+        self.statement
+    }
+    /// Where its text is, of a query.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+}
+
+impl From<Statement> for Parsed {
+    fn from(statement: Statement) -> Self {
+        Self { statement, source: None }
+    }
+}
+
+impl Deref for Parsed {
+    type Target = Statement;
+
+    fn deref(&self) -> &Statement {
+        &self.statement
+    }
+}
+
+impl fmt::Display for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.statement.fmt(f)
+    }
+}
+
+/// A script, whose trees are made once the first of its queries asks.
+struct Script {
+    text: String,
+    /// How many statements it is to have.
+    count: usize,
+    trees: OnceLock<Option<Vec<tree::Statement>>>,
+}
+
+impl Script {
+    fn new(text: &str, count: usize) -> Self {
+        Self { text: text.to_owned(), count, trees: OnceLock::new() }
+    }
+}
+
+/// A statement of a script.
+#[derive(Clone)]
+pub(crate) struct Source {
+    script: Arc<Script>,
+    number: usize,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// The text of the script.
+    pub(crate) fn text(&self) -> &str {
+        &self.script.text
+    }
+    /// The query's tree; none where the parser refuses the script.
+    pub(crate) fn query(&self) -> Option<&tree::Query> {
+        let script = &*self.script;
+        let parse = || serac_parser::parse(&script.text).ok().filter(|trees| trees.len() == script.count);
+        let trees = script.trees.get_or_init(parse);
+        match &trees.as_ref()?.get(self.number)?.kind {
+            StatementKind::Query(query) => Some(query),
+            _ => None,
+        }
+    }
+    /// Line and column, in characters from 1, of a byte of the script.
+    pub(crate) fn line_and_column(&self, byte: usize) -> (u64, u64) {
+        let before = self.script.text.get(..byte).unwrap_or(&self.script.text);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
+        (line, column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::parse;
+
+    #[test]
+    fn queries_know_their_trees() {
+        let script = "SELECT 1; CREATE TABLE t (a INT);;\n SELECT ä, b FROM t";
+        let parsed = Parsed::of_script(script, parse(script).unwrap());
+        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
+        assert_eq!(sources, [true, false, true]);
+        let last = parsed[2].source().unwrap();
+        let span = last.query().unwrap().span;
+        assert_eq!(&script[span.start as usize..span.end as usize], "SELECT ä, b FROM t");
+        assert_eq!(last.line_and_column(script.find('b').unwrap()), (2, 12));
+    }
+
+    #[test]
+    fn other_statements_have_no_source() {
+        let script = "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x; SELECT * FROM t FOR UPDATE; VALUES (1)";
+        let parsed = Parsed::of_script(script, parse(script).unwrap());
+        let sources: Vec<bool> = parsed.iter().map(|parsed| parsed.source().is_some()).collect();
+        assert_eq!(sources, [false, false, true]);
+    }
+}

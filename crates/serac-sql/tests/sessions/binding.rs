@@ -1,0 +1,175 @@
+//! Queries that the binder plans: their columns, the places of errors, and who goes which way.
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use serac_engine::Database;
+use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
+
+fn database() -> SqlDatabase {
+    let options = SqlOptions { threads: Some(2), ..Default::default() };
+    SqlDatabase::new(Database::in_memory().unwrap(), &options).unwrap()
+}
+
+async fn session() -> Session {
+    let mut session = Session::new(&database());
+    let made = "CREATE TABLE t (a INT PRIMARY KEY, b BIGINT, s SMALLINT, c TEXT, d NUMERIC(10,2));
+        INSERT INTO t VALUES (1, 10, 1, 'x', 1.5), (2, 20, NULL, 'y', 2.25)";
+    session.execute(made).await.unwrap();
+    session
+}
+
+fn columns(schema: &Schema) -> Vec<(String, DataType)> {
+    schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+}
+
+/// The columns and the rows of a query, these as texts; what it is described to give is the same.
+async fn given(session: &mut Session, sql: &str) -> (Vec<(String, DataType)>, Vec<String>) {
+    let mut prepared = session.prepare(sql).unwrap();
+    let described = session.describe(&mut prepared, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let result = session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).pop();
+    let Some(StatementResult::Rows { schema, batches, .. }) = result else { panic!("{sql} gives rows") };
+    assert_eq!(columns(described.schema.as_ref().unwrap()), columns(&schema), "{sql}");
+    let again = session.execute_prepared(&mut prepared, &[]).await.unwrap();
+    let StatementResult::Rows { schema: prepared, .. } = again else { panic!("{sql} gives rows") };
+    assert_eq!(columns(&prepared), columns(&schema), "{sql}");
+    let mut rows = Vec::new();
+    for batch in &batches {
+        assert_eq!(batch.schema().fields().len(), schema.fields().len());
+        let shown =
+            datafusion::arrow::util::pretty::pretty_format_batches(std::slice::from_ref(batch)).unwrap().to_string();
+        let lines = shown.lines().skip(3).filter(|line| line.starts_with('|'));
+        rows.extend(lines.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>()[1..].join("|")));
+    }
+    (columns(&schema), rows)
+}
+
+async fn error(session: &mut Session, sql: &str) -> SqlError {
+    session.execute(sql).await.expect_err(sql)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_have_postgresql_types() {
+    let mut session = session().await;
+    let of = |types: &[DataType]| types.to_vec();
+    for (sql, types) in [
+        (
+            "SELECT 1, 2147483648, 'x', NULL, true",
+            of(&[DataType::Int32, DataType::Int64, DataType::Utf8View, DataType::Utf8View, DataType::Boolean]),
+        ),
+        (
+            "SELECT a + 1, a + b, s + s, s * a, 7 / 2 FROM t",
+            of(&[DataType::Int32, DataType::Int64, DataType::Int16, DataType::Int32, DataType::Int32]),
+        ),
+        (
+            "SELECT count(*), max(a), sum(a), min(s) FROM t",
+            of(&[DataType::Int64, DataType::Int32, DataType::Int64, DataType::Int16]),
+        ),
+        ("SELECT CASE WHEN a = 1 THEN 1 ELSE b END, coalesce(s, 5) FROM t", of(&[DataType::Int64, DataType::Int32])),
+        ("VALUES (1, 'x'), (2147483648, NULL)", of(&[DataType::Int64, DataType::Utf8View])),
+        ("SELECT 1 UNION ALL SELECT b FROM t", of(&[DataType::Int64])),
+    ] {
+        let (columns, _) = given(&mut session, sql).await;
+        assert_eq!(columns.into_iter().map(|(_, data_type)| data_type).collect::<Vec<_>>(), types, "{sql}");
+    }
+    assert_eq!(session.planned_queries().1, 0);
+    // The other way.
+    session.execute("SET serac.disabled_passes = 'bind'").await.unwrap();
+    assert_eq!(given(&mut session, "SELECT 1").await.0[0].1, DataType::Int64);
+    assert_eq!(session.planned_queries().1, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_without_names_have_their_text_or_postgresql_names() {
+    let mut session = session().await;
+    let sql = "SELECT a, b AS x, count(*), 1 +  1, max(c)::TEXT, \"t\".\"a\", a FROM t GROUP BY a, b";
+    let names = |columns: Vec<(String, DataType)>| columns.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let (columns, rows) = given(&mut session, sql).await;
+    assert_eq!(names(columns), ["a", "x", "count(*)", "1 +  1", "max(c)::TEXT", "a", "a"]);
+    assert_eq!(rows.len(), 2);
+    session.name_columns_as_postgresql();
+    assert_eq!(names(given(&mut session, sql).await.0), ["a", "x", "count", "?column?", "max", "a", "a"]);
+    assert_eq!(names(given(&mut session, "VALUES (1, 2)").await.0), ["column1", "column2"]);
+    assert_eq!(session.planned_queries().1, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_say_where() {
+    let mut session = session().await;
+    for (sql, sqlstate, position) in [
+        ("SELECT a,\n  nosuch FROM t", "42703", (2, 3)),
+        ("SELECT 'ä', u.a FROM t", "42P01", (1, 13)),
+        ("SELECT 1;\nSELECT a + 'x'::TEXT FROM t", "42883", (2, 10)),
+        ("SELECT a FROM t GROUP BY b", "42803", (1, 8)),
+        ("SELECT a FROM t WHERE count(*) > 1", "42803", (1, 23)),
+        ("SELECT t.a FROM t, t AS u WHERE c = 'x'", "42702", (1, 33)),
+    ] {
+        let error = error(&mut session, sql).await;
+        assert_eq!((error.sqlstate, error.position), (sqlstate, Some(position)), "{sql}: {error}");
+    }
+    // What a text is a value of is decided when the query is planned.
+    assert_eq!(error(&mut session, "SELECT 'x' + 1").await.sqlstate, "22P02");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_binder_reads_what_the_session_may_read() {
+    let db = database();
+    let mut owner = Session::new(&db);
+    let made = "CREATE ROLE r LOGIN; CREATE TABLE t (a INT, secret INT); INSERT INTO t VALUES (1, 2);
+        CREATE VIEW v AS SELECT secret AS s FROM t; CREATE TABLE u (a INT);
+        GRANT SELECT (a) ON t TO r; GRANT SELECT ON v TO r; CREATE SCHEMA hidden; CREATE TABLE hidden.t (a INT)";
+    owner.execute(made).await.unwrap();
+    let mut session = Session::new(&db);
+    session.log_in("r").unwrap();
+    assert_eq!(given(&mut session, "SELECT a FROM t").await.1, ["1|"]);
+    assert_eq!(given(&mut session, "SELECT s FROM v").await.1, ["2|"]);
+    for sql in [
+        "SELECT secret FROM t",
+        "SELECT * FROM t",
+        "SELECT 1 FROM u",
+        "SELECT a FROM t WHERE secret = 2",
+        "SELECT a FROM hidden.t",
+        "SELECT v.s FROM v, u",
+    ] {
+        assert_eq!(error(&mut session, sql).await.sqlstate, "42501", "{sql}");
+    }
+    // A temporary table comes first.
+    session.execute("CREATE TEMPORARY TABLE u (n SMALLINT); INSERT INTO u VALUES (7)").await.unwrap();
+    assert_eq!(given(&mut session, "SELECT n FROM u").await, (vec![("n".into(), DataType::Int16)], vec!["7|".into()]));
+    assert_eq!(session.planned_queries().1, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bound_queries_are_explained() {
+    let mut session = session().await;
+    let sql = "EXPLAIN (BOUND) SELECT b + 1 AS n, 'x' FROM t WHERE a > 1";
+    let Some(StatementResult::Rows { batches, .. }) = session.execute(sql).await.unwrap().pop() else { panic!() };
+    let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+    assert!(shown.contains("Columns: \"n\" int8, \"?column?\" text"), "{shown}");
+    assert!(shown.contains("Filter") && shown.contains("TableScan"), "{shown}");
+    let refused = error(&mut session, "EXPLAIN (BOUND) WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r").await;
+    assert_eq!((refused.sqlstate, refused.message.as_str()), ("0A000", "binding WITH RECURSIVE is not supported"));
+    assert_eq!(error(&mut session, "EXPLAIN (BOUND) SELECT nosuch FROM t").await.sqlstate, "42703");
+    for other in ["ANALYZE", "VERBOSE", "SUMMARY", "STEPS"] {
+        assert_eq!(error(&mut session, &format!("EXPLAIN (BOUND, {other}) SELECT 1")).await.sqlstate, "0A000");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_statement_of_a_script_is_its_own() {
+    let mut session = session().await;
+    let script = "SELECT a FROM t ORDER BY a; INSERT INTO t VALUES (3); /* ; */ SELECT b FROM t WHERE a = 1 + 0;;
+        SELECT ';', a FROM t WHERE a = 1 + 2";
+    let results = session.execute(script).await.unwrap();
+    let counts: Vec<usize> = results.iter().map(StatementResult::row_count).collect();
+    assert_eq!(counts, [2, 0, 1, 1]);
+    let names: Vec<_> = results
+        .iter()
+        .filter_map(|result| match result {
+            StatementResult::Rows { schema, .. } => Some(schema.field(0).name().clone()),
+            StatementResult::Command { .. } => None,
+        })
+        .collect();
+    assert_eq!(names, ["a", "b", "';'"]);
+    // A change in WITH is done, though nothing reads it.
+    session.execute("WITH gone AS (DELETE FROM t RETURNING a) SELECT 1").await.unwrap();
+    assert_eq!(given(&mut session, "SELECT count(*) FROM t").await.1, ["0|"]);
+}
